@@ -1,0 +1,1 @@
+"""The cluster noun: devices, nodes, links, prices and failures, with their sources."""

@@ -1,0 +1,100 @@
+"""What can go wrong, as values.
+
+MeshwrightError
+├── InputError          the input is wrong: exit code 2, carries *all* problems at once
+│   ├── PlanError       a plan that is illegal or contradicts its model, cluster or workload
+│   └── UnsupportedError  legal in the plan language, not supported (yet), refused by name
+├── InfeasibleError     the answer is "no": exit code 1, carries the reasons
+└── MeasurementError    a measurement did not succeed
+
+Inside a search, infeasible is a counted value and nothing is raised. Internal invariants use ``assert``.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with an input.
+
+    ``field`` is the path in the input (``layout.tp``), ``value`` what stood there, ``rule`` the rule that it
+    breaks with its equation filled in, ``suggestion`` a change that would mend it.
+    """
+
+    field: str
+    value: object
+    rule: str
+    suggestion: str = ""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        text = f"{self.field} = {_shown(self.value)}: {self.rule}"
+        return f"{text}. Suggestion: {self.suggestion}" if self.suggestion else text
+
+    def to_json(self) -> dict[str, object]:
+        """The problem as JSON-ready data."""
+        data = asdict(self)
+        if not isinstance(self.value, str | int | float | bool | type(None)):
+            data["value"] = _shown(self.value)
+        return data
+
+
+class MeshwrightError(Exception):
+    """Whatever Meshwright refuses; ``exit_code`` is what the command line returns."""
+
+    exit_code = 2
+
+
+class InputError(MeshwrightError):
+    """The input is wrong. ``problems`` holds every problem that was found, not only the first."""
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = (
+            (problems,) if isinstance(problems, Problem) else tuple(problems)
+        )
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class PlanError(InputError):
+    """A plan that is illegal by itself or against its model, cluster or workload."""
+
+
+class UnsupportedError(InputError):
+    """Something that the plan language knows and this release does not support: refused by name."""
+
+
+class InfeasibleError(MeshwrightError):
+    """The question is well put and the answer is no; ``reasons`` say why, ``suggestion`` what would do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, reasons: Sequence[str] = (), suggestion: str = "") -> None:
+        self.message, self.reasons, self.suggestion = message, tuple(reasons), suggestion
+        lines = [message, *(f"  - {reason}" for reason in reasons)]
+        super().__init__("\n".join([*lines, f"Suggestion: {suggestion}"] if suggestion else lines))
+
+
+class MeasurementError(MeshwrightError):
+    """A measurement did not succeed."""
+
+    exit_code = 1
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A suggestion for an unknown name: the near ones, or all of them when none is near and they are few."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
+    if near:
+        return "did you mean " + " or ".join(near) + "?"
+    shown = names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"]
+    return "one of " + ", ".join(shown) if names else ""
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

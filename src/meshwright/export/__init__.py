@@ -1,0 +1,1 @@
+"""Export of a plan to the frameworks that people already use."""

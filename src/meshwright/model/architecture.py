@@ -1,0 +1,89 @@
+"""The neutral facts of a decoder, as read from any configuration file.
+
+An ``Architecture`` holds *what the model is*, free of any framework's spelling; ``model/families.py`` reads it
+from a Hugging Face ``config.json`` and ``model/blocks.py`` turns it into a graph of operators. Exporters read
+it too, to write a model in their target's words.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+NormKind = Literal["rmsnorm", "layernorm"]
+Positions = Literal["rope", "learned", "alibi", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+
+    ``q_rank`` is None where queries are projected directly. Dims are per head.
+    """
+
+    q_rank: int | None
+    kv_rank: int
+    qk_nope_dim: int
+    qk_rope_dim: int
+    v_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """A mixture-of-experts feed-forward layer, and which layers have it.
+
+    ``layers`` holds one bool per decoder layer: True where the layer's feed-forward part is routed.
+    ``shared_intermediate`` is the width of all shared experts together (0 = none).
+    ``router_correction`` says that the router keeps one bias per expert that is no gradient-trained parameter
+    but is stored with the weights; ``router_bias`` is an ordinary bias.
+    """
+
+    experts: int
+    experts_per_token: int
+    intermediate: int
+    shared_intermediate: int = 0
+    layers: tuple[bool, ...]
+    expert_bias: bool = False
+    router_bias: bool = False
+    router_correction: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One decoder-only language model. Widths are in elements; ``windows`` has one entry per layer.
+
+    ``windows[i]`` is the number of positions that layer i's attention sees, None for all of them.
+    ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
+    attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
+    mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
+    embedding table.
+    """
+
+    name: str
+    family: str
+    source: str
+    layers: int
+    hidden: int
+    vocab: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    intermediate: int
+    gated: bool
+    activation: str
+    norm: NormKind = "rmsnorm"
+    norms_per_layer: Literal[2, 4] = 2
+    embedding_norm: bool = False
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    attention_sinks: bool = False
+    dropout: bool = False
+    positions: Positions = "rope"
+    max_positions: int
+    rope_theta: float = 10000.0
+    norm_epsilon: float = 1e-5
+    tied_embeddings: bool
+    latent: LatentAttention | None = None
+    moe: Experts | None = None
+    windows: tuple[int | None, ...]

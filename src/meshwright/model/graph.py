@@ -1,0 +1,130 @@
+"""The model noun: blocks of operators with repeat counts, in the order in which a token meets them.
+
+``ModelGraph.chain`` lists (block index, repeat count): DeepSeek-V3 is embed ×1, dense ×3, moe ×58, head ×1.
+Chains are the graphs accepted now; ``edges`` of other shapes are refused when a graph is read.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from meshwright.model.architecture import Architecture
+from meshwright.model.operators import Attention, ExpertLinear, Operator
+
+BlockKind = Literal["embed", "layer", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A named chain of operators. Equal blocks are one object, repeated."""
+
+    name: str
+    kind: BlockKind
+    operators: tuple[Operator, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters."""
+        return sum(p.elements for op in self.operators for p in op.parameters)
+
+    @property
+    def parameters_active(self) -> int:
+        """Elements that one token passes through: of E experts only its k count."""
+        total = 0
+        for op in self.operators:
+            elements = sum(p.elements for p in op.parameters)
+            if isinstance(op, ExpertLinear):
+                elements = elements * op.experts_per_token // op.experts
+            total += elements
+        return total
+
+    def flops_per_token_forward(self, seq_len: int, *, causal: bool) -> float:
+        """Forward FLOPs of one token at ``seq_len``; causal counts only the positions that are not masked."""
+        return sum(op.flops_per_token(attended_positions(op, seq_len, causal)) for op in self.operators)
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """A model as planners see it. ``blocks`` are the distinct ones, ``chain`` their order with repeats."""
+
+    architecture: Architecture
+    blocks: tuple[Block, ...]
+    chain: tuple[tuple[int, int], ...]
+    source: str = field(default="")
+
+    @property
+    def name(self) -> str:
+        """The model's name, as in the zoo or in its configuration."""
+        return self.architecture.name
+
+    @cached_property
+    def layer_blocks(self) -> tuple[int, ...]:
+        """Block index of every decoder layer, in order (embed and head left out)."""
+        return tuple(
+            index
+            for index, repeat in self.chain
+            if self.blocks[index].kind == "layer"
+            for _ in range(repeat)
+        )
+
+    @property
+    def embed(self) -> Block:
+        """The block that turns token ids into hidden states."""
+        return self.blocks[self.chain[0][0]]
+
+    @property
+    def head(self) -> Block:
+        """The block that ends in the loss."""
+        return self.blocks[self.chain[-1][0]]
+
+    @cached_property
+    def parameters(self) -> int:
+        """All parameters, a tied table counted once."""
+        total = sum(self.blocks[index].parameters * repeat for index, repeat in self.chain)
+        return total - self._tied_elements
+
+    @cached_property
+    def parameters_active(self) -> int:
+        """Parameters that one token passes through, the embedding table included once."""
+        total = sum(self.blocks[index].parameters_active * repeat for index, repeat in self.chain)
+        return total - self._tied_elements
+
+    @cached_property
+    def parameters_embedding(self) -> int:
+        """Parameters of the input embedding (token table and learned positions)."""
+        return self.embed.parameters
+
+    @property
+    def _tied_elements(self) -> int:
+        arch = self.architecture
+        return arch.vocab * arch.hidden if arch.tied_embeddings else 0
+
+    def flops_per_token_forward(self, seq_len: int, *, causal: bool = False) -> float:
+        """Forward FLOPs per token, head included, embedding look-up free."""
+        return sum(
+            self.blocks[index].flops_per_token_forward(seq_len, causal=causal) * repeat
+            for index, repeat in self.chain
+        )
+
+    def kv_bytes_per_token(self, bytes_per_element: int = 2) -> int:
+        """Key-value cache of one token over all layers, before windows cap it."""
+        return bytes_per_element * sum(
+            op.kv_width * repeat
+            for index, repeat in self.chain
+            for op in self.blocks[index].operators
+            if isinstance(op, Attention)
+        )
+
+
+def attended_positions(op: Operator, seq_len: int, causal: bool) -> float:
+    """Mean number of positions a token attends to: all, the causal half, or a window's share.
+
+    Causal without a window: s/2. Causal, window w < s: (w²/2 + (s−w)·w)/s. Without the causal discount a
+    sliding layer counts min(s, 2w) (the MFU convention of docs/metrics.md).
+    """
+    window = op.window if isinstance(op, Attention) else None
+    if not causal:
+        return float(seq_len if window is None else min(seq_len, 2 * window))
+    if window is None or window >= seq_len:
+        return seq_len / 2
+    return window - window * window / (2 * seq_len)

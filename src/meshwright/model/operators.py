@@ -1,0 +1,186 @@
+"""Operators: the smallest things that lowering, cost and memory know about.
+
+A block is a chain of operators. Every operator says which *place* it has, that is how its tokens are spread
+over the ranks of a stage:
+
+* ``sequence``: tokens are cut over cp, and over tp too when sequence parallelism is on (norms, residuals);
+* ``tensor``: tokens are cut over cp only, widths are cut over tp (between ``EnterTensor``/``LeaveTensor``);
+* ``expert``: tokens have been sent to their experts (between ``Dispatch`` and ``Combine``).
+
+The boundary operators carry no arithmetic; lowering turns them into collectives. So a new kind of layer is a new
+chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and FLOPs are
+per token of the global sequence. A multiply-add counts as 2 FLOPs.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+Place = Literal["sequence", "tensor", "expert"]
+Split = Literal["column", "row", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A trained tensor. ``tp_dim`` is the dim cut over tp (etp for experts), ``ep_dim`` the one cut over ep.
+
+    ``vocab_dim`` marks the dim that stacks pad to a multiple of their choosing.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    tp_dim: int | None = None
+    ep_dim: int | None = None
+    vocab_dim: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the whole tensor."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """What all operators have: a name that is unique in its block, a place, parameters."""
+
+    name: str
+    place: Place = "sequence"
+    parameters: tuple[Parameter, ...] = ()
+
+    def flops_per_token(self, positions: float) -> float:
+        """Forward FLOPs per token; ``positions`` is the mean number of positions that a token attends to."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding(Operator):
+    """Table look-up, vocabulary cut over tp: token ids (tokens) → (tokens, hidden)."""
+
+    vocab: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm(Operator):
+    """RMSNorm or LayerNorm over ``width`` elements, ``instances`` times a token (per-head norms: the heads)."""
+
+    width: int
+    instances: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Operator):
+    """y = x·Wᵀ (+ b): (tokens, inputs) → (tokens, outputs).
+
+    ``split`` says which width is cut over tp: column = outputs, row = inputs, whole = neither.
+    ``saves_input`` is False where the input is already kept for the backward pass by another operator.
+    """
+
+    inputs: int
+    outputs: int
+    split: Split
+    saves_input: bool = True
+
+    def flops_per_token(self, positions: float) -> float:
+        """2·inputs·outputs."""
+        return 2.0 * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention(Operator):
+    """softmax(QKᵀ)V; heads are cut over tp. ``window`` is the sliding window in positions, None = none.
+
+    ``kv_width`` is what one token adds to a key-value cache, in elements (latent attention: its compressed
+    form); ``cache_over_tp`` says whether tp cuts it.
+    """
+
+    heads: int
+    kv_heads: int
+    qk_dim: int
+    v_dim: int
+    window: int | None
+    kv_width: int
+    cache_over_tp: bool = True
+
+    def flops_per_token(self, positions: float) -> float:
+        """2·heads·positions·(qk_dim + v_dim)."""
+        return 2.0 * self.heads * positions * (self.qk_dim + self.v_dim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation(Operator):
+    """Elementwise non-linearity; gated: (tokens, 2·width) → (tokens, width)."""
+
+    width: int
+    gated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual(Operator):
+    """x + f(x), with dropout on f(x) where the model has it."""
+
+    width: int
+    dropout: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLinear(Operator):
+    """Grouped matmul over the experts: each token passes ``experts_per_token`` of ``experts`` of them."""
+
+    inputs: int
+    outputs: int
+    split: Split
+    experts: int
+    experts_per_token: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """2·experts_per_token·inputs·outputs."""
+        return 2.0 * self.experts_per_token * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertActivation(Operator):
+    """The activation between the two grouped matmuls, on ``experts_per_token`` rows a token."""
+
+    width: int
+    gated: bool
+    experts_per_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss(Operator):
+    """Softmax cross-entropy over the vocabulary: (tokens, vocab) → (tokens)."""
+
+    vocab: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterTensor(Operator):
+    """Boundary sequence → tensor of (tokens, width): all-gather over tp with sequence parallelism."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveTensor(Operator):
+    """Boundary tensor → sequence: partial sums over tp, reduce-scatter with sequence parallelism."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch(Operator):
+    """Boundary sequence → expert: each token's ``width`` elements go to its ``experts_per_token`` experts."""
+
+    width: int
+    experts: int
+    experts_per_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combine(Operator):
+    """Boundary expert → sequence: the weighted results come back."""
+
+    width: int
+    experts: int
+    experts_per_token: int

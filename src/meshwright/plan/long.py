@@ -1,0 +1,161 @@
+"""The long form of a plan: what floors 2 and above read. Every key of the plan language has its type here.
+
+What no part of the house supports yet is parsed and then refused by name (``plan/supported.py``); so an older
+file never changes its meaning when support grows.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from meshwright.plan.short import Axis, Degree, Gather, Recompute, ShardingName, WorkloadSpec
+from meshwright.plan.strict import Strict
+
+ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
+ShardAxis = Literal["cp", "dp_shard", "dp_replicate"]
+VocabularyAxis = Literal["pp", "tp"]
+
+DEFAULT_EXPERT_ORDER: tuple[ExpertAxis, ...] = ("etp", "ep", "edp_shard", "edp_replicate", "pp")
+
+
+class DeviceGroup(Strict):
+    """A named set of devices, e.g. ``h100[0:256]``; ``*`` is all of them."""
+
+    devices: str = "*"
+
+
+class Grid(Strict):
+    """Degrees of the attention mesh inside one pipeline rank."""
+
+    dp_replicate: Degree = 1
+    dp_shard: Degree = 1
+    cp: Degree = 1
+    tp: Degree = 1
+
+
+class ExpertGrid(Strict):
+    """The experts' mesh over the same ranks: ep·etp·edp_shard·edp_replicate = dp_replicate·dp_shard·cp·tp."""
+
+    ep: Degree = 1
+    etp: Degree = 1
+    edp_shard: Degree = 1
+    edp_replicate: Degree = 1
+    order: tuple[ExpertAxis, ...] = DEFAULT_EXPERT_ORDER
+
+
+class Layout(Strict):
+    """How one group's devices are arranged. ``order``: fastest varying rank first."""
+
+    on: str = "all"
+    grid: Grid = Grid()
+    order: tuple[Axis, ...]
+    experts: ExpertGrid | None = None
+    sequence_parallel: bool = False
+    batch_share: tuple[int, ...] | None = None
+    state_share: Literal["even"] | tuple[int, ...] | None = None
+
+
+class States(Strict):
+    """Over which axes each kind of state is sharded; zero1 to zero3 are names for the usual ones."""
+
+    parameter: tuple[ShardAxis, ...] = ()
+    gradient: tuple[ShardAxis, ...] = ()
+    optimizer: tuple[ShardAxis, ...] = ()
+
+
+class LayerRule(Strict):
+    """What holds for a range of layers (``0..57``), or for ``embed`` or ``head``. First match wins."""
+
+    layout: str
+    recompute: Recompute = "none"
+    vocabulary: tuple[VocabularyAxis, ...] | None = None
+
+
+class Schedule(Strict):
+    """A schedule by name, with its options, or a hand-written action list in a file."""
+
+    name: str | None = None
+    file: str | None = None
+    memory_limit: Annotated[float, Field(gt=0)] | None = None
+
+
+class Pipeline(Strict):
+    """``placement[i]`` is the pipeline rank of stage i; ``stages`` lists what each stage holds, or ``balanced``."""
+
+    stages: Literal["balanced"] | tuple[tuple[str, ...], ...] = "balanced"
+    placement: tuple[Annotated[int, Field(ge=0)], ...]
+    micro_batch: Degree = 1
+    schedule: Schedule
+
+    @property
+    def ranks(self) -> int:
+        """Number of pipeline ranks (pp)."""
+        return max(self.placement) + 1
+
+
+class SequencePolicy(Strict):
+    """Per-batch decisions on long sequences; replaces cp."""
+
+    policy: str
+    capacity_tokens: Annotated[int, Field(ge=1)]
+
+
+class Synchronisation(Strict):
+    """What is exchanged, over which axis, how often."""
+
+    state: Literal["parameter", "gradient", "optimizer"]
+    over: str
+    every: Annotated[int, Field(ge=1)] = 1
+    fragments: Annotated[int, Field(ge=1)] = 1
+    delay: Annotated[int, Field(ge=0)] = 0
+    merge: Annotated[float, Field(ge=0, le=1)] = 1.0
+    compress: dict[str, Any] | None = None
+    outer: dict[str, Any] | None = None
+
+
+class Call(Strict):
+    """One function call of a post-training graph or a serving pool."""
+
+    does: Literal["train", "serve", "score"]
+    layout: str
+    weights: str | None = None
+    replicas: Annotated[int, Field(ge=1)] = 1
+
+
+class CallEdge(Strict):
+    """What one call hands to another. ``from`` is a Python keyword, hence the alias."""
+
+    source: Annotated[str, Field(alias="from")]
+    to: str
+    carry: str
+    every: Annotated[int, Field(ge=1)] = 1
+    staleness: Annotated[int, Field(ge=0)] = 0
+
+
+class LongPlan(Strict):
+    """A plan in full. ``gather`` says when sharded parameters are gathered."""
+
+    plan: Literal[1]
+    model: str
+    cluster: str
+    workload: WorkloadSpec
+    stack: str
+    groups: dict[str, DeviceGroup] = {"all": DeviceGroup()}
+    layouts: Annotated[dict[str, Layout], Field(min_length=1)]
+    states: States = States()
+    gather: Gather = "per-layer"
+    layers: dict[str, LayerRule]
+    pipeline: Pipeline
+    sequence: SequencePolicy | None = None
+    synchronise: tuple[Synchronisation, ...] = ()
+    calls: dict[str, Call] | None = None
+    edges: tuple[CallEdge, ...] = ()
+
+    @property
+    def sharding(self) -> ShardingName:
+        """The nearest ZeRO name of ``states``."""
+        if self.states.parameter:
+            return "zero3"
+        if self.states.gradient:
+            return "zero2"
+        return "zero1" if self.states.optimizer else "none"

@@ -1,0 +1,1 @@
+"""Simulation of a Program, action by action."""

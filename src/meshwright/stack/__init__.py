@@ -1,0 +1,1 @@
+"""The stack noun: facts about the software that runs a plan."""

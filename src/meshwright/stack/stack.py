@@ -1,0 +1,91 @@
+"""The stack noun: the software that will run the plan, as facts that cost and exporters read. Nothing is chosen here.
+
+A stack file is ``stack/files/NAME-RELEASE.yaml``; its keys are the fields below. Facts come from the stack's
+source or documentation (``source`` says which); the two fitted numbers are named as such.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
+GradientReduction = Literal["reduce-scatter", "all-reduce"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Facts about one framework at one release.
+
+    name, release, source
+        what it is and where the facts were read.
+    attention
+        kernel class of the attention core.
+    fused_norm, fused_softmax
+        one kernel, or a chain of eager ones.
+    loss_vocab_parallel
+        the loss works on vocabulary shards; False: every tp rank holds the whole vocabulary's logits.
+    logit_bytes
+        bytes per logit that live at the loss (bf16 logits, fp32 copy, gradient).
+    gradient_bytes
+        bytes per element of the main gradient buffer.
+    parameter_bytes, optimizer_bytes
+        bytes per element of the working parameter and of master copy and moments together (AdamW in fp32: 12;
+        FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments beside it).
+    gradient_reduction, gradient_communication_bytes
+        how data-parallel gradients are exchanged without a sharded optimizer, bytes per element on the wire.
+    overlap_gradient_reduction
+        reductions run beside the backward pass of the last micro-batch.
+    overlap_parameter_gather
+        sharded parameters are gathered beside the next forward pass (zero1, zero2).
+    overlap_p2p
+        pipeline messages travel beside compute in interleaved schedules.
+    partitioned_p2p
+        pipeline messages are cut over tp.
+    tp_regathers_input
+        with sequence parallelism the backward pass gathers the column-parallel input again.
+    vocab_multiple
+        the vocabulary is padded to a multiple of this × tp.
+    schedules, shardings, recomputes
+        what the stack can run, in our words.
+    host_s_per_layer
+        launch time of one layer's forward on the host (fitted).
+    elementwise_factor
+        memory-bound passes relative to the model's count of bytes (fitted).
+    fsdp_communication_factor
+        sharded-parameter collectives relative to the topology's time.
+    """
+
+    name: str
+    release: str
+    source: str
+    attention: AttentionKernel = "flash"
+    fused_norm: bool = True
+    fused_softmax: bool = True
+    loss_vocab_parallel: bool = True
+    logit_bytes: int = 10
+    parameter_bytes: int = 2
+    gradient_bytes: int = 4
+    optimizer_bytes: int = 12
+    gradient_reduction: GradientReduction = "reduce-scatter"
+    gradient_communication_bytes: int = 4
+    overlap_gradient_reduction: bool = True
+    overlap_parameter_gather: bool = True
+    overlap_p2p: bool = True
+    partitioned_p2p: bool = True
+    tp_regathers_input: bool = True
+    vocab_multiple: int = 128
+    schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
+    shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
+    recomputes: tuple[str, ...] = ("none", "selective", "full")
+    tp: bool = True
+    pp: bool = True
+    cp: bool = True
+    ep: bool = True
+    etp: bool = True
+    host_s_per_layer: float = 0.0003
+    elementwise_factor: float = 1.0
+    fsdp_communication_factor: float = 1.4
+
+    @property
+    def id(self) -> str:
+        """``name@release``."""
+        return f"{self.name}@{self.release}"

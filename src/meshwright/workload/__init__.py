@@ -1,0 +1,1 @@
+"""The workload noun: what one step must process."""
