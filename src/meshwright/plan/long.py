@@ -6,14 +6,32 @@ file never changes its meaning when support grows.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from meshwright.plan.short import Axis, Degree, Gather, Recompute, ShardingName, WorkloadSpec
-from meshwright.plan.strict import Strict
+from meshwright.plan.short import Axis, Degree, Gather, Recompute, ShardingName, Version, WorkloadSpec
+from meshwright.plan.strict import Strict, name_or_list
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
 ShardAxis = Literal["cp", "dp_shard", "dp_replicate"]
 VocabularyAxis = Literal["pp", "tp"]
+
+
+def _layer_key(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+LayerKey = Annotated[str, BeforeValidator(_layer_key)]
+"""``embed``, ``head``, ``0..57`` or ``5``; a lone number need not be quoted in a file."""
+
+Stages = Annotated[
+    Annotated[Literal["balanced"], Tag("<name>")]
+    | Annotated[tuple[tuple[LayerKey, ...], ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(name_or_list),
+]
+StateShare = Annotated[
+    Annotated[Literal["even"], Tag("<name>")] | Annotated[tuple[int, ...], Tag("<list>")],
+    Discriminator(name_or_list),
+]
 
 DEFAULT_EXPERT_ORDER: tuple[ExpertAxis, ...] = ("etp", "ep", "edp_shard", "edp_replicate", "pp")
 
@@ -52,7 +70,7 @@ class Layout(Strict):
     experts: ExpertGrid | None = None
     sequence_parallel: bool = False
     batch_share: tuple[int, ...] | None = None
-    state_share: Literal["even"] | tuple[int, ...] | None = None
+    state_share: StateShare | None = None
 
 
 class States(Strict):
@@ -80,10 +98,10 @@ class Schedule(Strict):
 
 
 class Pipeline(Strict):
-    """``placement[i]`` is the pipeline rank of stage i; ``stages`` lists what each stage holds, or ``balanced``."""
+    """``placement[i]`` is the pipeline rank of stage i; ``stages`` lists what each holds, or ``balanced``."""
 
-    stages: Literal["balanced"] | tuple[tuple[str, ...], ...] = "balanced"
-    placement: tuple[Annotated[int, Field(ge=0)], ...]
+    stages: Stages = "balanced"
+    placement: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     micro_batch: Degree = 1
     schedule: Schedule
 
@@ -135,12 +153,12 @@ class CallEdge(Strict):
 class LongPlan(Strict):
     """A plan in full. ``gather`` says when sharded parameters are gathered."""
 
-    plan: Literal[1]
+    plan: Version
     model: str
     cluster: str
     workload: WorkloadSpec
     stack: str
-    groups: dict[str, DeviceGroup] = {"all": DeviceGroup()}
+    groups: dict[str, DeviceGroup] = Field(default_factory=lambda: {"all": DeviceGroup()})
     layouts: Annotated[dict[str, Layout], Field(min_length=1)]
     states: States = States()
     gather: Gather = "per-layer"

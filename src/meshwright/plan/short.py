@@ -1,15 +1,16 @@
-"""The short form of a plan: one layout for everything. Sugar for the long form; ``plan/expand.py`` unfolds it.
+"""The short form of a plan: one layout for everything. Sugar for the long form (``plan/expand.py``).
 
 The product pp·dp_replicate·dp_shard·cp·tp is the number of devices.
 """
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from meshwright.plan.strict import Strict
+from meshwright.plan.strict import Strict, name_or_list
 
 MAX_DEGREE = 2**20
+Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
 ShardingName = Literal["none", "zero1", "zero2", "zero3"]
@@ -18,7 +19,11 @@ RecomputeName = Literal["none", "selective", "full"]
 RecomputeOperator = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"
 ]
-Recompute = RecomputeName | tuple[RecomputeOperator, ...]
+Recompute = Annotated[
+    Annotated[RecomputeName, Tag("<name>")]
+    | Annotated[tuple[RecomputeOperator, ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(name_or_list),
+]
 
 DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
@@ -51,7 +56,7 @@ class ShortLayout(Strict):
 
 
 class ShortPipeline(Strict):
-    """How micro-batches go through the stages. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
+    """How micro-batches pass the stages. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
 
     schedule: str = "1f1b"
     micro_batch: Degree = 1
@@ -61,7 +66,7 @@ class ShortPipeline(Strict):
 class ShortPlan(Strict):
     """A plan as people write it."""
 
-    plan: Literal[1]
+    plan: Version
     model: str
     cluster: str
     workload: WorkloadSpec

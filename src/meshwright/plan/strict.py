@@ -1,9 +1,32 @@
 """The base of every type in a plan file: frozen, unknown keys are errors, no silent conversions."""
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel, ConfigDict
 
 
 class Strict(BaseModel):
     """A frozen mapping that refuses unknown keys and values of another type (``"4"`` is not 4)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def to_data(self) -> dict[str, object]:
+        """Plain mappings, lists and scalars as a file holds them: every default shown, None left out."""
+        fields = type(self).model_fields
+        values = {field.alias or name: getattr(self, name) for name, field in fields.items()}
+        return {key: _data(value) for key, value in values.items() if value is not None}
+
+
+def name_or_list(value: object) -> str:
+    """Which branch of a union "a name or a list" a value means, so that only that branch complains."""
+    return "<list>" if isinstance(value, tuple | list) else "<name>"
+
+
+def _data(value: object) -> object:
+    if isinstance(value, Strict):
+        return value.to_data()
+    if isinstance(value, Mapping):
+        return {key: _data(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_data(item) for item in value]
+    return value

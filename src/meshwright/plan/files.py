@@ -1,0 +1,77 @@
+"""Plan files: text to a plan and back. ``load_plan(dump_plan(p)) == p`` for both forms.
+
+The short form has ``layout``, the long form ``layouts``. A file is read up to a megabyte,
+so that a wrong path never exhausts memory.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem
+from meshwright.plan.long import LongPlan
+from meshwright.plan.problems import validated
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.text import MAX_BYTES, read_mapping, write_mapping
+
+Plan = ShortPlan | LongPlan
+
+_ONE_LINE_SECTIONS = frozenset({"layout", "workload", "pipeline", "states", "pipeline.schedule", "sequence"})
+_LAYOUT_EXAMPLE = "layout: {pp: 1, dp_replicate: 1, dp_shard: 8, tp: 1}"
+_LEFT_OUT_WHEN_EMPTY = ("synchronise", "edges")
+
+
+def load_plan(path: str | Path) -> Plan:
+    """The plan in the file at ``path``. Raises InputError with all problems, never another exception."""
+    return parse_plan(_read_text(path), str(path))
+
+
+def parse_plan(text: str, where: str = "plan") -> Plan:
+    """The plan that ``text`` holds; ``where`` names the text in problems. Raises InputError."""
+    data = read_mapping(text, where)
+    if "layouts" not in data:
+        return validated(ShortPlan, data, required={"layout": _LAYOUT_EXAMPLE})
+    if "layout" in data:
+        rule = "`layout` is the short form, `layouts` the long form: a plan has one of them"
+        raise InputError(Problem(where, ["layout", "layouts"], rule, "take one of them out"))
+    return validated(LongPlan, data)
+
+
+def dump_plan(plan: Plan, notes: Mapping[str, str] | None = None) -> str:
+    """The plan as text, defaults visible. ``notes`` are comments by path: ``{"layout.tp": "why"}``."""
+    data = plan.to_data()
+    kept = {key: value for key, value in data.items() if value or key not in _LEFT_OUT_WHEN_EMPTY}
+    return write_mapping(kept, _flow_paths(kept), notes or {})
+
+
+def _flow_paths(data: Mapping[str, object]) -> frozenset[str]:
+    """Paths of mappings that go on one line: the sections of a short plan, the entries of a long one."""
+    if "layout" in data:
+        return _ONE_LINE_SECTIONS
+    entries = {
+        f"{section}.{name}"
+        for section in ("groups", "layers", "calls")
+        for name in _mapping(data.get(section))
+    }
+    layouts = _mapping(data.get("layouts"))
+    parts = {f"layouts.{name}.{part}" for name in layouts for part in ("grid", "experts")}
+    return (_ONE_LINE_SECTIONS - {"pipeline"}) | entries | parts
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _read_text(path: str | Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Problem("plan", str(path), f"cannot be read: {reason}", "check the path")) from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(Problem(str(path), f"> {MAX_BYTES} bytes", "too large for a plan", "check the path"))
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} is not UTF-8"
+        raise InputError(Problem(str(path), raw[:16], f"is not text: {where}", "save it as UTF-8")) from None

@@ -1,0 +1,174 @@
+"""What the types of a plan complain about, in the words of a plan file, with a suggestion each."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import ValidationError
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.strict import Strict
+
+P = TypeVar("P", bound=Strict)
+
+EXAMPLES = {
+    "plan": "plan: 1",
+    "model": "model: llama-3.1-8b",
+    "cluster": "cluster: h100-sxm-80gb x 64",
+    "workload": "workload: {seq_len: 8192, global_batch: 512}",
+    "stack": "stack: megatron-core",
+    "seq_len": "seq_len: 8192",
+    "global_batch": "global_batch: 512",
+    "layers": "layers: {embed: {layout: main}, 0..31: {layout: main}, head: {layout: main}}",
+    "pipeline": "pipeline: {placement: [0], schedule: {name: 1f1b}}",
+    "placement": "placement: [0]",
+    "schedule": "schedule: {name: 1f1b}",
+    "order": "order: [tp, cp, dp_shard, dp_replicate, pp]",
+    "layout": "layout: main",
+}
+TYPES = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+    "missing": "is required",
+    "extra_forbidden": "unknown key",
+}
+Facts = Mapping[str, Any]
+
+
+def validated(kind: type[P], data: Mapping[str, object], required: Mapping[str, str] | None = None) -> P:
+    """``data`` as a ``kind``. Raises InputError with every problem at once.
+
+    ``required`` are keys that must be there although the type has a default, each with an example.
+    """
+    problems = [
+        Problem(key, None, "is required", f"add `{example}`")
+        for key, example in (required or {}).items()
+        if key not in data
+    ]
+    try:
+        plan = kind.model_validate(data)
+    except ValidationError as error:
+        problems += [_problem(kind, facts) for facts in error.errors(include_url=False)]
+        raise InputError(problems) from None
+    if problems:
+        raise InputError(problems)
+    return plan
+
+
+def sections(kind: type[Strict]) -> dict[str, str]:
+    """Where every scalar key of a plan lies: ``{"tp": "layout.tp", "sharding": "sharding", …}``."""
+    found: dict[str, str] = {}
+    for name, field in kind.model_fields.items():
+        inner = _strict_in(field.annotation)
+        found |= {name: name} if inner is None else {key: f"{name}.{key}" for key in inner.model_fields}
+    return found
+
+
+def _problem(kind: type[Strict], facts: Facts) -> Problem:
+    path = _path(facts)
+    value = None if facts["type"] == "missing" else facts["input"]
+    suggest = SUGGESTIONS.get(facts["type"])
+    suggestion = suggest(kind, path, facts) if suggest else ""
+    return Problem(".".join(map(str, path)), value, _rule(facts), suggestion)
+
+
+def _path(facts: Facts) -> list[str | int]:
+    """The place in the file: pydantic's, without the names of union branches and its mark for keys."""
+    place = list(facts["loc"])
+    last = [place.pop()] if facts["type"] in ("missing", "extra_forbidden") else []
+    return [part for part in place if part not in ("<name>", "<list>", "[key]")] + last
+
+
+def _rule(facts: Facts) -> str:
+    context = facts.get("ctx", {})
+    match facts["type"]:
+        case "literal_error":
+            return f"must be {context['expected']}"
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}"
+        case "greater_than":
+            return f"must be more than {context['gt']}"
+        case "less_than_equal":
+            return f"must be at most {context['le']}"
+        case "too_short":
+            return "must not be empty"
+    return TYPES.get(facts["type"], str(facts["msg"]))
+
+
+def _for_unknown(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    key = str(path[-1])
+    if len(path) == 1 and kind is ShortPlan and key in sections(kind):
+        return f"did you mean {sections(kind)[key]}?"
+    return nearest(key, _keys(_type_at(kind, path[:-1])))
+
+
+def _for_missing(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    example = EXAMPLES.get(str(path[-1]))
+    return f"add `{example}`" if example else "add it"
+
+
+def _for_literal(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    expected = re.findall(r"'([^']*)'", facts["ctx"]["expected"])
+    return nearest(str(facts["input"]), expected) if expected else f"write {facts['ctx']['expected']}"
+
+
+def _for_number(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    try:
+        return f"write {int(facts['input'])}"
+    except (TypeError, ValueError):
+        return "write a number, e.g. 4"
+
+
+def _for_bool(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    return f"write {'false' if facts['input'] in ('no', 'off', 'false', 0) else 'true'}"
+
+
+SUGGESTIONS: dict[str, Callable[[type[Strict], Sequence[str | int], Facts], str]] = {
+    "extra_forbidden": _for_unknown,
+    "missing": _for_missing,
+    "literal_error": _for_literal,
+    "int_type": _for_number,
+    "int_from_float": _for_number,
+    "float_type": _for_number,
+    "bool_type": _for_bool,
+    "string_type": lambda kind, path, facts: "write a name; quote it if it looks like a number",
+    "tuple_type": lambda kind, path, facts: "write [a, b]",
+    "greater_than_equal": lambda kind, path, facts: f"write {facts['ctx']['ge']}",
+    "less_than_equal": lambda kind, path, facts: f"write at most {facts['ctx']['le']}",
+}
+
+
+def _keys(kind: type[Strict]) -> list[str]:
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def _type_at(kind: type[Strict], path: Sequence[str | int]) -> type[Strict]:
+    """The type of the mapping at ``path``: steps through fields, keys of mappings and places in lists."""
+    rest = list(path)
+    while rest:
+        field = kind.model_fields.get(str(rest.pop(0)))
+        inner = None if field is None else _strict_in(field.annotation)
+        if field is None or inner is None:
+            return kind
+        if _is_container(field.annotation) and rest:
+            rest.pop(0)
+        kind = inner
+    return kind
+
+
+def _strict_in(annotation: Any) -> type[Strict] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return annotation
+    return next(filter(None, map(_strict_in, get_args(annotation))), None)
+
+
+def _is_container(annotation: Any) -> bool:
+    return get_origin(annotation) in (dict, tuple) or any(map(_is_container, get_args(annotation)))
