@@ -1,6 +1,6 @@
 """Plan files: text to a plan and back. ``load_plan(dump_plan(p)) == p`` for both forms.
 
-The short form has ``layout``, the long form ``layouts``. A file is read up to a megabyte,
+The short form has ``layout``, the long form ``layouts``. A file is read up to 128 KiB,
 so that a wrong path never exhausts memory.
 """
 

@@ -110,6 +110,17 @@ class Pipeline(Strict):
         """Number of pipeline ranks (pp)."""
         return max(self.placement) + 1
 
+    @property
+    def virtual_stages(self) -> int:
+        """Stages per pipeline rank of a looped placement."""
+        return len(self.placement) // self.ranks
+
+    @property
+    def looped(self) -> bool:
+        """Whether stage i lies on rank i mod pp, and every rank has equally many stages."""
+        ranks = self.ranks
+        return len(self.placement) % ranks == 0 and all(r == i % ranks for i, r in enumerate(self.placement))
+
 
 class SequencePolicy(Strict):
     """Per-batch decisions on long sequences; replaces cp."""

@@ -20,7 +20,7 @@ from ruamel.yaml.tag import Tag
 
 from meshwright.errors import InputError, Problem
 
-MAX_BYTES = 2**20
+MAX_BYTES = 2**17
 MAX_DEPTH = 24
 MAX_DIGITS = 40
 _TAG = "tag:yaml.org,2002:"

@@ -1,0 +1,190 @@
+"""Short form → long form, and back where the short form can say it.
+
+The law: ``expand(shorten(expand(p))) == expand(p)``.
+
+The defaults, in the order of the fields of the long form:
+
+* sharding ``none``: all of data parallelism is dp_replicate, dp_shard is 1;
+* sequence_parallel: on when tp > 1;
+* experts' mesh, only for a model with experts or ep·etp > 1: edp = dp_replicate·dp_shard·cp·tp / (ep·etp),
+  edp_replicate = gcd(edp, dp_replicate) (all of edp where nothing is sharded), edp_shard the rest. Where the
+  division leaves a rest the mesh is written down too small, and ``plan/check.py`` says so;
+* states: zero1 shards the optimizer over dp_shard and cp, zero2 gradients too, zero3 parameters too;
+* gather: per-step for zero3 with pp > 1, per-layer otherwise;
+* layers: one layout ``main`` for embed, all layers and head;
+* placement: stage i on pipeline rank i mod pp.
+"""
+
+import re
+from dataclasses import dataclass
+from math import gcd, prod
+
+from meshwright.errors import PlanError, Problem
+from meshwright.model.architecture import Architecture
+from meshwright.plan.long import (
+    DeviceGroup,
+    ExpertGrid,
+    Grid,
+    LayerRule,
+    Layout,
+    LongPlan,
+    Pipeline,
+    Schedule,
+    ShardAxis,
+    States,
+)
+from meshwright.plan.short import (
+    MAX_DEGREE,
+    Gather,
+    ShardingName,
+    ShortLayout,
+    ShortPipeline,
+    ShortPlan,
+)
+
+MAIN = "main"
+MAX_STAGES = 2**14
+_SHARD: tuple[ShardAxis, ...] = ("dp_shard", "cp")
+ZERO_STATES: dict[ShardingName, States] = {
+    "none": States(),
+    "zero1": States(optimizer=_SHARD),
+    "zero2": States(optimizer=_SHARD, gradient=_SHARD),
+    "zero3": States(optimizer=_SHARD, gradient=_SHARD, parameter=_SHARD),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the defaults need to know of a model."""
+
+    layers: int
+    has_experts: bool
+
+
+def expand(short: ShortPlan, architecture: Architecture) -> LongPlan:
+    """The long form of ``short`` for ``architecture``. Raises PlanError on degrees beyond reason."""
+    return _unfold(short, ModelFacts(architecture.layers, architecture.moe is not None))
+
+
+def shorten(long: LongPlan) -> ShortPlan | None:
+    """The short form that expands to ``long``; None where the short form cannot say it."""
+    layout, key = long.layouts.get(MAIN), _only_range(long)
+    pipeline = long.pipeline
+    if layout is None or key is None or pipeline.schedule.name is None or not pipeline.looped:
+        return None
+    short = ShortPlan(
+        plan=long.plan,
+        model=long.model,
+        cluster=long.cluster,
+        workload=long.workload,
+        stack=long.stack,
+        layout=_short_layout(layout, pipeline.ranks),
+        sharding=long.sharding,
+        gather=None if long.gather == _default_gather(long.sharding, pipeline.ranks) else long.gather,
+        pipeline=ShortPipeline(
+            schedule=pipeline.schedule.name,
+            micro_batch=pipeline.micro_batch,
+            virtual_stages=pipeline.virtual_stages,
+        ),
+        recompute=long.layers[key].recompute,
+    )
+    model = ModelFacts(int(key[3:]) + 1, layout.experts is not None)
+    return short if not _excesses(short) and _unfold(short, model) == long else None
+
+
+def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
+    problems = _excesses(short)
+    if problems:
+        raise PlanError(problems)
+    pipeline, pp = short.pipeline, short.layout.pp
+    return LongPlan(
+        plan=short.plan,
+        model=short.model,
+        cluster=short.cluster,
+        workload=short.workload,
+        stack=short.stack,
+        groups={"all": DeviceGroup()},
+        layouts={MAIN: _layout(short, model)},
+        states=ZERO_STATES[short.sharding],
+        gather=short.gather or _default_gather(short.sharding, pp),
+        layers={
+            "embed": LayerRule(layout=MAIN),
+            _range(model.layers): LayerRule(layout=MAIN, recompute=short.recompute),
+            "head": LayerRule(layout=MAIN),
+        },
+        pipeline=Pipeline(
+            placement=tuple(range(pp)) * pipeline.virtual_stages,
+            micro_batch=pipeline.micro_batch,
+            schedule=Schedule(name=pipeline.schedule),
+        ),
+    )
+
+
+def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
+    layout, whole = short.layout, short.sharding == "none"
+    grid = Grid(
+        dp_replicate=layout.dp_replicate * (layout.dp_shard if whole else 1),
+        dp_shard=1 if whole else layout.dp_shard,
+        cp=layout.cp,
+        tp=layout.tp,
+    )
+    meshed = model.has_experts or layout.ep * layout.etp > 1
+    return Layout(
+        grid=grid,
+        order=layout.rank_order,
+        experts=expert_grid(grid, layout.ep, layout.etp, whole) if meshed else None,
+        sequence_parallel=layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel,
+    )
+
+
+def expert_grid(grid: Grid, ep: int, etp: int, unsharded: bool) -> ExpertGrid:
+    """The experts' mesh over the ranks of ``grid`` by default; ``unsharded``: no state is sharded."""
+    ranks = grid.dp_replicate * grid.dp_shard * grid.cp * grid.tp
+    edp = max(1, ranks // (ep * etp))
+    replicas = edp if unsharded else gcd(edp, grid.dp_replicate)
+    return ExpertGrid(ep=ep, etp=etp, edp_replicate=replicas, edp_shard=edp // replicas)
+
+
+def _excesses(short: ShortPlan) -> list[Problem]:
+    """Degrees that no machine has, refused before anything of their size is made."""
+    layout, virtual = short.layout, short.pipeline.virtual_stages
+    degrees = (layout.pp, layout.dp_replicate, layout.dp_shard, layout.cp, layout.tp)
+    devices, stages = prod(degrees), layout.pp * virtual
+    problems = []
+    if devices > MAX_DEGREE:
+        product = "·".join(map(str, degrees))
+        rule = f"pp·dp_replicate·dp_shard·cp·tp = {product} = {devices} > {MAX_DEGREE} devices"
+        problems.append(Problem("layout", devices, rule, "take smaller degrees"))
+    if stages > MAX_STAGES:
+        rule = f"pp·virtual_stages = {layout.pp}·{virtual} = {stages} > {MAX_STAGES} stages"
+        problems.append(Problem("pipeline.virtual_stages", virtual, rule, "take fewer"))
+    return problems
+
+
+def _default_gather(sharding: ShardingName, pp: int) -> Gather:
+    return "per-step" if sharding == "zero3" and pp > 1 else "per-layer"
+
+
+def _range(layers: int) -> str:
+    return f"0..{layers - 1}"
+
+
+def _only_range(long: LongPlan) -> str | None:
+    """The key of the only rule for layers, if it is 0..N."""
+    keys = [key for key in long.layers if key not in ("embed", "head")]
+    return keys[0] if len(keys) == 1 and re.fullmatch(r"0\.\.[0-9]{1,6}", keys[0]) else None
+
+
+def _short_layout(layout: Layout, pp: int) -> ShortLayout:
+    grid, experts = layout.grid, layout.experts or ExpertGrid()
+    return ShortLayout(
+        pp=pp,
+        dp_replicate=grid.dp_replicate,
+        dp_shard=grid.dp_shard,
+        cp=grid.cp,
+        tp=grid.tp,
+        ep=experts.ep,
+        etp=experts.etp,
+        sequence_parallel=layout.sequence_parallel,
+        rank_order=layout.order,
+    )

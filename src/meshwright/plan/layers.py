@@ -1,0 +1,179 @@
+"""Which rule every layer has, and which layers every stage holds.
+
+Keys are ``embed``, ``head``, a layer ``5`` or an inclusive range ``0..57``; of several rules for a layer the
+first wins. Stages are written out (``[[embed, 0..7], [8..15, head]]``) or balanced. Balanced over K stages,
+each gets ⌊L/K⌋ of the L layers and the L mod K others go to the middle stages first, then to the first stage
+and never to the last: the first holds the embedding and the most micro-batches in flight, the last the head
+and the loss.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import Problem, nearest
+from meshwright.plan.long import LayerRule, LongPlan, Pipeline
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRules:
+    """The rule of every layer, of ``embed`` and of ``head``; None where no rule says anything."""
+
+    embed: LayerRule | None
+    layers: tuple[LayerRule | None, ...]
+    head: LayerRule | None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageLayers:
+    """What one stage holds: decoder layers ``first`` to ``last`` exclusive, perhaps embedding and head."""
+
+    first: int
+    last: int
+    embed: bool = False
+    head: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of decoder layers."""
+        return self.last - self.first
+
+
+def parse_layer_key(key: str, layers: int) -> range | None:
+    """The positions that a key means: embed −1, layer i at i, head at ``layers``; None for another text."""
+    if key in ("embed", "head"):
+        return range(-1, 0) if key == "embed" else range(layers, layers + 1)
+    match = _RANGE.fullmatch(key)
+    if match is None or not key.isascii():
+        return None
+    first = int(match[1])
+    return range(first, int(match[2] or first) + 1)
+
+
+def layer_rules(plan: LongPlan, layers: int) -> LayerRules:
+    """The rule that each of ``layers`` layers gets, with every problem of the keys."""
+    rules: dict[int, LayerRule] = {}
+    problems: list[Problem] = []
+    for key, rule in plan.layers.items():
+        field = f"layers.{key}"
+        if rule.layout not in plan.layouts:
+            near = nearest(rule.layout, plan.layouts)
+            problems.append(Problem(f"{field}.layout", rule.layout, "there is no such layout", near))
+        wrong = _key_problem(field, key, layers)
+        if wrong:
+            problems.append(wrong)
+            continue
+        new = [position for position in parse_layer_key(key, layers) or () if position not in rules]
+        if not new:
+            hint = "take it out, or put it first"
+            problems.append(Problem(field, key, "earlier rules cover all of it", hint, "warning"))
+        rules |= dict.fromkeys(new, rule)
+    problems += _gaps(rules, layers)
+    every = tuple(rules.get(position) for position in range(layers))
+    return LayerRules(rules.get(-1), every, rules.get(layers), tuple(problems))
+
+
+def balanced_counts(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers per stage: ⌊layers/stages⌋ each, one more for as many as needed, from the middle outwards."""
+    base, extra = divmod(layers, stages)
+    last = stages - 1
+    order = sorted(range(stages), key=lambda s: (s == last, s == 0, abs(2 * s - last), -s))
+    more = set(order[:extra])
+    return tuple(base + (stage in more) for stage in range(stages))
+
+
+def stage_layers(pipeline: Pipeline, layers: int) -> tuple[StageLayers, ...]:
+    """What every stage holds. For a pipeline without ``stage_problems``."""
+    if pipeline.stages != "balanced":
+        return tuple(_stage(stage, layers) for stage in pipeline.stages)
+    counts = balanced_counts(layers, len(pipeline.placement))
+    starts = [sum(counts[:stage]) for stage in range(len(counts))]
+    last = len(counts) - 1
+    return tuple(
+        StageLayers(start, start + count, embed=stage == 0, head=stage == last)
+        for stage, (start, count) in enumerate(zip(starts, counts, strict=True))
+    )
+
+
+def stage_problems(pipeline: Pipeline, layers: int) -> list[Problem]:
+    """What is wrong with the stages: too many, empty ones, layers left out, repeated or out of order."""
+    stages = len(pipeline.placement)
+    if pipeline.stages == "balanced":
+        if stages <= layers:
+            return []
+        rule = f"pp·virtual_stages = {stages} stages > {layers} layers"
+        return [Problem("pipeline.virtual_stages", stages, rule, f"at most {layers} stages")]
+    problems = []
+    if len(pipeline.stages) != stages:
+        rule = f"{len(pipeline.stages)} stages, but placement names {stages}"
+        hint = f"write {stages} stages or a placement of {len(pipeline.stages)}"
+        problems.append(Problem("pipeline.stages", len(pipeline.stages), rule, hint))
+    return problems + _order_problems(pipeline.stages, layers)
+
+
+def _key_problem(field: str, key: str, layers: int) -> Problem | None:
+    positions = parse_layer_key(key, layers)
+    known = f"embed, head, 0..{layers - 1} or a single layer"
+    if positions is None:
+        return Problem(field, key, "is no layer or range of layers", known)
+    if not positions:
+        return Problem(field, key, "the range ends before it begins", f"the smaller number first; {known}")
+    if key not in ("embed", "head") and positions[-1] >= layers:
+        return Problem(field, key, f"the model has {layers} layers, 0..{layers - 1}", known)
+    return None
+
+
+def _gaps(rules: Mapping[int, LayerRule], layers: int) -> list[Problem]:
+    """One problem for every run of positions without a rule; embed and head are runs of their own."""
+    missing = [position for position in range(-1, layers + 1) if position not in rules]
+    runs: dict[tuple[bool, bool, int], list[int]] = {}
+    for index, position in enumerate(missing):
+        runs.setdefault((position == -1, position == layers, position - index), []).append(position)
+    return [_gap(run[0], run[-1], layers) for run in runs.values()]
+
+
+def _gap(first: int, last: int, layers: int) -> Problem:
+    name = _name(first, last, layers)
+    return Problem("layers", None, f"no rule for {name}", f"add `{name}: {{layout: …}}`")
+
+
+def _name(first: int, last: int, layers: int) -> str:
+    if first == -1 or first == layers:
+        return "embed" if first == -1 else "head"
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def _order_problems(stages: tuple[tuple[str, ...], ...], layers: int) -> list[Problem]:
+    """Walks embed, 0 … L−1, head in order and reports what comes where something else is due."""
+    problems = []
+    due = -1
+    for index, stage in enumerate(stages):
+        field = f"pipeline.stages.{index}"
+        if not stage:
+            problems.append(Problem(field, stage, "an empty stage", "give it a layer, or take it out"))
+        for key in stage:
+            wrong = _key_problem(field, key, layers)
+            positions = parse_layer_key(key, layers)
+            if wrong or not positions:
+                return [*problems, wrong] if wrong else problems
+            if positions[0] != due:
+                expected = "nothing" if due > layers else _name(due, due, layers)
+                rule = f"{expected} comes next: every layer once, in order"
+                return [*problems, Problem(field, key, rule, f"begin with {expected} here")]
+            due = positions[-1] + 1
+    if due <= layers:
+        name = _name(due, due, layers)
+        problems.append(
+            Problem("pipeline.stages", None, f"{name} and what follows are in no stage", "add them")
+        )
+    return problems
+
+
+def _stage(keys: tuple[str, ...], layers: int) -> StageLayers:
+    positions = [position for key in keys for position in parse_layer_key(key, layers) or ()]
+    inner = [position for position in positions if 0 <= position < layers]
+    first = inner[0] if inner else min(max(positions[0], 0), layers)
+    return StageLayers(first, first + len(inner), embed=-1 in positions, head=layers in positions)

@@ -1,0 +1,189 @@
+"""What the plan language can say and this release does not do: refused by name, never ignored.
+
+The types of the long form are complete; this table shrinks as support grows, so that a file never changes its
+meaning. ``unsupported`` looks at the plan alone; ``plan/check.py`` adds what model, cluster and stack forbid.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.expand import ZERO_STATES
+from meshwright.plan.long import Layout, LongPlan, States
+from meshwright.workload.workload import (
+    SUPPORTED_PRECISIONS,
+    SUPPORTED_TASKS,
+    Optimizer,
+    Precision,
+    Task,
+    Workload,
+)
+
+SUPPORTED_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
+KNOWN_SCHEDULES = (
+    *SUPPORTED_SCHEDULES,
+    "looped-bfs",
+    "zb-h1",
+    "zb-h2",
+    "zero-bubble",
+    "zb-v",
+    "v-half",
+    "v-min",
+    "dualpipe",
+    "dualpipev",
+    "zeropp",
+)
+NOT_YET = "is part of the plan language and not supported yet"
+
+
+def unsupported(plan: LongPlan) -> list[Problem]:
+    """Everything in ``plan`` that is refused by name, all at once."""
+    return [problem for refusal in REFUSALS for problem in refusal(plan)]
+
+
+def workload_of(plan: LongPlan) -> Workload:
+    """The workload of ``plan``. Raises InputError where its numbers or names make none."""
+    spec = plan.workload
+    return Workload(
+        task=cast(Task, spec.task),
+        seq_len=spec.seq_len,
+        global_batch=spec.global_batch,
+        precision=cast(Precision, spec.precision),
+        optimizer=cast(Optimizer, spec.optimizer),
+    )
+
+
+def _workload(plan: LongPlan) -> Iterator[Problem]:
+    try:
+        workload = workload_of(plan)
+    except InputError as error:
+        yield from error.problems
+        return
+    for field, value, supported in (
+        ("workload.task", workload.task, SUPPORTED_TASKS),
+        ("workload.precision", workload.precision, SUPPORTED_PRECISIONS),
+    ):
+        if value not in supported:
+            yield Problem(field, value, NOT_YET, "one of " + ", ".join(supported))
+
+
+def _groups(plan: LongPlan) -> Iterator[Problem]:
+    if len(plan.groups) != 1:
+        yield Problem("groups", sorted(plan.groups), f"more than one group {NOT_YET}", 'all: {devices: "*"}')
+    for name, group in plan.groups.items():
+        if group.devices != "*":
+            yield Problem(f"groups.{name}.devices", group.devices, f"a part of a cluster {NOT_YET}", '"*"')
+
+
+def _layouts(plan: LongPlan) -> Iterator[Problem]:
+    if len(plan.layouts) != 1:
+        yield Problem("layouts", sorted(plan.layouts), f"more than one layout {NOT_YET}", "keep one of them")
+    for name, layout in plan.layouts.items():
+        field = f"layouts.{name}"
+        if layout.on not in plan.groups:
+            yield Problem(f"{field}.on", layout.on, "there is no such group", nearest(layout.on, plan.groups))
+        yield from _shares(field, layout)
+
+
+def _shares(field: str, layout: Layout) -> Iterator[Problem]:
+    if layout.batch_share is not None:
+        yield Problem(f"{field}.batch_share", layout.batch_share, f"uneven batches {NOT_YET}", "take it out")
+    if layout.state_share not in (None, "even"):
+        yield Problem(f"{field}.state_share", layout.state_share, f"uneven sharding {NOT_YET}", "even")
+
+
+def _states(plan: LongPlan) -> Iterator[Problem]:
+    for name, layout in plan.layouts.items():
+        degrees = {
+            "dp_shard": layout.grid.dp_shard,
+            "cp": layout.grid.cp,
+            "dp_replicate": layout.grid.dp_replicate,
+        }
+        if not any(_same(plan.states, states, degrees) for states in ZERO_STATES.values()):
+            rule = (
+                f"on layout {name} this is none of " + ", ".join(ZERO_STATES) + f"; other sharding {NOT_YET}"
+            )
+            yield Problem("states", plan.states.to_data(), rule, _as_text(ZERO_STATES[plan.sharding]))
+
+
+def _same(one: States, other: States, degrees: dict[str, int]) -> bool:
+    """Whether two ways of sharding are the same; an axis of degree 1 shards nothing."""
+    pairs = (
+        (one.parameter, other.parameter),
+        (one.gradient, other.gradient),
+        (one.optimizer, other.optimizer),
+    )
+    return all({a for a in x if degrees[a] > 1} == {a for a in y if degrees[a] > 1} for x, y in pairs)
+
+
+def _as_text(states: States) -> str:
+    parts = (
+        ("parameter", states.parameter),
+        ("gradient", states.gradient),
+        ("optimizer", states.optimizer),
+    )
+    return "{" + ", ".join(f"{key}: [{', '.join(axes)}]" for key, axes in parts) + "}"
+
+
+def _layers(plan: LongPlan) -> Iterator[Problem]:
+    for key, rule in plan.layers.items():
+        if rule.vocabulary not in (None, ("tp",)):
+            field = f"layers.{key}.vocabulary"
+            yield Problem(field, rule.vocabulary, f"a vocabulary over other axes than tp {NOT_YET}", "[tp]")
+        if key in ("embed", "head") and rule.recompute != "none":
+            hint = "recompute: none"
+            yield Problem(f"layers.{key}.recompute", rule.recompute, f"recomputing {key} {NOT_YET}", hint)
+    chosen = [rule.recompute for key, rule in plan.layers.items() if key not in ("embed", "head")]
+    if any(recompute != chosen[0] for recompute in chosen):
+        rule_text = f"recomputation that differs between layers {NOT_YET}"
+        yield Problem(
+            "layers", [str(r) for r in chosen], rule_text, f"recompute: {chosen[0]} for all of them"
+        )
+
+
+def _schedule(plan: LongPlan) -> Iterator[Problem]:
+    schedule, field = plan.pipeline.schedule, "pipeline.schedule"
+    hint = "one of " + ", ".join(SUPPORTED_SCHEDULES)
+    if schedule.file is not None:
+        yield Problem(f"{field}.file", schedule.file, f"a schedule from a file {NOT_YET}", hint)
+    elif schedule.name is None:
+        yield Problem(field, None, "has no name", hint)
+    if schedule.memory_limit is not None:
+        limit = schedule.memory_limit
+        yield Problem(f"{field}.memory_limit", limit, f"a memory limit {NOT_YET}", "take it out")
+    if schedule.name is not None and schedule.name not in KNOWN_SCHEDULES:
+        yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, KNOWN_SCHEDULES))
+    elif schedule.name is not None and schedule.name not in SUPPORTED_SCHEDULES:
+        yield Problem(field, schedule.name, NOT_YET, hint)
+
+
+def _placement(plan: LongPlan) -> Iterator[Problem]:
+    pipeline = plan.pipeline
+    if not pipeline.looped:
+        hint = f"stage i on rank i mod {pipeline.ranks}"
+        yield Problem(
+            "pipeline.placement", pipeline.placement, f"a placement that is no loop {NOT_YET}", hint
+        )
+
+
+def _extensions(plan: LongPlan) -> Iterator[Problem]:
+    for field, value in (
+        ("sequence", plan.sequence),
+        ("synchronise", plan.synchronise),
+        ("calls", plan.calls),
+        ("edges", plan.edges),
+    ):
+        if value:
+            yield Problem(field, str(value), NOT_YET, "take it out")
+
+
+REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
+    _workload,
+    _groups,
+    _layouts,
+    _states,
+    _layers,
+    _schedule,
+    _placement,
+    _extensions,
+)
