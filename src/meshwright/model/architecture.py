@@ -1,8 +1,8 @@
 """The neutral facts of a decoder, as read from any configuration file.
 
-An ``Architecture`` holds *what the model is*, free of any framework's spelling; ``model/families.py`` reads it
-from a Hugging Face ``config.json`` and ``model/blocks.py`` turns it into a graph of operators. Exporters read
-it too, to write a model in their target's words.
+An ``Architecture`` holds *what the model is*, free of any framework's spelling; ``model/families.py`` reads
+it from a Hugging Face ``config.json`` and ``model/blocks.py`` turns it into a graph of operators. Exporters
+read it too, to write a model in their target's words.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class Experts:
     ``layers`` holds one bool per decoder layer: True where the layer's feed-forward part is routed.
     ``shared_intermediate`` is the width of all shared experts together (0 = none).
     ``router_correction`` says that the router keeps one bias per expert that is no gradient-trained parameter
-    but is stored with the weights; ``router_bias`` is an ordinary bias.
+    but is stored with the weights; ``router_bias`` is an ordinary bias. ``shared_gate``: the shared experts'
+    result is scaled by the sigmoid of one more projection, hidden → 1.
     """
 
     experts: int
@@ -44,6 +45,7 @@ class Experts:
     expert_bias: bool = False
     router_bias: bool = False
     router_correction: bool = False
+    shared_gate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,8 @@ class Architecture:
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
     attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
     mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
-    embedding table.
+    embedding table. ``assumed`` lists what the configuration left out, with the value that its family's
+    convention gives.
     """
 
     name: str
@@ -87,3 +90,4 @@ class Architecture:
     latent: LatentAttention | None = None
     moe: Experts | None = None
     windows: tuple[int | None, ...]
+    assumed: tuple[tuple[str, int | float | str | bool], ...] = ()

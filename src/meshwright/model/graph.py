@@ -61,10 +61,7 @@ class ModelGraph:
     def layer_blocks(self) -> tuple[int, ...]:
         """Block index of every decoder layer, in order (embed and head left out)."""
         return tuple(
-            index
-            for index, repeat in self.chain
-            if self.blocks[index].kind == "layer"
-            for _ in range(repeat)
+            index for index, repeat in self.chain if self.blocks[index].kind == "layer" for _ in range(repeat)
         )
 
     @property

@@ -7,9 +7,9 @@ over the ranks of a stage:
 * ``tensor``: tokens are cut over cp only, widths are cut over tp (between ``EnterTensor``/``LeaveTensor``);
 * ``expert``: tokens have been sent to their experts (between ``Dispatch`` and ``Combine``).
 
-The boundary operators carry no arithmetic; lowering turns them into collectives. So a new kind of layer is a new
-chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and FLOPs are
-per token of the global sequence. A multiply-add counts as 2 FLOPs.
+The boundary operators carry no arithmetic; lowering turns them into collectives. So a new kind of layer is a
+new chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and FLOPs
+are per token of the global sequence. A multiply-add counts as 2 FLOPs.
 """
 
 from dataclasses import dataclass
@@ -41,11 +41,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """What all operators have: a name that is unique in its block, a place, parameters."""
+    """What all operators have: a name that is unique in its block, a place, parameters.
+
+    ``recompute`` lists the recomputation sets that hold it (``core_attn``, ``mlp``, …, as a plan names them).
+    """
 
     name: str
     place: Place = "sequence"
     parameters: tuple[Parameter, ...] = ()
+    recompute: tuple[str, ...] = ()
 
     def flops_per_token(self, positions: float) -> float:
         """Forward FLOPs per token; ``positions`` is the mean number of positions that a token attends to."""
@@ -62,7 +66,7 @@ class Embedding(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norm(Operator):
-    """RMSNorm or LayerNorm over ``width`` elements, ``instances`` times a token (per-head norms: the heads)."""
+    """RMSNorm or LayerNorm over ``width`` elements, ``instances`` times a token (head norms: the heads)."""
 
     width: int
     instances: int = 1
@@ -91,7 +95,7 @@ class Attention(Operator):
     """softmax(QKᵀ)V; heads are cut over tp. ``window`` is the sliding window in positions, None = none.
 
     ``kv_width`` is what one token adds to a key-value cache, in elements (latent attention: its compressed
-    form); ``cache_over_tp`` says whether tp cuts it.
+    form); ``cache_over_tp`` says whether tp cuts it. ``dropout``: on the attention probabilities.
     """
 
     heads: int
@@ -101,6 +105,7 @@ class Attention(Operator):
     window: int | None
     kv_width: int
     cache_over_tp: bool = True
+    dropout: bool = False
 
     def flops_per_token(self, positions: float) -> float:
         """2·heads·positions·(qk_dim + v_dim)."""

@@ -1,0 +1,84 @@
+"""From an ``Architecture`` to a ``ModelGraph``: embed, decoder layers, head as chains of operators.
+
+Layers with the same feed-forward and window are one ``Block``; the chain is run-length coded.
+"""
+
+from itertools import groupby
+
+from meshwright.model.architecture import Architecture
+from meshwright.model.attention import attention_part
+from meshwright.model.feedforward import feedforward_part
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators import (
+    Embedding,
+    EnterTensor,
+    LeaveTensor,
+    Linear,
+    Loss,
+    Norm,
+    Operator,
+    Parameter,
+)
+from meshwright.model.tensors import norm_tensors
+
+EMBEDDING_TABLE = "embed_tokens.weight"
+
+
+def build_graph(arch: Architecture) -> ModelGraph:
+    """The graph of a model: embed ×1, the layers in order, head ×1."""
+    routed = arch.moe.layers if arch.moe else (False,) * arch.layers
+    kinds = list(zip(routed, arch.windows, strict=True))
+    distinct = list(dict.fromkeys(kinds))
+    layers = [_layer(arch, moe, window) for moe, window in distinct]
+    runs = [(1 + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
+    return ModelGraph(
+        architecture=arch,
+        blocks=(_embed(arch), *layers, _head(arch)),
+        chain=((0, 1), *runs, (len(layers) + 1, 1)),
+        source=arch.source,
+    )
+
+
+def _layer(arch: Architecture, moe: bool, window: int | None) -> Block:
+    """One decoder layer, named ``dense`` or ``moe``, with its window where it has one."""
+    name = ("moe" if moe else "dense") + ("" if window is None else f"-window-{window}")
+    feedforward = feedforward_part(arch, arch.moe if moe else None)
+    return Block(name, "layer", (*attention_part(arch, window), *feedforward))
+
+
+def _embed(arch: Architecture) -> Block:
+    tables = [_vocabulary(arch, EMBEDDING_TABLE)]
+    if arch.positions == "learned":
+        tables.append(Parameter("embed_positions.weight", (arch.max_positions, arch.hidden)))
+    operators: list[Operator] = [
+        Embedding(
+            name="embedding", place="tensor", vocab=arch.vocab, hidden=arch.hidden, parameters=tuple(tables)
+        ),
+        LeaveTensor(name="leave_embedding", width=arch.hidden),
+    ]
+    if arch.embedding_norm:
+        tensors = norm_tensors("embedding_layernorm", arch.hidden, arch.norm)
+        operators.append(Norm(name="embedding_norm", width=arch.hidden, parameters=tensors))
+    return Block("embed", "embed", tuple(operators))
+
+
+def _head(arch: Architecture) -> Block:
+    """The final norm, the output projection (the embedding table itself when tied) and the loss."""
+    table = _vocabulary(arch, EMBEDDING_TABLE if arch.tied_embeddings else "lm_head.weight")
+    projection = Linear(
+        name="lm_head",
+        place="tensor",
+        inputs=arch.hidden,
+        outputs=arch.vocab,
+        split="column",
+        parameters=(table,),
+    )
+    norm = Norm(name="final_norm", width=arch.hidden, parameters=norm_tensors("norm", arch.hidden, arch.norm))
+    enter = EnterTensor(name="enter_head", width=arch.hidden)
+    return Block(
+        "head", "head", (norm, enter, projection, Loss(name="loss", place="tensor", vocab=arch.vocab))
+    )
+
+
+def _vocabulary(arch: Architecture, name: str) -> Parameter:
+    return Parameter(name, (arch.vocab, arch.hidden), tp_dim=0, vocab_dim=0)

@@ -1,0 +1,99 @@
+"""Where a model comes from: the zoo, a ``config.json``, or a hub id.
+
+The zoo (``model/zoo/NAME.json``) holds configurations of released models and of published tables in the form
+of a Hugging Face ``config.json``; ``_source`` says where the sizes come from.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.model.blocks import build_graph
+from meshwright.model.families import read_architecture
+from meshwright.model.graph import ModelGraph
+from meshwright.model.hub import fetch_config
+
+LARGEST_FILE_BYTES = 4 * 2**20
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+Fetch = Callable[[str], bytes]
+
+
+@lru_cache(maxsize=1)
+def zoo_names() -> tuple[str, ...]:
+    """Names of the models that come with Meshwright, sorted."""
+    entries = (entry.name for entry in files("meshwright.model").joinpath("zoo").iterdir())
+    return tuple(sorted(name.removesuffix(".json") for name in entries if name.endswith(".json")))
+
+
+def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> ModelGraph:
+    """The graph of a zoo model, of a ``config.json`` (or a directory that holds one), or of a hub id.
+
+    ``fetch`` returns the bytes of a hub id's configuration. Raises InputError for an unknown name and for a
+    file that is absent, unreadable or wrong, with all that is wrong with it.
+    """
+    name = str(name_or_path)
+    if name in zoo_names():
+        return _zoo_model(name)
+    if _looks_like_file(name):
+        return _file_model(Path(name).expanduser())
+    if HUB_ID.fullmatch(name):
+        return _graph(fetch(name), name.split("/")[1], f"hub:{name}")
+    raise InputError(
+        Problem(
+            "model", name, "no zoo model, file or hub id (org/name) of that name", nearest(name, zoo_names())
+        )
+    )
+
+
+def _zoo_model(name: str) -> ModelGraph:
+    config = json.loads(files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes())
+    return build_graph(read_architecture(config, name, config["_source"]))
+
+
+def _looks_like_file(name: str) -> bool:
+    """A path that exists, or that is spelled like one."""
+    spelled = name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
+    try:
+        return spelled or Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _file_model(path: Path) -> ModelGraph:
+    try:
+        file = path / "config.json" if path.is_dir() else path
+        if not file.is_file():
+            raise InputError(Problem("model", str(file), "no such file", "give the path of a config.json"))
+        with file.open("rb") as stream:
+            data = stream.read(LARGEST_FILE_BYTES + 1)
+        name = file.resolve().parent.name if file.name == "config.json" else file.stem
+    except (OSError, ValueError) as error:
+        raise InputError(Problem("model", str(path), f"cannot be read: {error}", "check the path")) from error
+    return _graph(data, name or "model", str(file))
+
+
+def _graph(data: bytes, name: str, source: str) -> ModelGraph:
+    return build_graph(read_architecture(_json_object(data, source), name, source))
+
+
+def _json_object(data: bytes, source: str) -> dict[str, object]:
+    suggestion = "a config.json is one JSON object of a few kilobytes"
+    if len(data) > LARGEST_FILE_BYTES:
+        rule = f"the file is longer than {LARGEST_FILE_BYTES // 2**20} MiB"
+        raise InputError(Problem("model", source, rule, suggestion))
+    if not data.strip():
+        raise InputError(Problem("model", source, "the file is empty", suggestion))
+    try:
+        config = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(Problem("model", source, f"not JSON: {reason}", suggestion)) from error
+    if not isinstance(config, dict):
+        rule = f"holds a {type(config).__name__}, must hold an object"
+        raise InputError(Problem("model", source, rule, suggestion))
+    return config
