@@ -10,6 +10,7 @@ from typing import cast
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import Layout, LongPlan, States
+from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -19,20 +20,6 @@ from meshwright.workload.workload import (
     Workload,
 )
 
-SUPPORTED_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
-KNOWN_SCHEDULES = (
-    *SUPPORTED_SCHEDULES,
-    "looped-bfs",
-    "zb-h1",
-    "zb-h2",
-    "zero-bubble",
-    "zb-v",
-    "v-half",
-    "v-min",
-    "dualpipe",
-    "dualpipev",
-    "zeropp",
-)
 NOT_YET = "is part of the plan language and not supported yet"
 
 
@@ -143,7 +130,7 @@ def _layers(plan: LongPlan) -> Iterator[Problem]:
 
 def _schedule(plan: LongPlan) -> Iterator[Problem]:
     schedule, field = plan.pipeline.schedule, "pipeline.schedule"
-    hint = "one of " + ", ".join(SUPPORTED_SCHEDULES)
+    hint = "one of " + ", ".join(SCHEDULES)
     if schedule.file is not None:
         yield Problem(f"{field}.file", schedule.file, f"a schedule from a file {NOT_YET}", hint)
     elif schedule.name is None:
@@ -153,7 +140,7 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
         yield Problem(f"{field}.memory_limit", limit, f"a memory limit {NOT_YET}", "take it out")
     if schedule.name is not None and schedule.name not in KNOWN_SCHEDULES:
         yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, KNOWN_SCHEDULES))
-    elif schedule.name is not None and schedule.name not in SUPPORTED_SCHEDULES:
+    elif schedule.name is not None and schedule.name not in SCHEDULES:
         yield Problem(field, schedule.name, NOT_YET, hint)
 
 

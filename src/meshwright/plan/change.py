@@ -1,0 +1,102 @@
+"""Changes to a short plan from the command line: ``tp=4``, ``sharding=zero1``, ``pipeline.schedule=gpipe``.
+
+A bare name means the key of that name wherever it lies. When a degree changes, data parallelism absorbs it so
+that the product stays the number of devices: dp_shard does, or dp_replicate where nothing is sharded or dp_shard
+was itself set. When sharding is turned on or off, the data-parallel degrees move to where it puts them.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from meshwright.errors import InputError, PlanError, Problem, nearest
+from meshwright.plan.problems import sections, validated
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.text import read_value
+
+MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+FIXED = ("plan",)
+
+
+def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int) -> ShortPlan:
+    """``plan`` with every ``name=value`` of ``settings``, for ``devices`` devices. Raises InputError."""
+    changes = _parse(settings)
+    data = plan.model_dump(exclude_none=True)
+    for path, value in changes.items():
+        _put(data, path, value)
+    changed = validated(ShortPlan, data)
+    degrees = {path.removeprefix("layout.") for path in changes}.intersection(MESH_AXES)
+    moved = changed if degrees & {"dp_replicate", "dp_shard"} else _data_degrees_moved(plan, changed)
+    return _absorbed(moved, degrees, devices) if degrees else moved
+
+
+def _parse(settings: Iterable[str]) -> dict[str, object]:
+    """Value by path. Raises InputError for what is no setting, names no key or is said twice."""
+    paths = sections(ShortPlan)
+    known = [name for name in paths if name not in FIXED]
+    changes: dict[str, object] = {}
+    problems = []
+    for setting in settings:
+        name, sign, text = (part.strip() for part in setting.partition("="))
+        path = paths.get(name.rpartition(".")[2], "")
+        if not sign or not text:
+            problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
+        elif name in FIXED or name not in (path, path.rpartition(".")[2]):
+            problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], known)))
+        elif path in changes:
+            problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
+        else:
+            changes[path] = read_value(text, name)
+    if problems:
+        raise InputError(problems)
+    return changes
+
+
+def _put(data: dict[str, object], path: str, value: object) -> None:
+    section, _, key = path.rpartition(".")
+    inner = data[section] if section else data
+    assert isinstance(inner, dict)
+    inner[key] = value
+
+
+def _data_degrees_moved(before: ShortPlan, after: ShortPlan) -> ShortPlan:
+    """Sharding off: all replicas in dp_replicate. Turned on: all of them in dp_shard."""
+    layout = after.layout
+    replicas = layout.dp_replicate * layout.dp_shard
+    if after.sharding == "none":
+        return _with_degrees(after, {"dp_replicate": replicas, "dp_shard": 1})
+    if before.sharding == "none":
+        return _with_degrees(after, {"dp_replicate": 1, "dp_shard": replicas})
+    return after
+
+
+def _absorbed(plan: ShortPlan, degrees: set[str], devices: int) -> ShortPlan:
+    """The product made ``devices`` again by a data-parallel degree that was not set."""
+    order = ("dp_replicate", "dp_shard") if plan.sharding == "none" else ("dp_shard", "dp_replicate")
+    free = [axis for axis in order if axis not in degrees]
+    layout = plan.layout
+    values = {axis: getattr(layout, axis) for axis in MESH_AXES}
+    if not free or prod(values.values()) == devices:
+        return plan
+    others = prod(value for axis, value in values.items() if axis != free[0])
+    if devices % others:
+        names = [axis for axis in MESH_AXES if axis != free[0]]
+        rule = (
+            f"{free[0]} = devices / ({'·'.join(names)}) = {devices} / "
+            f"({'·'.join(str(values[axis]) for axis in names)}) = {devices / others:g} is not whole"
+        )
+        raise PlanError(Problem(f"layout.{free[0]}", values[free[0]], rule, _hint(values, degrees, devices)))
+    return _with_degrees(plan, {free[0]: devices // others})
+
+
+def _hint(values: Mapping[str, int], degrees: set[str], devices: int) -> str:
+    """For one changed degree: the values that divide what the others leave."""
+    axis = min(degrees)
+    kept = prod(values[other] for other in ("pp", "cp", "tp") if other != axis)
+    room = devices // kept if kept and devices % kept == 0 else 0
+    legal = [str(d) for d in range(1, min(room, 1024) + 1) if room % d == 0]
+    return f"{axis} one of {', '.join(legal)}" if legal else f"degrees whose product divides {devices}"
+
+
+def _with_degrees(plan: ShortPlan, degrees: Mapping[str, int]) -> ShortPlan:
+    data = plan.model_dump(exclude_none=True)
+    return validated(ShortPlan, data | {"layout": data["layout"] | degrees})

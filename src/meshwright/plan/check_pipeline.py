@@ -1,0 +1,114 @@
+"""Rules on sequences, batches, micro-batches, stages and layers."""
+
+from collections.abc import Iterator
+from math import lcm
+
+from meshwright.errors import Problem
+from meshwright.plan.case import Case, Rule
+from meshwright.plan.layers import layer_rules, stage_problems
+from meshwright.schedule import SCHEDULES
+
+
+def layers_and_stages(case: Case) -> Iterator[Problem]:
+    """Every layer has one rule and lies on one stage."""
+    layers = case.arch.layers
+    yield from layer_rules(case.plan, layers).problems
+    yield from stage_problems(case.plan.pipeline, layers)
+
+
+def sequence_length(case: Case) -> Iterator[Problem]:
+    """cp cuts a sequence into 2·cp pieces (each rank one from either end), sequence parallelism cuts by tp."""
+    workload, grid = case.workload, case.grid
+    if workload is None:
+        return
+    seq_len, pieces = workload.seq_len, 2 * grid.cp if grid.cp > 1 else 1
+    cut = grid.cp * grid.tp if case.layout.sequence_parallel else 1
+    unit = lcm(pieces, cut)
+    hint = f"seq_len: {_nearest_multiple(seq_len, unit)}"
+    if seq_len % pieces:
+        rule = f"seq_len % (2·cp) = {seq_len} % {pieces} = {seq_len % pieces} ≠ 0"
+        yield Problem("workload.seq_len", seq_len, rule, hint)
+    if seq_len % cut:
+        rule = f"with sequence_parallel seq_len % (cp·tp) = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
+        yield Problem("workload.seq_len", seq_len, rule, hint)
+
+
+def known_positions(case: Case) -> Iterator[Problem]:
+    """Sequences no longer than the model's positions."""
+    workload, arch = case.workload, case.arch
+    if workload is None or workload.seq_len <= arch.max_positions or arch.positions in ("alibi", "none"):
+        return
+    rule = f"seq_len {workload.seq_len} > max_positions {arch.max_positions} of the model"
+    hint = f"seq_len: {arch.max_positions}"
+    learned = arch.positions == "learned"
+    yield Problem("workload.seq_len", workload.seq_len, rule, hint, "error" if learned else "warning")
+
+
+def batch_division(case: Case) -> Iterator[Problem]:
+    """dp_replicate·dp_shard·micro_batch divides the global batch."""
+    workload = case.workload
+    if workload is None or case.micro_batches is not None:
+        return
+    batch, unit = workload.global_batch, case.sequences_at_once
+    grid, micro = case.grid, case.plan.pipeline.micro_batch
+    rule = (
+        f"global_batch % (dp_replicate·dp_shard·micro_batch) = {batch} % "
+        f"({grid.dp_replicate}·{grid.dp_shard}·{micro}) = {batch % unit} ≠ 0"
+    )
+    if batch < unit:
+        rule += f": less than one micro-batch for each of {unit // micro} replicas"
+    legal = _nearest_multiple(batch, unit)
+    hint = f"global_batch: {legal} (gives {legal // unit} micro-batches)"
+    yield Problem("workload.global_batch", batch, rule, hint)
+
+
+def schedule_shape(case: Case) -> Iterator[Problem]:
+    """Interleaving wants several stages on each of several ranks; the others want one stage a rank."""
+    pipeline = case.plan.pipeline
+    name = pipeline.schedule.name
+    if name not in SCHEDULES or not pipeline.looped:
+        return
+    pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, SCHEDULES[name].chunked
+    if chunked and pp == 1:
+        yield Problem("pipeline.schedule", name, "needs pp > 1, and pp = 1", "schedule: 1f1b")
+    if chunked and virtual == 1:
+        rule = "needs virtual_stages > 1, and virtual_stages = 1"
+        yield Problem("pipeline.schedule", name, rule, "virtual_stages: 2, or schedule: 1f1b")
+    if not chunked and virtual > 1:
+        rule = f"{name} has one stage per pipeline rank, and virtual_stages = {virtual}"
+        hint = "virtual_stages: 1" + (", or schedule: interleaved-1f1b" if pp > 1 else "")
+        yield Problem("pipeline.virtual_stages", virtual, rule, hint)
+
+
+def micro_batch_count(case: Case) -> Iterator[Problem]:
+    """Interleaving works in rounds of pp micro-batches; fewer micro-batches than pp leave ranks idle."""
+    micro_batches, pp, workload = case.micro_batches, case.pp, case.workload
+    name = case.plan.pipeline.schedule.name
+    if micro_batches is None or workload is None or name not in SCHEDULES:
+        return
+    multiple = SCHEDULES[name].micro_batch_multiple(pp)
+    batch = _nearest_multiple(workload.global_batch, case.sequences_at_once * multiple)
+    hint = f"global_batch: {batch} (gives {batch // case.sequences_at_once} micro-batches)"
+    if micro_batches % multiple:
+        rest = micro_batches % multiple
+        rule = f"{name} needs micro-batches % pp = {micro_batches} % {multiple} = {rest} = 0"
+        yield Problem("workload.global_batch", workload.global_batch, rule, hint)
+    elif micro_batches < pp:
+        rule = f"{micro_batches} micro-batches < pp = {pp}: some pipeline ranks are always idle"
+        enough = f"a global_batch of at least {case.sequences_at_once * pp}, or a smaller pp"
+        yield Problem("layout.pp", pp, rule, enough, "warning")
+
+
+def _nearest_multiple(value: int, unit: int) -> int:
+    """The positive multiple of ``unit`` that is nearest to ``value``, the smaller of two."""
+    return max(1, (2 * value + unit - 1) // (2 * unit)) * unit
+
+
+PIPELINE_RULES: tuple[Rule, ...] = (
+    layers_and_stages,
+    sequence_length,
+    known_positions,
+    batch_division,
+    schedule_shape,
+    micro_batch_count,
+)

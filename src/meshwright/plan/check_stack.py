@@ -1,0 +1,122 @@
+"""Rules on what the stack can do, what the devices know, and what the network makes slow."""
+
+from collections.abc import Iterator
+from math import prod
+
+from meshwright.errors import Problem, nearest
+from meshwright.model.architecture import Architecture
+from meshwright.plan.case import Case, Rule
+from meshwright.plan.short import Recompute
+from meshwright.schedule import SCHEDULES
+
+
+def stack_axes(case: Case) -> Iterator[Problem]:
+    """The stack knows every kind of parallelism that the plan uses."""
+    mesh, grid, stack = case.layout.experts, case.grid, case.stack
+    for axis, degree, able in (
+        ("tp", grid.tp, stack.tp),
+        ("pp", case.pp, stack.pp),
+        ("cp", grid.cp, stack.cp),
+        ("ep", mesh.ep if mesh else 1, stack.ep),
+        ("etp", mesh.etp if mesh else 1, stack.etp),
+    ):
+        if degree > 1 and not able:
+            yield Problem(f"layout.{axis}", degree, f"{stack.id} has no {axis}", f"{axis}: 1")
+
+
+def stack_choices(case: Case) -> Iterator[Problem]:
+    """The stack knows the schedule and the sharding."""
+    stack, sharding, name = case.stack, case.plan.sharding, case.plan.pipeline.schedule.name
+    if name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
+        rule = f"{stack.id} does not run this schedule"
+        yield Problem("pipeline.schedule", name, rule, nearest(name, stack.schedules))
+    if sharding not in stack.shardings:
+        hint = nearest(sharding, stack.shardings)
+        yield Problem("sharding", sharding, f"{stack.id} does not shard this way", hint)
+    elif case.pp > 1 and sharding not in stack.pipeline_shardings:
+        rule = f"{stack.id} does not run {sharding} with pp = {case.pp} > 1"
+        yield Problem("sharding", sharding, rule, "one of " + ", ".join(stack.pipeline_shardings))
+
+
+def recomputation(case: Case) -> Iterator[Problem]:
+    """The stack can recompute it, and the model has it."""
+    recompute = _recompute(case)
+    names = (recompute,) if isinstance(recompute, str) else recompute
+    for name in names:
+        if name not in case.stack.recomputes:
+            hint = nearest(name, case.stack.recomputes)
+            yield Problem("recompute", name, f"{case.stack.id} does not recompute this", hint)
+    have = recomputable(case.arch)
+    for name in names if not isinstance(recompute, str) else ():
+        if name not in have:
+            rule = f"{case.model.name} has no operator of this kind"
+            yield Problem("recompute", name, rule, "one of " + ", ".join(have))
+
+
+def _recompute(case: Case) -> Recompute:
+    rules = (rule for key, rule in case.plan.layers.items() if key not in ("embed", "head"))
+    return next((rule.recompute for rule in rules), "none")
+
+
+def recomputable(arch: Architecture) -> tuple[str, ...]:
+    """The operators of this model that a recomputation list may name."""
+    names = ["core_attn", "layernorm"]
+    if arch.intermediate:
+        names.append("mlp")
+    if arch.moe is not None:
+        names += ["moe", "moe_act"] + (["shared_experts"] if arch.moe.shared_intermediate else [])
+    if arch.latent is not None:
+        names.append("mla_up_proj")
+    return tuple(names)
+
+
+def precision(case: Case) -> Iterator[Problem]:
+    """The devices have a peak at this precision."""
+    workload = case.workload
+    if workload is None:
+        return
+    for pool in case.cluster.pools:
+        peaks = pool.device.peak_flops
+        if workload.peak_precision not in peaks:
+            rule = (
+                f"{pool.device.id} has no {workload.peak_precision} matrix units (it has {', '.join(peaks)})"
+            )
+            yield Problem("workload.precision", workload.precision, rule, "bf16, or newer devices")
+
+
+def one_pool(case: Case) -> Iterator[Problem]:
+    """All devices are equal; several kinds would need several groups."""
+    if len(case.cluster.pools) != 1:
+        rule = f"a cluster of {len(case.cluster.pools)} pools needs several groups, not supported yet"
+        yield Problem("cluster", case.cluster.name, rule, "a cluster of equal devices")
+
+
+def sequence_parallelism(case: Case) -> Iterator[Problem]:
+    """Sequence parallelism is a companion of tp."""
+    if case.layout.sequence_parallel and case.grid.tp == 1:
+        rule = "has no effect: it cuts sequences over tp, and tp = 1"
+        yield Problem("layout.sequence_parallel", True, rule, "sequence_parallel: false", "warning")
+
+
+def tensor_span(case: Case) -> Iterator[Problem]:
+    """tp ranks inside one scale-up domain; beyond it every layer waits for the slower network."""
+    order, tp = case.layout.order, case.grid.tp
+    if tp == 1 or "tp" not in order or not case.cluster.pools:
+        return
+    span = prod(case.degrees[axis] for axis in order[: order.index("tp") + 1])
+    domain = min(pool.node.scaleup_domain for pool in case.cluster.pools)
+    if span > domain:
+        rule = f"a tp group spans {span} ranks, a scale-up domain has {domain} devices"
+        hint = f"tp: {domain} or less" if tp > domain else "tp first in rank_order"
+        yield Problem("layout.tp", tp, rule, hint, "warning")
+
+
+STACK_RULES: tuple[Rule, ...] = (
+    one_pool,
+    stack_axes,
+    stack_choices,
+    recomputation,
+    precision,
+    sequence_parallelism,
+    tensor_span,
+)
