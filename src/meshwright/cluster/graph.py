@@ -2,7 +2,7 @@
 
 A cluster is one or more *pools* of equal nodes. Inside a node (or a larger scale-up domain such as NVL72) the
 devices share a fast network; between domains each node has NICs, and above that there may be tiers that are
-oversubscribed. Bandwidths are one direction. Peaks are dense. Every fact that came from a table keeps its source.
+oversubscribed. Bandwidths are one direction. Peaks are dense. Facts from a table keep their source.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One host. ``scaleup_domain`` is the number of devices in one fast domain, which may span hosts (NVL72)."""
+    """One host. ``scaleup_domain``: devices in one fast domain, which may span hosts (NVL72)."""
 
     name: str
     devices: int
@@ -63,7 +63,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A level of the network above the node: groups of ``devices`` devices, oversubscribed ``factor`` to one."""
+    """A level of the network above the node: groups of ``devices``, ``oversubscription`` to one."""
 
     name: str
     devices: int

@@ -1,4 +1,4 @@
-"""The stack noun: the software that will run the plan, as facts that cost and exporters read. Nothing is chosen here.
+"""The stack noun: the software that will run the plan, as facts for cost and exporters. Nothing is chosen here.
 
 A stack file is ``stack/files/NAME-RELEASE.yaml``; its keys are the fields below. Facts come from the stack's
 source or documentation (``source`` says which); the two fitted numbers are named as such.
@@ -31,7 +31,8 @@ class Stack:
         bytes per element of the working parameter and of master copy and moments together (AdamW in fp32: 12;
         FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments beside it).
     gradient_reduction, gradient_communication_bytes
-        how data-parallel gradients are exchanged without a sharded optimizer, bytes per element on the wire.
+        how gradients reach a sharded optimizer (old ZeRO-1 all-reduces them; unsharded ones always are), and
+        bytes per element on the wire.
     overlap_gradient_reduction
         reductions run beside the backward pass of the last micro-batch.
     overlap_parameter_gather
@@ -45,7 +46,11 @@ class Stack:
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
-        what the stack can run, in our words.
+        what the stack can run, in our words; ``recomputes`` also names the single operators that it knows.
+    pipeline_shardings
+        which of the shardings run together with pp > 1.
+    selective_recompute
+        the recomputation sets that ``selective`` means in this stack.
     host_s_per_layer
         launch time of one layer's forward on the host (fitted).
     elementwise_factor
@@ -75,7 +80,9 @@ class Stack:
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
     shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
+    pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")
+    selective_recompute: tuple[str, ...] = ("core_attn",)
     tp: bool = True
     pp: bool = True
     cp: bool = True

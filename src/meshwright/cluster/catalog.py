@@ -1,0 +1,153 @@
+"""The catalogue: devices and nodes by name, with the spellings that data files use.
+
+Peaks are dense. Bandwidths are one direction, per device. ``memory_bytes`` is what a framework can allocate
+at most, not the figure on the box. Column ``memory_origin`` says where it comes from:
+
+    torch      the total that ``torch.cuda.mem_get_info`` reports (79.10 GiB for an "80 GB" H100, 139.80 for
+               an H200 of "141 GB"); drivers differ by 0.3 %.
+    jax        ``bytes_limit`` of the device's memory statistics.
+    marketed   unknown: the marketed figure read as GiB, less 1 %. NVIDIA's and AMD's HBM parts lie within 2 %
+               of that rule, but for the B300 family (marketed in decimal GB: 6 and 3 % less).
+
+A usual node is the row of ``nodes.csv`` marked so, else a guess that says it is one. In a rack-scale domain
+(NVL72) a node is one host and its share of the rack's power. What this ignores: PCIe switches, NUMA, and that
+a full mesh gives one pair of devices only its own link.
+"""
+
+from functools import cache
+
+from meshwright.cluster.graph import Device, Node
+from meshwright.cluster.tables import Row, read_table
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.units import (
+    GIB,
+    GIGA,
+    TERA,
+    BytesPerSecondPerDevice,
+    BytesPerSecondPerNode,
+    gbit_per_s_to_bytes_per_s,
+)
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
+GUESSED_NODE_DEVICES = 8
+GUESSED_NIC_GBIT_PER_S = 400.0
+
+
+def device_ids() -> tuple[str, ...]:
+    """Every device of the catalogue, in the order of the table."""
+    return tuple(row["id"] for row in read_table("accelerators"))
+
+
+def device_id(name: str, field: str = "device") -> str:
+    """Our id for a device under any known spelling, case ignored. Raises InputError with near names."""
+    known = _spellings().get(" ".join(str(name).lower().split()))
+    if known is None:
+        rule = "no device of this name is in the catalogue"
+        raise InputError(Problem(field, name, rule, nearest(name, device_ids())))
+    return known
+
+
+def device(name: str, field: str = "device") -> Device:
+    """The device called ``name`` (an id or a known spelling). Raises InputError."""
+    return _devices()[device_id(name, field)]
+
+
+def node_names() -> tuple[str, ...]:
+    """Every named node, e.g. ``aws-p5.48xlarge``."""
+    return tuple(row["id"] for row in read_table("nodes"))
+
+
+def named_node(name: str, field: str = "node") -> Node:
+    """The node called ``name``. Raises InputError with near names."""
+    row = _nodes().get(name.strip().lower())
+    if row is None:
+        raise InputError(Problem(field, name, "no node of this name is known", nearest(name, node_names())))
+    return _node(row)
+
+
+def node_device(name: str) -> str:
+    """The id of the device that the node called ``name`` carries."""
+    return _nodes()[name.strip().lower()]["device"]
+
+
+def nodes_of(known: str) -> tuple[str, ...]:
+    """Names of the nodes that carry the device of this id."""
+    return tuple(row["id"] for row in read_table("nodes") if row["device"] == known)
+
+
+def usual_node(name: str) -> Node:
+    """The node in which a device usually comes; a guess where the table has none. Raises InputError."""
+    known = device_id(name)
+    for row in read_table("nodes"):
+        if row["device"] == known and row["usual"]:
+            return _node(row)
+    return _guessed_node(_devices()[known])
+
+
+def _guessed_node(kind: Device) -> Node:
+    pcie = kind.scaleup_link.startswith("PCIe")
+    nics = 1 if pcie else GUESSED_NODE_DEVICES
+    return Node(
+        name=f"guess-{kind.id}",
+        devices=GUESSED_NODE_DEVICES,
+        scaleup_domain=GUESSED_NODE_DEVICES,
+        scaleup_bytes_per_s=kind.scaleup_bytes_per_s,
+        nic_count=nics,
+        nic_bytes_per_s=BytesPerSecondPerNode(gbit_per_s_to_bytes_per_s(nics * GUESSED_NIC_GBIT_PER_S)),
+        source=f"guess: 8 devices on {kind.scaleup_link}, {nics} x 400 Gbit/s",
+    )
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    return {
+        spelling.lower(): row["id"]
+        for row in read_table("accelerators")
+        for spelling in (row["id"], row["name"], *row["spellings"].split(";"))
+        if spelling
+    }
+
+
+@cache
+def _devices() -> dict[str, Device]:
+    return {row["id"]: _device(row) for row in read_table("accelerators")}
+
+
+@cache
+def _nodes() -> dict[str, Row]:
+    return {row["id"]: row for row in read_table("nodes")}
+
+
+def _device(row: Row) -> Device:
+    return Device(
+        id=row["id"],
+        vendor=row["vendor"],
+        year=int(row["year"]),
+        peak_flops={
+            name: float(row[f"{name}_tflops"]) * TERA for name in PRECISIONS if row[f"{name}_tflops"]
+        },
+        memory_bytes=round(float(row["memory_gib"]) * GIB),
+        memory_bytes_per_s=float(row["memory_gbyte_per_s"]) * GIGA,
+        scaleup_bytes_per_s=BytesPerSecondPerDevice(float(row["scaleup_gbyte_per_s"]) * GIGA),
+        scaleup_link=row["scaleup_link"],
+        power_w=float(row["power_w"]) if row["power_w"] else None,
+        source=row["source"],
+        confidence=row["confidence"],
+        notes=row["notes"],
+    )
+
+
+def _node(row: Row) -> Node:
+    network = gbit_per_s_to_bytes_per_s(float(row["nic_gbit_per_s_per_node"]))
+    scaleup = float(row["scaleup_gbyte_per_s_per_device"]) * GIGA
+    return Node(
+        name=row["id"],
+        devices=int(row["devices"]),
+        scaleup_domain=int(row["scaleup_domain"]),
+        scaleup_bytes_per_s=BytesPerSecondPerDevice(scaleup),
+        nic_count=int(row["nic_count"]),
+        nic_bytes_per_s=BytesPerSecondPerNode(network),
+        fabric=row["fabric"],
+        power_w=float(row["power_w"]) if row["power_w"] else None,
+        source=f"{row['source']} ({row['confidence']})",
+    )

@@ -1,0 +1,76 @@
+"""What we think a cluster is, as JSON-ready data: units in the names, doubts said."""
+
+from dataclasses import asdict
+
+from meshwright.cluster.graph import Cluster, Node, Pool, Sourced
+from meshwright.cluster.sanity import doubts
+from meshwright.units import GIB, GIGA, TERA
+
+
+def describe_cluster(cluster: Cluster) -> dict[str, object]:
+    """The cluster for people and scripts. Bandwidths one direction, peaks dense; None = not known."""
+    return {
+        "name": cluster.name,
+        "devices": cluster.devices,
+        "nodes": sum(_nodes(pool) for pool in cluster.pools),
+        "pools": [_pool(pool) for pool in cluster.pools],
+        "tiers": [asdict(tier) for tier in cluster.tiers],
+        "usd_per_hour": cluster.usd_per_hour,
+        "devices_power_w": _power(cluster),
+        "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
+        "source": cluster.source,
+        "warnings": [str(problem) for problem in doubts(cluster)],
+    }
+
+
+def _pool(pool: Pool) -> dict[str, object]:
+    kind = pool.device
+    return {
+        "name": pool.name,
+        "count": pool.count,
+        "nodes": _nodes(pool),
+        "device": kind.id,
+        "vendor": kind.vendor,
+        "year": kind.year or None,
+        "peak_dense_tflops_per_device": {k: value / TERA for k, value in kind.peak_flops.items()},
+        "memory_gib_per_device": kind.memory_bytes / GIB,
+        "memory_bytes_per_device": kind.memory_bytes,
+        "memory_gbyte_per_s_per_device": kind.memory_bytes_per_s / GIGA,
+        "scaleup_link": kind.scaleup_link,
+        "power_w_per_device": kind.power_w,
+        "node": _node(pool.node),
+        "usd_per_device_hour": _figure(pool.usd_per_device_hour),
+        "source": kind.source,
+        "confidence": kind.confidence,
+        "notes": kind.notes,
+    }
+
+
+def _node(node: Node) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "devices_per_node": node.devices,
+        "scaleup_domain_devices": node.scaleup_domain,
+        "scaleup_gbyte_per_s_per_device": node.scaleup_bytes_per_s / GIGA,
+        "nics_per_node": node.nic_count,
+        "nic_gbit_per_s_per_node": node.nic_bytes_per_s * 8 / GIGA,
+        "nic_gbyte_per_s_per_node": node.nic_bytes_per_s / GIGA,
+        "nic_gbyte_per_s_per_device": node.nic_bytes_per_s_per_device / GIGA,
+        "fabric": node.fabric,
+        "power_w_per_node": node.power_w,
+        "source": node.source,
+    }
+
+
+def _nodes(pool: Pool) -> int:
+    return -(-pool.count // pool.node.devices)
+
+
+def _power(cluster: Cluster) -> float | None:
+    """Limit of all devices together, hosts not counted; None if a pool's is not known."""
+    known = [pool.count * pool.device.power_w for pool in cluster.pools if pool.device.power_w is not None]
+    return sum(known) if len(known) == len(cluster.pools) else None
+
+
+def _figure(figure: Sourced | None) -> dict[str, object] | None:
+    return None if figure is None else asdict(figure)

@@ -1,0 +1,112 @@
+"""A cluster file: what a person writes, with the unit in the name of every number.
+
+    name: two-generations
+    pools:
+      - {name: fast, count: 256, device: h100-sxm-80gb, node: aws-p5.48xlarge, usd_per_device_hour: 4.1}
+      - name: slow
+        count: 64
+        device: {like: a100-sxm-80gb, power_w: 330}
+        node: {like: dgx-a100, nic_gbit_per_s_per_node: 800}
+    tiers: [{name: pod, devices: 128, oversubscription: 4}]
+
+A device or node is a name of the catalogue, a name with changes (``like``), or written out. What is left out
+is the usual; ``null`` says that it is not known. Bandwidths are one direction, peaks dense, G and T decimal,
+GiB binary.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from meshwright.plan.strict import Strict
+
+LARGE = 1e12
+Positive = Annotated[float, Field(gt=0, le=LARGE)]
+NotNegative = Annotated[float, Field(ge=0, le=LARGE)]
+Count = Annotated[int, Field(ge=1, le=10**6)]
+Text = Annotated[str, Field(max_length=2000)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
+PeakName = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
+
+
+def _named(value: object) -> object:
+    return {"like": value} if isinstance(value, str) else value
+
+
+def _plain_figure(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value} if is_number else value
+
+
+class DeviceFile(Strict):
+    """A device: ``like`` one of the catalogue, with what differs, or written out."""
+
+    like: Text | None = None
+    id: Name | None = None
+    vendor: Text = ""
+    year: Annotated[int, Field(ge=0, le=9999)] = 0
+    peak_tflops: Annotated[dict[PeakName, Positive], Field(min_length=1)] | None = None
+    memory_gib: Positive | None = None
+    memory_gbyte_per_s: Positive | None = None
+    scaleup_gbyte_per_s_per_device: Positive | None = None
+    scaleup_link: Text = ""
+    power_w: Positive | None = None
+    source: Text = "the cluster file"
+    confidence: Text = "as given"
+    notes: Text = ""
+
+
+class NodeFile(Strict):
+    """A host: ``like`` one of the catalogue, with what differs, or written out."""
+
+    like: Text | None = None
+    name: Name | None = None
+    devices: Count | None = None
+    scaleup_domain: Count | None = None
+    scaleup_gbyte_per_s_per_device: Positive | None = None
+    nic_count: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    nic_gbit_per_s_per_node: Positive | None = None
+    fabric: Text = ""
+    power_w: Positive | None = None
+    source: Text = "the cluster file"
+
+
+class Figure(Strict):
+    """A number that people dispute, with its origin."""
+
+    value: NotNegative
+    source: Text = "the cluster file"
+    date: Text = ""
+
+
+DeviceSpec = Annotated[DeviceFile, BeforeValidator(_named)]
+NodeSpec = Annotated[NodeFile, BeforeValidator(_named)]
+FigureSpec = Annotated[Figure, BeforeValidator(_plain_figure)]
+
+
+class PoolFile(Strict):
+    """Equal devices in equal nodes."""
+
+    name: Name | None = None
+    count: Count
+    device: DeviceSpec
+    node: NodeSpec | None = None
+    usd_per_device_hour: FigureSpec | None = None
+
+
+class TierFile(Strict):
+    """A level of the network above the node."""
+
+    name: Name
+    devices: Count
+    oversubscription: Annotated[float, Field(ge=1, le=10**6)]
+
+
+class ClusterFile(Strict):
+    """The whole file."""
+
+    name: Text = "cluster"
+    pools: Annotated[tuple[PoolFile, ...], Field(min_length=1, max_length=1000)]
+    tiers: Annotated[tuple[TierFile, ...], Field(max_length=100)] = ()
+    failures_per_1000_node_days: FigureSpec | None = None
+    source: Text = "the cluster file"

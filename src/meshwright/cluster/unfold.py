@@ -1,0 +1,137 @@
+"""A cluster file into a ``Cluster``: names looked up, units made SI, what is left out filled with the usual.
+
+All problems are collected: unknown names, a written-out device or node that lacks a key, pools of one name, a
+scale-up domain that does not fit its node.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.cluster.catalog import device, named_node, usual_node
+from meshwright.cluster.failures import usual_failures
+from meshwright.cluster.graph import Cluster, Device, Node, Pool, Sourced, Tier
+from meshwright.cluster.prices import usual_price
+from meshwright.cluster.scales import DEVICE_SCALES, NODE_SCALES, scaled
+from meshwright.cluster.schema import ClusterFile, DeviceFile, Figure, NodeFile, PoolFile
+from meshwright.errors import InputError, Problem
+from meshwright.plan.strict import Strict
+from meshwright.units import GIB, TERA
+
+DEVICE_NEEDS = ("id", "peak_tflops", "memory_gib", "memory_gbyte_per_s", "scaleup_gbyte_per_s_per_device")
+NODE_NEEDS = ("name", "devices", "scaleup_gbyte_per_s_per_device", "nic_gbit_per_s_per_node")
+
+
+def unfold(spec: ClusterFile) -> Cluster:
+    """The cluster that a file describes. Raises InputError with every problem."""
+    problems: list[Problem] = []
+    pools = [_pool(pool, f"pools.{index}", problems) for index, pool in enumerate(spec.pools)]
+    made = tuple(pool for pool in pools if pool is not None)
+    problems += _twice([pool.name for pool in made])
+    if problems:
+        raise InputError(problems)
+    return Cluster(
+        name=spec.name,
+        pools=made,
+        tiers=tuple(Tier(**tier.to_data()) for tier in spec.tiers),  # type: ignore[arg-type]
+        failures_per_1000_node_days=_failures(spec, made),
+        source=spec.source,
+    )
+
+
+def _pool(spec: PoolFile, where: str, problems: list[Problem]) -> Pool | None:
+    kind = _device(spec.device, f"{where}.device", problems)
+    if spec.node is not None:
+        node = _node(spec.node, f"{where}.node", problems)
+    elif spec.device.like is not None:
+        node = usual_node(spec.device.like) if kind else None
+    else:
+        rule = "needed where the device is written out"
+        problems.append(Problem(f"{where}.node", None, rule, "e.g. node: {like: dgx-h100, name: mine}"))
+        node = None
+    if kind is None or node is None:
+        return None
+    given = "usd_per_device_hour" in spec.model_fields_set or spec.device.like is None
+    price = _sourced(spec.usd_per_device_hour) if given else usual_price(str(spec.device.like))
+    return Pool(
+        name=spec.name or kind.id, device=kind, node=node, count=spec.count, usd_per_device_hour=price
+    )
+
+
+def _device(spec: DeviceFile, where: str, problems: list[Problem]) -> Device | None:
+    try:
+        base = _fields(device(spec.like, where)) if spec.like is not None else {}
+    except InputError as error:
+        problems.extend(error.problems)
+        return None
+    if spec.like is None and _lacks(spec, DEVICE_NEEDS, where, problems):
+        return None
+    given = _given(spec, DEVICE_SCALES, written_out=spec.like is None)
+    if "peak_tflops" in given:
+        given["peak_flops"] = {k: scaled(v, TERA) for k, v in given.pop("peak_tflops").items()}
+    if "memory_gib" in given:
+        given["memory_bytes"] = round(given.pop("memory_gib") * GIB)
+    return Device(**{**base, **given})
+
+
+def _node(spec: NodeFile, where: str, problems: list[Problem]) -> Node | None:
+    try:
+        base = _fields(named_node(spec.like, where)) if spec.like is not None else {}
+    except InputError as error:
+        problems.extend(error.problems)
+        return None
+    if spec.like is None and _lacks(spec, NODE_NEEDS, where, problems):
+        return None
+    given = _given(spec, NODE_SCALES, written_out=spec.like is None)
+    if spec.like is None:
+        given = {**given, "scaleup_domain": given.get("scaleup_domain") or given["devices"]}
+        given = {**given, "nic_count": given["nic_count"] if given.get("nic_count") is not None else 1}
+    node = Node(**{**base, **given})
+    if node.scaleup_domain % node.devices and node.devices % node.scaleup_domain:
+        rule = f"must divide, or be a multiple of, the node's {node.devices} devices"
+        problems.append(
+            Problem(f"{where}.scaleup_domain", node.scaleup_domain, rule, f"write {node.devices}")
+        )
+        return None
+    return node
+
+
+def _lacks(spec: Strict, needs: tuple[str, ...], where: str, problems: list[Problem]) -> bool:
+    missing = [key for key in needs if getattr(spec, key) is None]
+    rule = "needed unless `like` names one of the catalogue"
+    problems.extend(Problem(f"{where}.{key}", None, rule, "add it, or start from `like`") for key in missing)
+    return bool(missing)
+
+
+def _given(spec: Strict, scales: Mapping[str, tuple[str, float]], *, written_out: bool) -> dict[str, Any]:
+    """What a file says of a device or node, SI where a scale is known; with the defaults if written out."""
+    keys = type(spec).model_fields if written_out else spec.model_fields_set
+    given: dict[str, Any] = {}
+    for key in keys:
+        value = getattr(spec, key)
+        if key == "like" or (value is None and key != "power_w"):
+            continue
+        name, scale = scales.get(key, (key, 0.0))
+        given[name] = scaled(value, scale) if scale else value
+    return given
+
+
+def _fields(item: Device | Node) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in type(item).__dataclass_fields__}
+
+
+def _failures(spec: ClusterFile, pools: tuple[Pool, ...]) -> Sourced | None:
+    """As given; else the usual rate if all pools are of devices that share one."""
+    if "failures_per_1000_node_days" in spec.model_fields_set:
+        return _sourced(spec.failures_per_1000_node_days)
+    rates = {usual_failures(file.device.like) if file.device.like else None for file in spec.pools}
+    return rates.pop() if len(rates) == 1 else None
+
+
+def _sourced(figure: Figure | None) -> Sourced | None:
+    return None if figure is None else Sourced(figure.value, figure.source, figure.date)
+
+
+def _twice(names: list[str]) -> list[Problem]:
+    rule, advice = "two pools have this name", "name each pool, e.g. fast and slow"
+    return [Problem("pools", name, rule, advice) for name, count in Counter(names).items() if count > 1]

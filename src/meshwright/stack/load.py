@@ -1,0 +1,128 @@
+"""A stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
+
+The keys of a file are the fields of ``Stack``, each with the type that the field has; what a file leaves out
+is the field's default. A name without a release means the newest that we have facts of.
+"""
+
+from dataclasses import MISSING, fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import Field, create_model
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.problems import validated
+from meshwright.plan.short import RecomputeName, RecomputeOperator, ShardingName
+from meshwright.plan.strict import Strict
+from meshwright.plan.text import MAX_BYTES, read_mapping
+from meshwright.schedule import KNOWN_SCHEDULES
+from meshwright.stack.stack import Stack
+
+DEFAULT_STACK = "megatron-core"
+SUFFIXES = (".yaml", ".yml")
+
+ScheduleName: Any = Literal.__getitem__(KNOWN_SCHEDULES)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
+Bytes = Annotated[int, Field(ge=1, le=64)]
+NARROWED: dict[str, Any] = {
+    "name": Name,
+    "release": Name,
+    "source": Annotated[str, Field(min_length=1, max_length=2000)],
+    "schedules": tuple[ScheduleName, ...],
+    "shardings": tuple[ShardingName, ...],
+    "pipeline_shardings": tuple[ShardingName, ...],
+    "recomputes": tuple[Literal[RecomputeName, RecomputeOperator], ...],
+    "selective_recompute": tuple[RecomputeOperator, ...],
+    "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
+    "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],
+    "elementwise_factor": Annotated[float, Field(gt=0, le=1000)],
+    "fsdp_communication_factor": Annotated[float, Field(gt=0, le=1000)],
+    **dict.fromkeys(
+        (
+            "logit_bytes",
+            "parameter_bytes",
+            "gradient_bytes",
+            "optimizer_bytes",
+            "gradient_communication_bytes",
+        ),
+        Bytes,
+    ),
+}
+
+
+def stack_names() -> tuple[str, ...]:
+    """Every stack that we have facts of, without its release."""
+    return tuple(sorted({name for name, _ in _packaged()}))
+
+
+def load_stack(name_or_path: str | Path = DEFAULT_STACK) -> Stack:
+    """``name``, ``name@release`` or the path of a stack file. Raises InputError with every problem."""
+    path = Path(name_or_path)
+    if isinstance(name_or_path, Path) or path.suffix in SUFFIXES or "/" in name_or_path:
+        return parse_stack(_read(path), str(path))
+    name, _, release = name_or_path.strip().partition("@")
+    return _packaged_stack(*_find(name.strip(), release.strip(), name_or_path))
+
+
+def parse_stack(text: str, where: str = "stack") -> Stack:
+    """The stack that the text of a stack file describes. Raises InputError with every problem."""
+    spec = validated(_file_type(), read_mapping(text, where))
+    return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
+
+
+def _find(name: str, release: str, asked: str) -> tuple[str, str]:
+    releases = sorted(known for stack, known in _packaged() if stack == name.lower())
+    if not releases:
+        rule = "no stack of this name is known; `generic` stands for any other"
+        raise InputError(Problem("stack", asked, rule, nearest(name, stack_names())))
+    if release and release not in releases:
+        rule = f"no facts about this release of {name}"
+        raise InputError(Problem("stack", asked, rule, nearest(release, releases)))
+    return name.lower(), release or max(releases, key=_order)
+
+
+def _order(release: str) -> tuple[tuple[int, str], ...]:
+    """Releases by number where they are numbers: 0.9 before 0.19."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in release.split("."))
+
+
+@cache
+def _packaged() -> dict[tuple[str, str], str]:
+    """(name, release) → file name. The release is what stands behind the last hyphen."""
+    names = [entry.name for entry in files("meshwright.stack").joinpath("files").iterdir()]
+    stems = {name.removesuffix(".yaml"): name for name in names if name.endswith(".yaml")}
+    return {(stem.rpartition("-")[0], stem.rpartition("-")[2]): name for stem, name in stems.items()}
+
+
+@cache
+def _packaged_stack(name: str, release: str) -> Stack:
+    entry = files("meshwright.stack").joinpath("files", _packaged()[name, release])
+    return parse_stack(entry.read_text(encoding="utf-8"), f"{name}@{release}")
+
+
+@cache
+def _file_type() -> type[Strict]:
+    """The strict type of a stack file, made from the fields of ``Stack``: there is one list of them."""
+    hints = get_type_hints(Stack)
+    keys: dict[str, Any] = {
+        field.name: (
+            NARROWED.get(field.name, hints[field.name]),
+            ... if field.default is MISSING else field.default,
+        )
+        for field in fields(Stack)
+    }
+    return create_model("StackFile", __base__=Strict, **keys)
+
+
+def _read(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        reason = f"is not text: byte {error.start} is not UTF-8"
+    except (OSError, ValueError) as error:
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise InputError(Problem("stack", str(path), reason, "check the path, or name a stack"))
