@@ -23,7 +23,7 @@ def fetch_config(repository: str) -> bytes:
     try:
         return Path(hub.hf_hub_download(repository, "config.json")).read_bytes()
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         suggestion = "check the name, your access and HF_HUB_OFFLINE, or give the path of a config.json"
         raise InputError(
             Problem("model", repository, f"its config.json cannot be had: {reason}", suggestion)

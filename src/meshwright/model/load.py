@@ -56,10 +56,10 @@ def _zoo_model(name: str) -> ModelGraph:
 
 
 def _looks_like_file(name: str) -> bool:
-    """A path that exists, or that is spelled like one."""
+    """A path that exists, or that is spelled like one; the empty name is neither."""
     spelled = name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
     try:
-        return spelled or Path(name).exists()
+        return spelled or (bool(name) and Path(name).exists())
     except (OSError, ValueError):
         return False
 

@@ -1,0 +1,149 @@
+"""Where models come from: names, files and directories of every broken kind, a stand-in for the hub."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from meshwright.errors import InputError
+from meshwright.model.hub import fetch_config
+from meshwright.model.load import LARGEST_FILE_BYTES, load_model, zoo_names
+
+TINY = {
+    "model_type": "llama",
+    "vocab_size": 320,
+    "hidden_size": 96,
+    "intermediate_size": 208,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+}
+
+
+def refusal(name: str | Path) -> str:
+    with pytest.raises(InputError) as caught:
+        load_model(name)
+    (problem,) = caught.value.problems
+    assert problem.suggestion
+    return str(problem)
+
+
+def test_zoo_names_are_sorted_and_load_under_their_name() -> None:
+    assert list(zoo_names()) == sorted(zoo_names())
+    assert load_model("llama-3.1-8b").name == "llama-3.1-8b"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("llama-3.1-8", "llama-3.1-8b"), ("Mixtral-8x7B", "mixtral-8x7b"), ("deepseek_v3", "deepseek-v3")],
+)
+def test_unknown_names_suggest_near_ones(name: str, near: str) -> None:
+    assert near in refusal(name)
+
+
+def test_nothing_at_all() -> None:
+    assert "no zoo model" in refusal("")
+
+
+def test_file_and_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "tiny-llama"
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(TINY))
+    (tmp_path / "other.json").write_text(json.dumps(TINY))
+    for path in (directory, directory / "config.json", str(directory)):
+        graph = load_model(path)
+        assert graph.name == "tiny-llama"
+        assert graph.source == str(directory / "config.json")
+    assert load_model(tmp_path / "other.json").name == "other"
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (bytes(range(256)), "not JSON"),
+        (json.dumps(TINY).encode()[:40], "not JSON"),
+        (b"[1, 2]", "holds a list"),
+        (b"null", "holds a NoneType"),
+        (b"[" * 100_000, "not JSON: it is nested too deeply"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b" " * (LARGEST_FILE_BYTES + 1), "longer than 4 MiB"),
+    ],
+)
+def test_broken_files(tmp_path: Path, data: bytes, rule: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(data)
+    assert rule in refusal(file)
+
+
+def test_absent_files(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path)  # a directory without a config.json
+    assert "no such file" in refusal(tmp_path / "absent.json")
+    assert "no such file" in refusal("./absent/config.json")
+    assert "no zoo model" in refusal("nul\0byte")
+    assert "no such file" in refusal("./nul\0byte")
+    assert "no zoo model" in refusal("x" * 5000)
+
+
+def test_all_problems_of_a_file_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**TINY, "hidden_size": -1, "vocab_size": None}))
+    with pytest.raises(InputError) as caught:
+        load_model(file)
+    assert {problem.field for problem in caught.value.problems} == {"hidden_size", "vocab_size"}
+
+
+def test_hub_id_goes_through_the_given_fetch() -> None:
+    asked = []
+
+    def fetch(repository: str) -> bytes:
+        asked.append(repository)
+        return json.dumps(TINY).encode()
+
+    graph = load_model("some-org/Tiny.Llama_1", fetch=fetch)
+    assert (asked, graph.name, graph.source) == (
+        ["some-org/Tiny.Llama_1"],
+        "Tiny.Llama_1",
+        "hub:some-org/Tiny.Llama_1",
+    )
+
+
+def test_hub_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "meshwright[hub]" in refusal("some-org/some-model")
+
+
+def stand_in(download: object) -> types.ModuleType:
+    """A module with the two names of huggingface_hub that are used."""
+    module = types.ModuleType("huggingface_hub")
+    errors = types.SimpleNamespace(HfHubHTTPError=type("HfHubHTTPError", (Exception,), {}))
+    module.hf_hub_download, module.errors = download, errors  # type: ignore[attr-defined]
+    return module
+
+
+def test_hub_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cached = tmp_path / "config.json"
+    cached.write_text("{}")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in(lambda repository, name: str(cached)))
+    assert fetch_config("org/name") == b"{}"
+
+
+def test_hub_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = stand_in(None)
+
+    def download(repository: str, name: str) -> str:
+        raise module.errors.HfHubHTTPError("404:\n  no such repository")
+
+    module.hf_hub_download = download  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    assert "cannot be had: 404: no such repository" in refusal("org/name")
+
+
+def test_hub_that_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(repository: str, name: str) -> str:
+        raise FileNotFoundError("not in the cache and HF_HUB_OFFLINE is set")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in(download))
+    assert "HF_HUB_OFFLINE" in refusal("org/name")

@@ -1,0 +1,134 @@
+"""Parameter counts against transformers: recorded ones always, fresh ones where it is installed.
+
+To record anew: run the fresh tests with the version to be recorded, and put its counts into the files.
+"""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshwright.model.blocks import build_graph
+from meshwright.model.families import FAMILIES, read_architecture
+from meshwright.model.load import load_model, zoo_names
+
+GOLDEN = json.loads(Path(__file__).with_name("golden_parameters.json").read_text())["parameters"]
+SMALL = json.loads(Path(__file__).with_name("family_parameters.json").read_text())["families"]
+
+# Published sizes in billions; GLM-4.5 without its multi-token-prediction layer.
+PUBLISHED_B = {
+    "gpt-3-175b": 174.6,
+    "bloom-176b": 176.247,
+    "llama-2-7b": 6.738,
+    "llama-2-70b": 68.977,
+    "llama-3.1-8b": 8.03,
+    "llama-3.1-70b": 70.554,
+    "llama-3.1-405b": 405.853,
+    "llama-3.2-1b": 1.236,
+    "mistral-7b-v0.3": 7.248,
+    "qwen2.5-7b": 7.616,
+    "qwen2.5-72b": 72.706,
+    "qwen3-8b": 8.191,
+    "qwen3-32b": 32.762,
+    "gemma-2-9b": 9.242,
+    "gemma-2-27b": 27.227,
+    "mixtral-8x7b": 46.703,
+    "mixtral-8x22b": 140.63,
+    "qwen3-30b-a3b": 30.532,
+    "qwen3-235b-a22b": 235.094,
+    "deepseek-v2": 235.741,
+    "deepseek-v3": 671.026,
+    "kimi-k2": 1026.4,
+    "gpt-oss-120b": 116.83,
+    "gpt-oss-20b": 20.91,
+    "glm-4.5": 352.8,
+    "glm-4.5-air": 106.85,
+}
+
+# Active parameters in billions as their authors state them, rounded by them.
+ACTIVE_B = {
+    "mixtral-8x7b": 12.9,
+    "mixtral-8x22b": 39.0,
+    "qwen3-30b-a3b": 3.3,
+    "qwen3-235b-a22b": 22.0,
+    "deepseek-v2": 21.0,
+    "deepseek-v3": 37.0,
+    "kimi-k2": 32.0,
+    "gpt-oss-120b": 5.1 + 0.58,  # the model card leaves out the embedding table, 201088 · 2880
+    "gpt-oss-20b": 3.6 + 0.58,
+}
+
+
+def zoo_config(name: str) -> dict[str, Any]:
+    return json.loads(files("meshwright.model").joinpath("zoo", f"{name}.json").read_text())
+
+
+def count_in_transformers(config: dict[str, Any]) -> int:
+    """All parameters on the meta device, those of a vision tower and its projector left out."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    sizes = {key: value for key, value in config.items() if not key.startswith("_")}
+    hf_config = transformers.AutoConfig.for_model(sizes.pop("model_type"), **sizes)
+    auto = transformers.AutoModelForCausalLM
+    if "text_config" in config:
+        auto = transformers.AutoModelForImageTextToText
+    with torch.device("meta"):
+        model = auto.from_config(hf_config)
+    others = ("visual.", "vision_tower.", "multi_modal_projector.")
+    named = model.named_parameters()
+    return sum(tensor.numel() for name, tensor in named if not any(other in name for other in others))
+
+
+def test_every_zoo_model_is_recorded() -> None:
+    assert set(GOLDEN) == set(zoo_names())
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_zoo_count_equals_the_recorded_one(name: str) -> None:
+    assert load_model(name).parameters == GOLDEN[name]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=[case["name"] for case in SMALL])
+def test_family_count_equals_the_recorded_one(case: dict[str, Any]) -> None:
+    assert build_graph(read_architecture(case["config"], "small", "test")).parameters == case["parameters"]
+
+
+def test_every_family_is_counted() -> None:
+    counted = {zoo_config(name)["model_type"] for name in zoo_names()}
+    for case in SMALL:
+        counted.add(case["config"].get("text_config", case["config"])["model_type"])
+    assert counted | {"kimi_k2", "qwen2_5_vl"} == set(FAMILIES)  # other spellings of counted families
+
+
+@pytest.mark.parametrize(
+    ("spelling", "family"), [("kimi_k2", "deepseek_v3"), ("qwen2_5_vl", "qwen2_5_vl_text")]
+)
+def test_other_spellings_have_the_same_reader(spelling: str, family: str) -> None:
+    assert FAMILIES[spelling] is FAMILIES[family]
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_zoo_count_is_what_transformers_builds(name: str) -> None:
+    pytest.importorskip("transformers")
+    assert count_in_transformers(zoo_config(name)) == load_model(name).parameters
+
+
+@pytest.mark.parametrize("case", SMALL, ids=[case["name"] for case in SMALL])
+def test_family_count_is_what_transformers_builds(case: dict[str, Any]) -> None:
+    pytest.importorskip("transformers")
+    assert count_in_transformers(case["config"]) == case["parameters"]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED_B))
+def test_zoo_count_is_the_published_size(name: str) -> None:
+    assert load_model(name).parameters == pytest.approx(PUBLISHED_B[name] * 1e9, rel=4e-4)
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVE_B))
+def test_active_parameters_are_what_the_authors_state(name: str) -> None:
+    assert load_model(name).parameters_active == pytest.approx(ACTIVE_B[name] * 1e9, rel=0.03)
+
+
+def test_deepseek_v3_without_its_prediction_layer() -> None:
+    assert load_model("deepseek-v3").parameters == 671_026_404_352
