@@ -1,8 +1,8 @@
 """Configurations of dense decoders: one reader for each family of a Hugging Face ``config.json``.
 
-A reader takes ``Fields`` and returns an ``Architecture``; what is absent gets the default that transformers
-5.23 gives it, so that parameter counts agree exactly. Position scaling, soft caps, multipliers and token ids
-change no shape and are not read.
+A reader takes ``Fields`` and returns an ``Architecture``. Absent keys that change a shape get the default of
+transformers 5.23 (key-value heads: as many as heads, unless the reader assumes otherwise), so that parameter
+counts agree exactly. Position scaling, soft caps, multipliers and token ids change no shape and are not read.
 """
 
 from collections.abc import Callable
