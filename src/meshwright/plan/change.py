@@ -1,8 +1,9 @@
 """Changes to a short plan from the command line: ``tp=4``, ``sharding=zero1``, ``pipeline.schedule=gpipe``.
 
 A bare name means the key of that name wherever it lies. When a degree changes, data parallelism absorbs it so
-that the product stays the number of devices: dp_shard does, or dp_replicate where nothing is sharded or dp_shard
-was itself set. When sharding is turned on or off, the data-parallel degrees move to where it puts them.
+that the product stays the number of devices: dp_shard does, or dp_replicate where nothing is sharded or
+dp_shard was itself set. When sharding is turned on or off, the data-parallel degrees move to where it puts
+them.
 """
 
 from collections.abc import Iterable, Mapping

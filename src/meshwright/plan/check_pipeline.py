@@ -17,7 +17,7 @@ def layers_and_stages(case: Case) -> Iterator[Problem]:
 
 
 def sequence_length(case: Case) -> Iterator[Problem]:
-    """cp cuts a sequence into 2·cp pieces (each rank one from either end), sequence parallelism cuts by tp."""
+    """cp cuts a sequence into 2·cp pieces (each rank one from either end), sequence parallelism by tp."""
     workload, grid = case.workload, case.grid
     if workload is None:
         return
