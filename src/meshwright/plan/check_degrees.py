@@ -9,7 +9,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.plan.case import Case, Rule, largest_divisor
 from meshwright.plan.expand import expert_grid
 from meshwright.plan.long import ExpertAxis
-from meshwright.plan.short import Axis
+from meshwright.plan.short import MAX_DEGREE, Axis
 
 PADDING_WARNING = 1.25
 
@@ -97,11 +97,8 @@ def experts_present(case: Case) -> Iterator[Problem]:
         rule = f"the model has no experts, so ep·etp = {mesh.ep}·{mesh.etp} must be 1"
         yield Problem("layout.ep", mesh.ep, rule, "ep: 1, etp: 1")
     if case.arch.moe is not None and mesh is None:
-        fit = expert_grid(case.grid, 1, 1, case.plan.sharding == "none")
-        hint = f"{{ep: 1, etp: 1, edp_shard: {fit.edp_shard}, edp_replicate: {fit.edp_replicate}}}"
-        yield Problem(
-            f"layouts.{case.layout_name}.experts", None, "the model has experts, so they need a mesh", hint
-        )
+        field = f"layouts.{case.layout_name}.experts"
+        yield Problem(field, None, "the model has experts, so they need a mesh", _mesh(case, 1, 1))
 
 
 def expert_widths(case: Case) -> Iterator[Problem]:
@@ -138,8 +135,15 @@ def _mesh_hint(case: Case) -> str:
     assert mesh is not None
     etp = largest_divisor(case.stage_ranks, mesh.etp)
     ep = mesh.ep if (case.stage_ranks // etp) % mesh.ep == 0 else _legal_ep(case)
+    return _mesh(case, ep, etp)
+
+
+def _mesh(case: Case, ep: int, etp: int) -> str:
+    """The whole mesh that goes with ``ep`` and ``etp``."""
+    if case.stage_ranks > MAX_DEGREE:
+        return "take smaller degrees"
     fit = expert_grid(case.grid, ep, etp, case.plan.sharding == "none")
-    return f"ep: {ep}, etp: {etp} (edp_shard {fit.edp_shard}, edp_replicate {fit.edp_replicate})"
+    return f"ep: {ep}, etp: {etp} (edp_shard: {fit.edp_shard}, edp_replicate: {fit.edp_replicate})"
 
 
 def _legal_ep(case: Case) -> int:

@@ -6,6 +6,7 @@ limit), tags, dates, binary, control characters, endless nesting, duplicate keys
 Lists become tuples, because plans are frozen values.
 """
 
+import re
 from collections.abc import Mapping
 from io import StringIO
 from math import isfinite
@@ -16,6 +17,7 @@ from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from ruamel.yaml.tag import Tag
 
 from meshwright.errors import InputError, Problem
@@ -23,6 +25,7 @@ from meshwright.errors import InputError, Problem
 MAX_BYTES = 2**17
 MAX_DEPTH = 24
 MAX_DIGITS = 40
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+ -]*").fullmatch
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null"))
 
@@ -117,10 +120,10 @@ def _commented(value: object, path: str, flow: frozenset[str], notes: Mapping[st
         sequence.fa.set_flow_style()
         return sequence
     if not isinstance(value, Mapping):
-        return value
+        return _quoted(value)
     mapping = CommentedMap()
-    for key, item in value.items():
-        inner = f"{path}.{key}" if path else key
+    for name, item in value.items():
+        key, inner = _quoted(name), f"{path}.{name}" if path else name
         mapping[key] = _commented(item, inner, flow, notes)
         if inner in notes:
             _annotate(mapping, key, " ".join(notes[inner].split()))
@@ -129,7 +132,12 @@ def _commented(value: object, path: str, flow: frozenset[str], notes: Mapping[st
     return mapping
 
 
-def _annotate(mapping: CommentedMap, key: str, note: str) -> None:
+def _quoted(value: object) -> object:
+    """Text in quotes unless it is plainly safe; what would read as a number or null, the library quotes."""
+    return SingleQuotedScalarString(value) if isinstance(value, str) and not _SAFE(value) else value
+
+
+def _annotate(mapping: CommentedMap, key: object, note: str) -> None:
     """A comment behind the value, or above the key where the value takes several lines."""
     value = mapping[key]
     if isinstance(value, CommentedMap) and not value.fa.flow_style():

@@ -1,0 +1,136 @@
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_cases import short_plan
+
+from meshwright.errors import InputError, PlanError
+from meshwright.plan.change import apply_settings
+
+FREE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+
+
+def product(plan):
+    return prod(getattr(plan.layout, axis) for axis in FREE)
+
+
+def degrees(plan):
+    return tuple(getattr(plan.layout, axis) for axis in FREE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["tp=4"], (4, 1, 4, 1, 4)),
+        (["tp=1"], (4, 1, 16, 1, 1)),
+        (["pp=2", "cp=2"], (2, 1, 8, 2, 2)),
+        (["layout.pp = 8"], (8, 1, 4, 1, 2)),
+        (["dp_replicate=2"], (4, 2, 4, 1, 2)),
+        (["dp_shard=4"], (4, 2, 4, 1, 2)),
+        (["dp_shard=2", "dp_replicate=4"], (4, 4, 2, 1, 2)),
+        (["sharding=none"], (4, 8, 1, 1, 2)),
+        (["sharding=none", "tp=4"], (4, 4, 1, 1, 4)),
+        (["sharding=zero3"], (4, 1, 8, 1, 2)),
+        (["seq_len=8192"], (4, 1, 8, 1, 2)),
+    ],
+)
+def test_data_parallelism_absorbs_a_degree(changes, expected):
+    plan = apply_settings(short_plan(), changes, 64)
+    assert degrees(plan) == expected
+    assert product(plan) == 64
+
+
+def test_sharding_turned_on_shards_the_replicas():
+    plan = short_plan({"pp": 4, "dp_replicate": 8, "tp": 2}, sharding="none")
+    assert degrees(apply_settings(plan, ["sharding=zero1"], 64)) == (4, 1, 8, 1, 2)
+    assert degrees(apply_settings(plan, ["sharding=zero1", "dp_replicate=2"], 64)) == (4, 2, 4, 1, 2)
+
+
+def test_without_sharding_dp_replicate_absorbs():
+    plan = short_plan({"pp": 4, "dp_shard": 8, "tp": 2}, sharding="none")
+    assert degrees(apply_settings(plan, ["tp=1"], 64)) == (4, 16, 1, 1, 1)
+
+
+def test_names_find_their_section_and_values_their_type():
+    changes = [
+        "micro_batch=2",
+        "pipeline.schedule=gpipe",
+        "workload.seq_len=8192",
+        "recompute=[mlp, core_attn]",
+        "sequence_parallel=false",
+        "rank_order=[pp, tp, cp, dp_shard, dp_replicate]",
+        "gather=per-step",
+        "stack=torchtitan@0.3",
+    ]
+    plan = apply_settings(short_plan(), changes, 64)
+    assert (plan.pipeline.micro_batch, plan.pipeline.schedule, plan.workload.seq_len) == (2, "gpipe", 8192)
+    assert plan.recompute == ("mlp", "core_attn")
+    assert plan.layout.sequence_parallel is False
+    assert plan.layout.rank_order[0] == "pp"
+    assert (plan.gather, plan.stack) == ("per-step", "torchtitan@0.3")
+
+
+def test_no_setting_changes_nothing():
+    assert apply_settings(short_plan(), [], 64) == short_plan()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["tpp=4"], "tpp' unknown key|did you mean tp"),
+        (["modle=4"], "did you mean model"),
+        (["plan=2"], "unknown key"),
+        (["layout=4"], "unknown key"),
+        (["pipeline.tp=4"], "unknown key"),
+        (["tp"], "must read name=value"),
+        (["tp="], "must read name=value"),
+        (["=3"], "unknown key"),
+        (["tp=2", "layout.tp=4"], "set twice"),
+        (["tp=four"], "layout.tp = 'four': must be a whole number"),
+        (["tp=0"], "must be at least 1"),
+        (["tp=[1"], "cannot be read as YAML"),
+        (["sharding=zero4"], "must be 'none', 'zero1'"),
+    ],
+)
+def test_wrong_settings_are_named(changes, expected):
+    with pytest.raises(InputError, match=expected):
+        apply_settings(short_plan(), changes, 64)
+
+
+def test_all_wrong_settings_come_at_once():
+    with pytest.raises(InputError) as caught:
+        apply_settings(short_plan(), ["tpp=1", "x", "zz=3"], 64)
+    assert len(caught.value.problems) == 3
+
+
+def test_a_degree_that_cannot_be_absorbed():
+    with pytest.raises(PlanError) as caught:
+        apply_settings(short_plan(), ["tp=3"], 64)
+    (problem,) = caught.value.problems
+    assert problem.field == "layout.dp_shard"
+    assert problem.rule == (
+        "dp_shard = devices / (pp·dp_replicate·cp·tp) = 64 / (4·1·1·3) = 5.33333 is not whole"
+    )
+    assert problem.suggestion == "tp one of 1, 2, 4, 8, 16"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    changes=st.dictionaries(
+        st.sampled_from((*FREE, "ep", "etp")), st.sampled_from((1, 2, 3, 4, 8, 2**20)), max_size=3
+    ),
+    sharding=st.sampled_from(("none", "zero1", "zero3")),
+    before=st.sampled_from(("none", "zero1")),
+)
+def test_the_product_stays_or_a_problem_says_why(changes, sharding, before):
+    texts = [f"{axis}={value}" for axis, value in changes.items()] + [f"sharding={sharding}"]
+    both_given = {"dp_replicate", "dp_shard"} <= set(changes)
+    try:
+        plan = apply_settings(short_plan(sharding=before), texts, 64)
+    except PlanError:
+        mesh = {"pp": 4, "cp": 1, "tp": 2} | changes
+        assert 64 % prod(value for axis, value in mesh.items() if axis in FREE) or not both_given
+        return
+    assert all(getattr(plan.layout, axis) == value for axis, value in changes.items())
+    assert product(plan) == 64 or both_given
