@@ -1,1 +1,10 @@
-"""Export of a plan to the frameworks that people already use."""
+"""Plans in the words of other people's frameworks. ``TARGETS`` lists what ``export --to`` accepts."""
+
+from meshwright.export.megatron import export_megatron
+from meshwright.export.result import Exporter
+from meshwright.export.torchtitan import export_torchtitan
+
+TARGETS: dict[str, Exporter] = {
+    "megatron": export_megatron,
+    "torchtitan": export_torchtitan,
+}

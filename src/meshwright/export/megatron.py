@@ -1,0 +1,118 @@
+"""Export to Megatron-LM: arguments of ``pretrain_gpt.py`` for megatron-core 0.19.2.
+
+``megatron/args.sh`` holds model and plan, one option a line; ``megatron/launch.sh`` runs them under torchrun
+on a node with mock data unless DATA_PATH is set; ``megatron/job.sbatch`` starts it under Slurm. Option names
+are held against the release's own list. Source: megatron-core 0.19.2, ``megatron/training/arguments.py``.
+"""
+
+from meshwright.cluster.graph import Cluster
+from meshwright.errors import UnsupportedError
+from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
+from meshwright.export.megatron_limits import plan_problems
+from meshwright.export.megatron_model import family_refusals, model_options, model_problems
+from meshwright.export.megatron_plan import STRATEGIES, plan_options, plan_refusals
+from meshwright.export.option_list import Option, bash_array, unknown_options
+from meshwright.export.result import Export
+from meshwright.export.uniform import UniformPlan, read_uniform
+from meshwright.model.graph import ModelGraph
+from meshwright.plan.long import LongPlan
+from meshwright.stack.stack import Stack
+
+TARGET, RELEASE = "megatron-core", "0.19.2"
+RUN_OPTIONS = (
+    *("--mock-data", "--tokenizer-type", "--vocab-size", "--data-path", "--tokenizer-model", "--split"),
+    *("--train-iters", "--lr", "--eval-iters", "--log-interval", "--log-throughput"),
+    *("--save", "--load", "--save-interval"),
+)
+
+
+def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
+    """The scripts that run ``plan``. Raises UnsupportedError with all that Megatron cannot say."""
+    arch, uniform = model.architecture, read_uniform(plan, model, cluster)
+    problems = [*uniform.problems, *model_problems(arch), *plan_problems(uniform, arch)]
+    if problems:
+        raise UnsupportedError(problems)
+    options = [*model_options(arch, plan.workload.seq_len), *plan_options(uniform, stack)]
+    options.append(("--make-vocab-size-divisible-by", str(stack.vocab_multiple)))
+    run: list[Option] = [(name,) for name in RUN_OPTIONS]
+    unknown = unknown_options([*options, *run], TARGET, RELEASE)
+    assert not unknown, f"{TARGET} {RELEASE} has no options {unknown}"
+    job = job_for(cluster, model.name)
+    return Export(
+        target=TARGET,
+        release=RELEASE,
+        files={
+            "megatron/args.sh": _args(uniform, options),
+            "megatron/launch.sh": launch_script(_top(uniform), job, _body(uniform, model, cluster, job)),
+            "megatron/job.sbatch": sbatch_script(_top(uniform), job),
+        },
+        refused=(*plan_refusals(uniform, stack), *family_refusals(arch)),
+    )
+
+
+def _top(plan: UniformPlan, *remarks: str) -> str:
+    return header(TARGET, RELEASE, plan.summary(), *remarks)
+
+
+def _args(plan: UniformPlan, options: list[Option]) -> str:
+    top = _top(
+        plan,
+        "Rotary scaling for long contexts is no part of a plan: add it where a checkpoint has it.",
+        "shellcheck shell=bash",
+    )
+    return f"{top}\n{bash_array('MEGATRON_ARGS', options)}\n"
+
+
+def _connections(plan: UniformPlan, cluster: Cluster) -> list[str]:
+    """CUDA_DEVICE_MAX_CONNECTIONS: 1 for tp or cp before Blackwell (which brought fp4), never for FSDP."""
+    if plan.sharding in STRATEGIES:
+        return ["unset CUDA_DEVICE_MAX_CONNECTIONS"]
+    older = "fp4" not in cluster.pool.device.peak_flops
+    return ["export CUDA_DEVICE_MAX_CONNECTIONS=1"] if older and plan.tp * plan.cp > 1 else []
+
+
+def _body(plan: UniformPlan, model: ModelGraph, cluster: Cluster, job: Job) -> list[str]:
+    vocab = model.architecture.vocab
+    return [
+        "# Set these for your site. Without DATA_PATH the run reads mock data.",
+        'MEGATRON_DIR="${MEGATRON_DIR:-.}"  # a checkout of Megatron-LM at core_v0.19.2',
+        "DATA_ARGS=(",
+        "  --mock-data",
+        "  --tokenizer-type NullTokenizer",
+        f"  --vocab-size {vocab}",
+        ")",
+        'if [[ -n "${DATA_PATH:-}" ]]; then',
+        "  DATA_ARGS=(",
+        '    --data-path "${DATA_PATH}"',
+        "    --split 100,0,0",
+        '    --tokenizer-type "${TOKENIZER_TYPE:-HuggingFaceTokenizer}"',
+        '    --tokenizer-model "${TOKENIZER_MODEL:?set it with DATA_PATH}"',
+        "  )",
+        "fi",
+        "RUN_ARGS=(",
+        '  --train-iters "${TRAIN_ITERS:-100}"',
+        '  --lr "${LR:-1e-4}"',
+        "  --eval-iters 0",
+        "  --log-interval 1",
+        "  --log-throughput",
+        ")",
+        'if [[ -n "${CHECKPOINT_DIR:-}" ]]; then',
+        "  RUN_ARGS+=(",
+        '    --save "${CHECKPOINT_DIR}"',
+        '    --load "${CHECKPOINT_DIR}"',
+        '    --save-interval "${SAVE_INTERVAL:-1000}"',
+        "  )",
+        "fi",
+        *_connections(plan, cluster),
+        "",
+        torchrun(
+            job,
+            [
+                '"${MEGATRON_DIR}/pretrain_gpt.py"',
+                '"${MEGATRON_ARGS[@]}"',
+                '"${DATA_ARGS[@]}"',
+                '"${RUN_ARGS[@]}"',
+                '"$@"',
+            ],
+        ),
+    ]

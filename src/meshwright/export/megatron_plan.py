@@ -1,0 +1,174 @@
+"""A uniform plan in the words of ``pretrain_gpt.py`` (megatron-core 0.19.2).
+
+Data parallelism is not an option: it is what world / (tp·pp·cp) leaves. The distributed optimizer shards over
+dp·cp / instances neighbouring ranks; with ``--num-distributed-optimizer-instances`` = dp_replicate that is
+dp_shard·cp. Gradients and parameters are sharded by Megatron-FSDP, which gathers parameters where a layer
+uses them.
+"""
+
+from itertools import groupby
+
+from meshwright.export.option_list import Option
+from meshwright.export.result import Refusal
+from meshwright.export.uniform import UniformPlan
+from meshwright.stack.stack import Stack
+
+ORDERS: dict[tuple[str, ...], tuple[Option, ...]] = {
+    ("tp", "cp", "dp_shard", "dp_replicate", "pp"): (),
+    ("tp", "cp", "pp", "dp_shard", "dp_replicate"): (("--use-tp-pp-dp-mapping",),),
+}
+EXPERT_ORDERS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("tp", "cp", "dp_shard", "dp_replicate", "pp"): ("etp", "ep", "edp_shard", "edp_replicate", "pp"),
+    ("tp", "cp", "pp", "dp_shard", "dp_replicate"): ("etp", "ep", "pp", "edp_shard", "edp_replicate"),
+}
+PRECISIONS: dict[str, tuple[Option, ...]] = {
+    "fp32": (),
+    "fp16": (("--fp16",),),
+    "bf16": (("--bf16",),),
+    "fp8": (("--bf16",), ("--fp8-format", "hybrid"), ("--fp8-recipe", "tensorwise")),
+    "mxfp8": (("--bf16",), ("--fp8-format", "e4m3"), ("--fp8-recipe", "mxfp8")),
+    "nvfp4": (("--bf16",), ("--fp4-format", "e2m1")),
+}
+OPTIMIZERS = {"adamw": "adam", "sgd": "sgd"}
+STRATEGIES = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
+
+
+def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
+    """The options that make the plan. For a plan without ``plan_problems``."""
+    work = plan.long.workload
+    return [
+        *_degrees(plan),
+        *_states(plan, stack),
+        *_pipeline(plan, stack),
+        *_recompute(plan),
+        ("--micro-batch-size", str(plan.micro_batch)),
+        ("--global-batch-size", str(work.global_batch)),
+        ("--seq-length", str(work.seq_len)),
+        *PRECISIONS[work.precision],
+        ("--optimizer", OPTIMIZERS[work.optimizer]),
+        ("--attention-backend", "auto" if stack.attention.startswith("flash") else "unfused"),
+    ]
+
+
+def plan_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+    """What Megatron means in its own way without a change to the plan."""
+    refusals = []
+    if stack.name != "megatron-core":
+        why = "the files run on megatron-core 0.19.2; figures for another stack do not carry over"
+        refusals.append(Refusal("stack", stack.id, why))
+        if plan.recompute == "selective":
+            why = "written as Megatron means it (core_attn), not as the plan's stack does"
+            refusals.append(Refusal("recompute", "selective", why))
+    if plan.long.workload.task == "sft":
+        why = "the files read pre-training data; set data, tokenizer and --sft for a prompt format"
+        refusals.append(Refusal("workload.task", "sft", why))
+    return refusals
+
+
+def _degrees(plan: UniformPlan) -> list[Option]:
+    options: list[Option] = [
+        ("--tensor-model-parallel-size", str(plan.tp)),
+        ("--pipeline-model-parallel-size", str(plan.pp)),
+        ("--context-parallel-size", str(plan.cp)),
+    ]
+    if plan.experts:
+        options += [
+            ("--expert-model-parallel-size", str(plan.experts.ep)),
+            ("--expert-tensor-parallel-size", str(plan.experts.etp)),
+        ]
+    if plan.sequence_parallel:
+        options.append(("--sequence-parallel",))
+    if plan.cp > 1:
+        options.append(("--cp-comm-type", "p2p"))
+    order = known_order(plan)
+    return options + list(ORDERS[order] if order else ())
+
+
+def instances(plan: UniformPlan) -> int:
+    """Copies of the sharded optimizer: 1 where it is sharded over dp_replicate too."""
+    return 1 if "dp_replicate" in plan.sharded_axes(_first_state(plan)) else plan.dp_replicate
+
+
+def _first_state(plan: UniformPlan) -> str:
+    return {"zero1": "optimizer", "zero2": "gradient", "zero3": "parameter"}.get(plan.sharding, "optimizer")
+
+
+def _states(plan: UniformPlan, stack: Stack) -> list[Option]:
+    overlap: list[Option] = []
+    if plan.dp * plan.cp > 1 and stack.overlap_gradient_reduction:
+        overlap.append(("--overlap-grad-reduce",))
+    if plan.sharding == "none":
+        return overlap
+    if overlap and stack.overlap_parameter_gather:
+        overlap.append(("--overlap-param-gather",))
+    options: list[Option] = [("--use-distributed-optimizer",)]
+    if plan.sharding in STRATEGIES:
+        options += _fsdp(plan)
+    if instances(plan) > 1:
+        options.append(("--num-distributed-optimizer-instances", str(instances(plan))))
+    return options + overlap
+
+
+def _fsdp(plan: UniformPlan) -> list[Option]:
+    options: list[Option] = [
+        ("--use-megatron-fsdp",),
+        ("--data-parallel-sharding-strategy", STRATEGIES[plan.sharding]),
+        ("--ckpt-format", "fsdp_dtensor"),
+        ("--no-gradient-accumulation-fusion",),
+    ]
+    if plan.sharding == "zero3":
+        options.append(("--init-model-with-meta-device",))
+    if instances(plan) > 1 and "dp_replicate" in plan.sharded_axes("optimizer"):
+        options.append(("--outer-dp-sharding-strategy", "optim"))
+    return options
+
+
+def _pipeline(plan: UniformPlan, stack: Stack) -> list[Option]:
+    options: list[Option] = []
+    if not _even(plan):
+        options.append(("--pipeline-model-parallel-layout", layout_text(plan)))
+    elif plan.virtual_stages > 1:
+        options.append(("--num-virtual-stages-per-pipeline-rank", str(plan.virtual_stages)))
+    if plan.virtual_stages > 1 and not stack.overlap_p2p:
+        options.append(("--no-overlap-p2p-communication",))
+    return options
+
+
+def _even(plan: UniformPlan) -> bool:
+    """Equal stages with the embedding in the first and the head in the last: what Megatron does unasked."""
+    ends = plan.stages[0].embed and plan.stages[-1].head
+    return ends and len({stage.count for stage in plan.stages}) == 1
+
+
+def layout_text(plan: UniformPlan) -> str:
+    """Megatron's text for stages: E embedding, t a layer, L the loss, | between stages, (t*3|)*6 repeats."""
+    texts = []
+    for stage in plan.stages:
+        layers = f"t*{stage.count}" if stage.count > 1 else "t" * stage.count
+        texts.append("E" * stage.embed + layers + "L" * stage.head)
+    runs = [(text, len(list(run))) for text, run in groupby(texts[:-1])]
+    head = "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in runs)
+    return head + texts[-1]
+
+
+def _recompute(plan: UniformPlan) -> list[Option]:
+    if plan.recompute in ("none", ()):
+        return []
+    if plan.recompute == "full":
+        return [
+            ("--recompute-granularity", "full"),
+            ("--recompute-method", "uniform"),
+            ("--recompute-num-layers", "1"),
+        ]
+    modules = ("core_attn",) if isinstance(plan.recompute, str) else plan.recompute
+    return [("--recompute-granularity", "selective"), ("--recompute-modules", *modules)]
+
+
+def known_order(plan: UniformPlan) -> tuple[str, ...] | None:
+    """The order of ranks of Megatron that is the plan's, both for attention and for experts."""
+    for order in ORDERS:
+        dense = tuple(axis for axis in order if axis in plan.order) == plan.order
+        experts = tuple(a for a in EXPERT_ORDERS[order] if a in plan.expert_order) == plan.expert_order
+        if dense and experts:
+            return order
+    return None

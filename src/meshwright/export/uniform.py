@@ -1,0 +1,233 @@
+"""The plans that launchers of other frameworks can say: one layout, one rule for all layers.
+
+``read_uniform`` turns a long plan into the few numbers that exporters write, and lists what no target has a
+word for. The plan is legal (``plan/check.py`` has spoken before).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+
+from meshwright.cluster.graph import Cluster
+from meshwright.errors import Problem
+from meshwright.model.graph import ModelGraph
+from meshwright.plan.layers import StageLayers, layer_rules, stage_layers
+from meshwright.plan.long import ExpertGrid, LayerRule, Layout, LongPlan, States
+from meshwright.plan.short import Gather, Recompute, ShardingName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformPlan:
+    """A plan with one layout. ``order`` and ``expert_order`` leave out the axes of degree 1.
+
+    ``sharding`` is what is left of the plan's name when the sharded axes have one rank: ``none``.
+    ``problems`` is what no target can say; an exporter adds its own and raises them all.
+    """
+
+    long: LongPlan
+    pp: int
+    dp_replicate: int
+    dp_shard: int
+    cp: int
+    tp: int
+    experts: ExpertGrid | None
+    sequence_parallel: bool
+    order: tuple[str, ...]
+    expert_order: tuple[str, ...]
+    sharding: ShardingName
+    recompute: Recompute
+    stages: tuple[StageLayers, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def dp(self) -> int:
+        """Ranks that see different sequences."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def devices(self) -> int:
+        """Ranks of the plan."""
+        return self.pp * self.dp * self.cp * self.tp
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences of one micro-batch."""
+        return self.long.pipeline.micro_batch
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one step on one rank."""
+        return self.long.workload.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def virtual_stages(self) -> int:
+        """Stages per pipeline rank."""
+        return len(self.stages) // self.pp
+
+    @property
+    def schedule(self) -> str:
+        """Name of the pipeline schedule; what is no name is among ``problems``."""
+        return self.long.pipeline.schedule.name or "from a file"
+
+    @property
+    def gather(self) -> Gather:
+        """When sharded parameters are gathered."""
+        return self.long.gather
+
+    @property
+    def looped(self) -> bool:
+        """Stage i is on pipeline rank i mod pp."""
+        return all(rank == i % self.pp for i, rank in enumerate(self.long.pipeline.placement))
+
+    def sharded_axes(self, state: str) -> frozenset[str]:
+        """The axes of more than one rank that shard ``parameter``, ``gradient`` or ``optimizer``."""
+        return _sharded_axes(self.long, next(iter(self.long.layouts.values())), state)
+
+    @property
+    def shard_axes(self) -> frozenset[str]:
+        """The axes of more than one rank among dp_shard and cp: what frameworks shard states over."""
+        return frozenset(axis for axis in ("dp_shard", "cp") if getattr(self, axis) > 1)
+
+    def summary(self) -> str:
+        """The plan in one line."""
+        degrees = {"pp": self.pp, "dp_replicate": self.dp_replicate, "dp_shard": self.dp_shard}
+        degrees |= {"cp": self.cp, "tp": self.tp}
+        if self.experts:
+            degrees |= {"ep": self.experts.ep, "etp": self.experts.etp}
+        layout = " ".join(f"{axis}={degree}" for axis, degree in degrees.items())
+        recompute = self.recompute if isinstance(self.recompute, str) else "+".join(self.recompute)
+        work = self.long.workload
+        return (
+            f"{_plain(self.long.model)} on {_plain(self.long.cluster)}: {layout} {self.sharding} "
+            f"{self.schedule} x{self.virtual_stages} micro_batch={self.micro_batch} recompute={recompute} "
+            f"seq_len={work.seq_len} global_batch={work.global_batch} {work.precision}"
+        )
+
+
+def read_uniform(plan: LongPlan, model: ModelGraph, cluster: Cluster) -> UniformPlan:
+    """What exporters write of ``plan``; its ``problems`` say what no target can be told."""
+    layout, pp = next(iter(plan.layouts.values())), plan.pipeline.ranks
+    rules = layer_rules(plan, len(model.layer_blocks))
+    recomputes = {rule.recompute if rule else "none" for rule in rules.layers}
+    uniform = UniformPlan(
+        long=plan,
+        pp=pp,
+        **layout.grid.model_dump(),
+        experts=layout.experts,
+        sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
+        order=_used(layout.order, layout.grid.model_dump() | {"pp": pp}),
+        expert_order=_expert_order(layout, pp),
+        sharding=_sharding(plan, layout),
+        recompute=next(iter(recomputes)) if len(recomputes) == 1 else "none",
+        stages=stage_layers(plan.pipeline, len(model.layer_blocks)),
+        problems=tuple(_form_problems(plan)) + tuple(_rule_problems(rules.embed, rules.head, recomputes)),
+    )
+    return replace(uniform, problems=(*uniform.problems, *_fit_problems(uniform, cluster)))
+
+
+def _plain(name: str) -> str:
+    """A name without line breaks, fit for a comment."""
+    return " ".join(name.split())
+
+
+def _used(order: Iterable[str], sizes: dict[str, int]) -> tuple[str, ...]:
+    return tuple(axis for axis in order if sizes[axis] > 1)
+
+
+def _expert_order(layout: Layout, pp: int) -> tuple[str, ...]:
+    if layout.experts is None:
+        return ()
+    sizes = {**layout.experts.model_dump(exclude={"order"}), "pp": pp}
+    return _used(layout.experts.order, sizes)
+
+
+def _sharded_axes(plan: LongPlan, layout: Layout, state: str) -> frozenset[str]:
+    axes = getattr(plan.states, state)
+    return frozenset(axis for axis in axes if getattr(layout.grid, axis) > 1)
+
+
+def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
+    sharded = any(_sharded_axes(plan, layout, state) for state in States.model_fields)
+    return plan.sharding if sharded else "none"
+
+
+def _form_problems(plan: LongPlan) -> list[Problem]:
+    """Keys of the long form that launchers of other frameworks have no word for."""
+    layout = next(iter(plan.layouts.values()))
+    schedule = plan.pipeline.schedule
+    unsayable = [
+        ("layouts", len(plan.layouts) > 1, list(plan.layouts), "export each layout's job by itself"),
+        (
+            "groups",
+            _partial(plan),
+            {n: g.devices for n, g in plan.groups.items()},
+            'groups: {all: {devices: "*"}}',
+        ),
+        ("layouts.batch_share", layout.batch_share is not None, layout.batch_share, "equal shares"),
+        ("layouts.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
+        ("pipeline.schedule.file", schedule.file is not None, schedule.file, "a schedule by name"),
+        (
+            "pipeline.schedule.memory_limit",
+            schedule.memory_limit is not None,
+            schedule.memory_limit,
+            "leave out",
+        ),
+        ("sequence", plan.sequence is not None, plan.sequence and plan.sequence.policy, "cp"),
+        ("synchronise", bool(plan.synchronise), [s.state for s in plan.synchronise], "leave out"),
+        ("calls", bool(plan.calls), list(plan.calls or ()), "one training call"),
+        ("edges", bool(plan.edges), [f"{e.source} -> {e.to}" for e in plan.edges], "leave out"),
+        (
+            "workload.task",
+            plan.workload.task not in ("pretrain", "sft"),
+            plan.workload.task,
+            "pretrain or sft",
+        ),
+    ]
+    return [
+        Problem(field, value, "no target of export can say this", hint)
+        for field, present, value, hint in unsayable
+        if present
+    ]
+
+
+def _partial(plan: LongPlan) -> bool:
+    return any(group.devices != "*" for group in plan.groups.values())
+
+
+def _rule_problems(
+    embed: LayerRule | None, head: LayerRule | None, recomputes: set[Recompute]
+) -> list[Problem]:
+    """Rules of layers: one recomputation for all, embedding and head plain, vocabulary not over pp."""
+    problems = []
+    if len(recomputes) > 1:
+        shown = sorted("+".join(r) if isinstance(r, tuple) else r for r in recomputes)
+        rule = f"{len(recomputes)} different choices; targets have one for all layers"
+        problems.append(Problem("layers.recompute", shown, rule, f"recompute: {shown[0]} for all"))
+    for name, layer in (("embed", embed), ("head", head)):
+        if layer and layer.recompute != "none":
+            rule = "targets recompute decoder layers only"
+            problems.append(Problem(f"layers.{name}.recompute", layer.recompute, rule, "recompute: none"))
+        if layer and layer.vocabulary and "pp" in layer.vocabulary:
+            rule = "no target of export spreads the vocabulary over pp"
+            problems.append(Problem(f"layers.{name}.vocabulary", layer.vocabulary, rule, "vocabulary: [tp]"))
+    return problems
+
+
+def _fit_problems(plan: UniformPlan, cluster: Cluster) -> list[Problem]:
+    """The plan must fill equal nodes: torchrun starts the same number of processes on every node."""
+    if len(cluster.pools) > 1:
+        kinds = [pool.name for pool in cluster.pools]
+        return [Problem("cluster", kinds, "no target of export can use several pools", "one pool")]
+    pool, problems = cluster.pool, []
+    if plan.devices != pool.count:
+        factors = (plan.pp, plan.dp_replicate, plan.dp_shard, plan.cp, plan.tp)
+        rule = (
+            f"pp·dp_replicate·dp_shard·cp·tp = {'·'.join(map(str, factors))} = {prod(factors)} "
+            f"but the cluster has {pool.count} devices"
+        )
+        problems.append(Problem("layout", plan.devices, rule, f"degrees with product {pool.count}"))
+    if pool.count > pool.node.devices and pool.count % pool.node.devices:
+        rule = f"{pool.count} devices do not fill nodes of {pool.node.devices}, torchrun needs equal nodes"
+        full = pool.count // pool.node.devices * pool.node.devices
+        problems.append(Problem("cluster", pool.count, rule, f"{full} devices"))
+    return problems
