@@ -38,13 +38,17 @@ def _pool(pool: Pool) -> dict[str, object]:
         "name": pool.name,
         "count": pool.count,
         "device": _device(pool.device),
-        "node": _node(pool.node),
+        "node": _node(pool.node, pool.device),
         "usd_per_device_hour": _figure(pool.usd_per_device_hour),
     }
 
 
+def _is_known(kind: Device) -> bool:
+    return kind.id in device_ids() and device(kind.id) == kind
+
+
 def _device(kind: Device) -> object:
-    if kind.id in device_ids() and device(kind.id) == kind:
+    if _is_known(kind):
         return kind.id
     return {
         "id": kind.id,
@@ -61,8 +65,10 @@ def _device(kind: Device) -> object:
     }
 
 
-def _node(node: Node) -> object:
-    if node.name in node_names() and named_node(node.name) == node:
+def _node(node: Node, kind: Device) -> object:
+    """By name where that says it all: a device that is written out gives its own link to a named node."""
+    one_link = _is_known(kind) or node.scaleup_bytes_per_s == kind.scaleup_bytes_per_s
+    if one_link and node.name in node_names() and named_node(node.name) == node:
         return node.name
     return {
         "name": node.name,

@@ -6,6 +6,7 @@ scale-up domain that does not fit its node.
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from meshwright.cluster.catalog import device, named_node, usual_node
@@ -19,7 +20,8 @@ from meshwright.plan.strict import Strict
 from meshwright.units import GIB, TERA
 
 DEVICE_NEEDS = ("id", "peak_tflops", "memory_gib", "memory_gbyte_per_s", "scaleup_gbyte_per_s_per_device")
-NODE_NEEDS = ("name", "devices", "scaleup_gbyte_per_s_per_device", "nic_gbit_per_s_per_node")
+NODE_NEEDS = ("name", "devices", "nic_gbit_per_s_per_node")
+SCALEUP = "scaleup_gbyte_per_s_per_device"
 
 
 def unfold(spec: ClusterFile) -> Cluster:
@@ -41,21 +43,35 @@ def unfold(spec: ClusterFile) -> Cluster:
 
 def _pool(spec: PoolFile, where: str, problems: list[Problem]) -> Pool | None:
     kind = _device(spec.device, f"{where}.device", problems)
+    node = _pool_node(spec, kind, where, problems)
+    if kind is None or node is None:
+        return None
+    return Pool(
+        name=spec.name or kind.id, device=kind, node=node, count=spec.count, usd_per_device_hour=_price(spec)
+    )
+
+
+def _pool_node(spec: PoolFile, kind: Device | None, where: str, problems: list[Problem]) -> Node | None:
+    """The node as given, else the device's usual one; a link that the file gives the device is the node's."""
     if spec.node is not None:
-        node = _node(spec.node, f"{where}.node", problems)
+        node = _node(spec.node, kind, f"{where}.node", problems)
     elif spec.device.like is not None:
         node = usual_node(spec.device.like) if kind else None
     else:
         rule = "needed where the device is written out"
-        problems.append(Problem(f"{where}.node", None, rule, "e.g. node: {like: dgx-h100, name: mine}"))
-        node = None
-    if kind is None or node is None:
+        problems.append(Problem(f"{where}.node", None, rule, "e.g. node: dgx-h100"))
         return None
-    given = "usd_per_device_hour" in spec.model_fields_set or spec.device.like is None
-    price = _sourced(spec.usd_per_device_hour) if given else usual_price(str(spec.device.like))
-    return Pool(
-        name=spec.name or kind.id, device=kind, node=node, count=spec.count, usd_per_device_hour=price
+    given = SCALEUP in spec.device.model_fields_set
+    own = spec.node is not None and SCALEUP in spec.node.model_fields_set
+    return (
+        replace(node, scaleup_bytes_per_s=kind.scaleup_bytes_per_s) if node and kind and given > own else node
     )
+
+
+def _price(spec: PoolFile) -> Sourced | None:
+    if "usd_per_device_hour" in spec.model_fields_set or spec.device.like is None:
+        return _sourced(spec.usd_per_device_hour)
+    return usual_price(spec.device.like)
 
 
 def _device(spec: DeviceFile, where: str, problems: list[Problem]) -> Device | None:
@@ -74,7 +90,7 @@ def _device(spec: DeviceFile, where: str, problems: list[Problem]) -> Device | N
     return Device(**{**base, **given})
 
 
-def _node(spec: NodeFile, where: str, problems: list[Problem]) -> Node | None:
+def _node(spec: NodeFile, kind: Device | None, where: str, problems: list[Problem]) -> Node | None:
     try:
         base = _fields(named_node(spec.like, where)) if spec.like is not None else {}
     except InputError as error:
@@ -84,8 +100,8 @@ def _node(spec: NodeFile, where: str, problems: list[Problem]) -> Node | None:
         return None
     given = _given(spec, NODE_SCALES, written_out=spec.like is None)
     if spec.like is None:
-        given = {**given, "scaleup_domain": given.get("scaleup_domain") or given["devices"]}
-        given = {**given, "nic_count": given["nic_count"] if given.get("nic_count") is not None else 1}
+        link = kind.scaleup_bytes_per_s if kind else 0.0
+        given = {"scaleup_domain": given["devices"], "nic_count": 1, "scaleup_bytes_per_s": link, **given}
     node = Node(**{**base, **given})
     if node.scaleup_domain % node.devices and node.devices % node.scaleup_domain:
         rule = f"must divide, or be a multiple of, the node's {node.devices} devices"

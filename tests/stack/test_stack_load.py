@@ -1,0 +1,182 @@
+from dataclasses import asdict, fields
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import InputError
+from meshwright.schedule import KNOWN_SCHEDULES
+from meshwright.stack.describe import describe_stack
+from meshwright.stack.load import DEFAULT_STACK, load_stack, parse_stack, stack_names
+from meshwright.stack.stack import Stack
+
+EXPECTED = {
+    "meshwright",
+    "megatron-core",
+    "torchtitan",
+    "deepspeed",
+    "megatron-lm-2021",
+    "megatron-lm-2022",
+    "megatron-deepspeed-2022",
+    "megatron-zero-bubble",
+    "megatron-bridge",
+    "llm-foundry",
+    "internevo",
+    "nemo",
+    "maxtext",
+    "generic",
+}
+PACKAGED = sorted(
+    entry.name
+    for entry in files("meshwright.stack").joinpath("files").iterdir()
+    if entry.name.endswith(".yaml")
+)
+
+
+def text_of(name):
+    return files("meshwright.stack").joinpath("files", name).read_text(encoding="utf-8")
+
+
+def test_all_stacks_that_data_files_speak_of_are_here():
+    assert set(stack_names()) == EXPECTED
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_a_file_is_named_after_its_stack_and_says_where_its_facts_are_from(name):
+    stack = parse_stack(text_of(name), name)
+    assert name == f"{stack.name}-{stack.release}.yaml"
+    assert len(stack.source) > 20
+    assert load_stack(stack.id) == stack
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_facts_of_a_stack_agree_with_each_other(name):
+    stack = load_stack(name)
+    assert set(stack.schedules) <= set(KNOWN_SCHEDULES)
+    assert set(stack.pipeline_shardings) <= set(stack.shardings)
+    assert bool(stack.pipeline_shardings) == stack.pp
+    assert bool(stack.selective_recompute) == ("selective" in stack.recomputes)
+    assert {"none", "full"} <= set(stack.recomputes)
+    assert stack.parameter_bytes + stack.optimizer_bytes in (12, 14), "AdamW: fp32 master and two moments"
+    assert stack.ep or not stack.etp
+
+
+def test_default_is_megatron_core_0_19():
+    assert load_stack() == load_stack(DEFAULT_STACK) == load_stack("megatron-core@0.19")
+    assert load_stack().id == "megatron-core@0.19"
+
+
+def test_facts_that_decide_predictions():
+    old, new = load_stack("megatron-lm-2021"), load_stack("megatron-core")
+    assert (old.attention, new.attention) == ("fused-softmax", "flash3")
+    assert (old.overlap_gradient_reduction, new.overlap_gradient_reduction) == (False, True)
+    assert "zero1" not in old.shardings
+    assert "gpipe" not in new.schedules
+    titan = load_stack("torchtitan")
+    assert "zero1" not in titan.shardings
+    assert (titan.parameter_bytes, titan.gradient_bytes, titan.optimizer_bytes) == (4, 4, 8)
+    assert not titan.etp
+    assert load_stack("deepspeed").pipeline_shardings == ("none", "zero1")
+    assert load_stack("megatron-deepspeed-2022").host_s_per_layer == 0.00098
+    assert not load_stack("llm-foundry").tp
+
+
+def test_a_path_reads_like_a_name(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nrelease: '2'\nsource: here\ntp: false\n", encoding="utf-8")
+    expected = Stack(name="mine", release="2", source="here", tp=False)
+    assert load_stack(path) == load_stack(str(path)) == expected
+
+
+def test_describe_shows_every_field():
+    stack = load_stack("torchtitan")
+    shown = describe_stack(stack)
+    axes = shown["axes"]
+    assert shown["id"] == "torchtitan@0.3"
+    for field in fields(Stack):
+        value = asdict(stack)[field.name]
+        known = axes[field.name] if field.name in axes else shown[field.name]
+        assert known == (list(value) if isinstance(value, tuple) else value)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        ("release: '1'\nsource: x\n", "name", "required"),
+        ("name: a\nrelease: 1\nsource: x\n", "release", "quote"),
+        ("name: a\nrelease: '1'\nsource: x\nfused: true\n", "fused", "fused_norm"),
+        ("name: a\nrelease: '1'\nsource: x\ntp: yes\n", "tp", "true"),
+        ("name: a\nrelease: '1'\nsource: x\nlogit_bytes: 2.5\n", "logit_bytes", "whole number"),
+        ("name: a\nrelease: '1'\nsource: x\ngradient_bytes: 0\n", "gradient_bytes", "at least 1"),
+        ("name: a\nrelease: '1'\nsource: x\nattention: flsh\n", "attention", "flash"),
+        ("name: a\nrelease: '1'\nsource: x\nschedules: [zbv]\n", "schedules.0", "zb-v"),
+        ("name: a\nrelease: '1'\nsource: x\nshardings: fsdp\n", "shardings", "list"),
+        ("name: a\nrelease: '1'\nsource: x\nrecomputes: [ful]\n", "recomputes.0", "full"),
+        ("name: a\nrelease: '1'\nsource: x\nhost_s_per_layer: -1\n", "host_s_per_layer", "at least 0"),
+        (
+            "name: a\nrelease: '1'\nsource: x\nelementwise_factor: .nan\n",
+            "stack: elementwise_factor",
+            "finite",
+        ),
+        ("", "stack", "empty"),
+        ("[1, 2]\n", "stack", "mapping"),
+    ],
+)
+def test_what_is_wrong_is_said(text, field, says):
+    with pytest.raises(InputError) as caught:
+        parse_stack(text)
+    problem = next(problem for problem in caught.value.problems if problem.field == field)
+    assert says in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("megatron", "megatron-core"),
+        ("megatron-core@0.18", "0.19"),
+        ("@", "generic"),
+        ("", "generic"),
+        ("no/such/file", "cannot be read"),
+        ("absent.yaml", "cannot be read"),
+        ("/", "cannot be read"),
+    ],
+)
+def test_unknown_stacks_are_refused_with_advice(name, says):
+    with pytest.raises(InputError, match=says):
+        load_stack(name)
+
+
+@settings(deadline=None, max_examples=100)
+@given(name=st.sampled_from(PACKAGED), data=st.data())
+def test_a_damaged_file_is_a_stack_or_a_refusal(name, data):
+    text = text_of(name)
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 12)))
+        text = text[:start] + data.draw(st.text("0-9.e:{}[],&*! \n'\"~abn", max_size=6)) + text[end:]
+    stack, refusal = parsed_or_refused(text)
+    assert isinstance(stack, Stack) or refusal.problems
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    key=st.sampled_from([field.name for field in fields(Stack)]),
+    junk=st.sampled_from(
+        ["-1", "1.5", "10e40", "true", "~", "[]", "[[]]", "{}", "{a: 1}", "text", "''", "9" * 30]
+    ),
+)
+def test_a_wrong_value_in_any_field_is_a_stack_or_a_refusal(key, junk):
+    lines = {"name": "a", "release": "'1'", "source": "x", key: junk}
+    stack, refusal = parsed_or_refused("".join(f"{name}: {value}\n" for name, value in lines.items()))
+    if refusal is not None:
+        assert all(problem.field.startswith((key, f"stack: {key}")) for problem in refusal.problems)
+    else:
+        assert isinstance(hash(stack), int), "a stack is a frozen value through and through"
+
+
+def parsed_or_refused(text):
+    try:
+        return parse_stack(text), None
+    except InputError as refusal:
+        return None, refusal
