@@ -1,0 +1,118 @@
+"""Constants of the cost model, from two tables: ``data/constants.csv`` (global) and ``data/kernels.csv`` (per device).
+
+Every row says its unit, its origin and how well it is identified. A device without kernel measurements takes the
+row of its nearest relative (``RELATIVES``) or a generic row, and is reported as such by ``Kernels.measured``.
+"""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+MICRO = 1e-6
+GENERIC = "a100"
+
+RELATIVES: dict[str, str] = {
+    "h800-sxm": "h100",
+    "gh200": "h200",
+    "h20-sxm": "h100",
+}
+"""Device families that share another family's kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A collective inside one fast domain: latency + per-rank latency, plateau, saturation.
+
+    t = latency_s + latency_per_rank_s·(n−1) + V/bandwidth·((V + V0)/V)^q with V the bytes times bus factor.
+    """
+
+    latency_s: float
+    latency_per_rank_s: float
+    bandwidth_bytes_per_s: float
+    saturation_bytes: float
+    saturation_power: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernel constants of one device family. ``measured`` is False for a stand-in; ``family`` names the row."""
+
+    family: str
+    measured: bool
+    gemm_efficiency: float
+    gemm_memory_efficiency: float
+    gemm_launch_s: float
+    gemm_norm: float
+    attention_efficiency: dict[str, float]
+    attention_launch_s: float
+    all_reduce: Curve
+    all_gather: Curve
+    fp8_gemm_efficiency: float | None
+    fp8_quantise_efficiency: float | None
+    origin: str
+
+
+@cache
+def constants() -> dict[str, float]:
+    """Global constants by name."""
+    with (files("meshwright.cost") / "data" / "constants.csv").open(encoding="utf-8") as lines:
+        return {row["name"]: float(row["value"]) for row in csv.DictReader(lines)}
+
+
+@cache
+def kernels(device_id: str) -> Kernels:
+    """Kernel constants for a device; a stand-in where nothing was measured."""
+    rows = _rows()
+    family = next((name for name in sorted(rows, key=len, reverse=True) if _is_of(device_id, name)), None)
+    relative = next((to for name, to in RELATIVES.items() if device_id.startswith(name)), None)
+    chosen = family or relative or GENERIC
+    found = _kernels(chosen, rows[chosen], measured=family is not None)
+    return found
+
+
+def _is_of(device_id: str, family: str) -> bool:
+    return device_id == family or device_id.startswith(family + "-")
+
+
+@cache
+def _rows() -> dict[str, dict[str, str]]:
+    with (files("meshwright.cost") / "data" / "kernels.csv").open(encoding="utf-8") as lines:
+        return {row["device"]: row for row in csv.DictReader(lines)}
+
+
+def _kernels(family: str, row: dict[str, str], *, measured: bool) -> Kernels:
+    def number(name: str) -> float:
+        return float(row[name])
+
+    def optional(name: str) -> float | None:
+        return float(row[name]) if row[name] else None
+
+    return Kernels(
+        family=family,
+        measured=measured,
+        gemm_efficiency=number("gemm_efficiency"),
+        gemm_memory_efficiency=number("gemm_memory_efficiency"),
+        gemm_launch_s=number("gemm_launch_us") * MICRO,
+        gemm_norm=number("gemm_norm"),
+        attention_efficiency={
+            "flash": number("flash_efficiency"),
+            "flash3": number("flash3_efficiency"),
+        },
+        attention_launch_s=number("flash_launch_us") * MICRO,
+        all_reduce=_curve(row, "ar"),
+        all_gather=_curve(row, "ag"),
+        fp8_gemm_efficiency=optional("fp8_gemm_efficiency"),
+        fp8_quantise_efficiency=optional("fp8_quantise_efficiency"),
+        origin=row["origin"],
+    )
+
+
+def _curve(row: dict[str, str], prefix: str) -> Curve:
+    return Curve(
+        float(row[f"{prefix}_latency_us"]) * MICRO,
+        float(row[f"{prefix}_latency_per_rank_us"]) * MICRO,
+        float(row[f"{prefix}_bandwidth_gb_s"]) * 1e9,
+        float(row[f"{prefix}_saturation_mb"]) * 1e6,
+        float(row[f"{prefix}_saturation_power"]),
+    )

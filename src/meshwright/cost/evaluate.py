@@ -1,0 +1,105 @@
+"""Closed forms over arrays of plans: step time, breakdown and memory of every plan, without lowering any.
+
+Plans are grouped by mode (choices that change which operations exist), then by pipeline shape (P, V, schedule). In a
+group everything is arithmetic on arrays: passes over distinct blocks are priced once for all plans, summed to stage
+times (n × K), and put into the pipeline's closed form; exposed parts of gathers and reductions, gradient norm and
+optimizer are added. Equal to the simulation of the lowered Program: bytes exactly, time within 3 % (tests).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.group import Group
+from meshwright.cost.group_memory import worst_ledger
+from meshwright.cost.group_time import PARTS, step_parts
+from meshwright.cost.memory import KEYS, fits
+from meshwright.cost.pricing import array_prices
+from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.program.lower import resolve_recompute
+from meshwright.program.shape import Mode
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """One entry per plan. ``memory`` holds the worst pipeline rank's ledger; seconds and bytes."""
+
+    step_s: Floats
+    parts: dict[str, Floats]
+    memory: dict[str, Floats]
+    capacity_bytes: float
+
+    @property
+    def total_bytes(self) -> Floats:
+        """Peak of the worst rank."""
+        return sum((self.memory[key] for key in KEYS), start=np.zeros(len(self.step_s)))
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether each plan fits."""
+        return np.asarray(fits(self.total_bytes, self.capacity_bytes), dtype=np.bool_)
+
+
+def evaluate(plans: PlanArrays, setting: Setting) -> Estimates:
+    """Estimate every plan of an array. The plans are legal for the setting."""
+    n = len(plans)
+    parts = {name: np.zeros(n) for name in PARTS}
+    memory = {key: np.zeros(n) for key in KEYS}
+    for rows, group in pipeline_groups(plans, setting):
+        for table, values in ((parts, step_parts(group)), (memory, worst_ledger(group))):
+            for name, value in values.items():
+                table[name][rows] = value
+    step = sum(parts.values(), start=np.zeros(n))
+    return Estimates(step, parts, memory, setting.cluster.pool.device.memory_bytes)
+
+
+def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Group]]:
+    """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
+    for of_mode, mode in _modes(plans, setting):
+        chosen = plans.take(of_mode)
+        distinct, inverse = _distinct_shapes(chosen, mode)
+        prices = array_prices(distinct, mode, setting)
+        keys = np.stack([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding], 1)
+        for rows in _equal_rows(keys):
+            yield of_mode[rows], Group(chosen.take(rows), inverse[rows], prices, mode, setting)
+
+
+def _equal_rows(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Row numbers of equal keys."""
+    _, inverse = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(inverse.reshape(-1), kind="stable")
+    return np.split(order, np.cumsum(np.bincount(inverse.reshape(-1)))[:-1])
+
+
+def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
+    """Rows of equal mode: recomputation, sequence parallelism, and when parameters are gathered."""
+    zero3 = plans.sharding == SHARDINGS.index("zero3")
+    gather = np.where(zero3, np.where(plans.pp > 1, 2, 1), 0)
+    keys = np.stack([plans.recompute, plans.sequence_parallel & (plans.tp > 1), gather], 1)
+    for key in np.unique(keys, axis=0):
+        recompute, sequence, when = (int(k) for k in key)
+        mode = Mode(
+            sequence_parallel=bool(sequence),
+            recompute=resolve_recompute(plans.recomputes[recompute], setting.stack),
+            gather=("never", "per-layer", "per-step")[when],
+        )
+        yield np.flatnonzero((keys == key).all(1)), mode
+
+
+def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:
+    """Plans whose passes differ, and for every plan which of them it equals.
+
+    Data parallelism and pipelines only matter to a pass when it gathers parameters, or when another rank order makes
+    strides depend on them.
+    """
+    columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
+    inner = set(plans.rank_order[:2]) == {"tp", "cp"}
+    if mode.gather == "per-layer" or not inner:
+        columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
+    _, first, inverse = np.unique(np.stack(columns, 1), axis=0, return_index=True, return_inverse=True)
+    return plans.take(first), inverse.reshape(-1)

@@ -1,0 +1,151 @@
+"""Forms: how long one kernel or one collective takes on a given device and node. All accept arrays.
+
+GEMM     t = t0 + ‖F/(e·P), bytes/(b·BW)‖_p with F = 2mkn and bytes = 2(mk + kn + mn) (fitted to measured
+         kernels; 5–7 % error at training sizes). fp8 adds a pass of 3·m·k bytes that quantises the input.
+flash    t = t0 + F/(e·P) + bytes/(η·BW); e per kernel class and device.
+pass     t = bytes/(η·BW).
+grouped  F/(e(r)·P), e(r) = plateau·r/(r + r½) with r rows per expert.
+collective, n ranks of which g share a fast domain, k = n/g:
+         t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC);
+         c = 2 for all-reduce, 1 for all-gather and reduce-scatter. All-to-all: of P bytes that a rank sends,
+         (g−1)/n stay in the domain and (n−g)/n cross.
+
+What they ignore: clocks and power, wave quantisation below ~1,000 rows, congestion between jobs, oversubscription
+beyond the declared tiers. Bandwidths are per device and one direction; a device owns its share of the NICs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cluster.graph import Pool
+from meshwright.cost.constants import Curve, Kernels, constants, kernels
+from meshwright.program.shape import Number
+
+BYTES_16 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Forms of one pool's device, node and network at one precision. Times in seconds."""
+
+    kernels: Kernels
+    peak_flops: float
+    peak_16bit_flops: float
+    memory_bytes_per_s: float
+    scaleup_bytes_per_s: float
+    nic_bytes_per_s: float
+    domain: int
+    fp8: bool = False
+
+    def gemm(self, m: Number, k: Number, n: Number) -> Number:
+        """(m, k) × (k, n)."""
+        kernel = self.kernels
+        flops = 2.0 * m * k * n
+        moved = BYTES_16 * (m * k + k * n + m * n)
+        efficiency, peak, quantise = kernel.gemm_efficiency, self.peak_16bit_flops, 0.0
+        if self.fp8 and kernel.fp8_gemm_efficiency and kernel.fp8_quantise_efficiency:
+            efficiency, peak = kernel.fp8_gemm_efficiency, self.peak_flops
+            quantise = 3.0 * m * k / (kernel.fp8_quantise_efficiency * self.memory_bytes_per_s)
+        compute = flops / (efficiency * peak)
+        memory = moved / (kernel.gemm_memory_efficiency * self.memory_bytes_per_s)
+        return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + quantise
+
+    def grouped_gemm(self, rows: Number, experts: Number, k: Number, n: Number) -> Number:
+        """``rows`` spread evenly over ``experts`` local experts, each (rows/experts, k) × (k, n)."""
+        c = constants()
+        per_expert = np.maximum(rows / experts, 1e-9)
+        efficiency = c["grouped_plateau"] * per_expert / (per_expert + c["grouped_half_tokens"])
+        return self.kernels.gemm_launch_s + 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops)
+
+    def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
+        """An attention kernel; ``ratio`` scales the efficiency of the class."""
+        efficiency = self.kernels.attention_efficiency[kernel_class] * ratio
+        return (
+            self.kernels.attention_launch_s + flops / (efficiency * self.peak_16bit_flops) + self.pass_(moved)
+        )
+
+    def pass_(self, moved: Number, efficiency: str = "hbm_efficiency") -> Number:
+        """A memory-bound kernel that moves ``moved`` bytes."""
+        return moved / (constants()[efficiency] * self.memory_bytes_per_s)
+
+    def collective(self, kind: str, logical_bytes: Number, ranks: Number, local: Number) -> Number:
+        """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member."""
+        c = constants()
+        nodes = np.maximum(1, ranks / local)
+        curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
+        bus = 2.0 if kind == "all-reduce" else 1.0
+        if kind == "all-to-all":
+            fast = logical_bytes * (local - 1) / ranks / self._fast(curve)
+            slow = logical_bytes * (ranks - local) / ranks / (c["nic_efficiency"] * self.nic_bytes_per_s)
+        else:
+            fast = bus * (local - 1) / local * logical_bytes / self._fast(curve)
+            wire = bus * (nodes - 1) / nodes * logical_bytes / local
+            slow = wire / (c["nic_efficiency"] * self.nic_bytes_per_s)
+        volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
+        saturation = np.where(
+            nodes > 1,
+            ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"],
+            ((volume + curve.saturation_bytes) / volume) ** curve.saturation_power,
+        )
+        moving = np.maximum(fast, slow) * saturation
+        hops = (
+            c["nic_tree_hop_s"] * np.log2(nodes)
+            if kind == "all-reduce"
+            else c["nic_ring_hop_s"] * (nodes - 1)
+        )
+        latency = (
+            curve.latency_s
+            + curve.latency_per_rank_s * (local - 1)
+            + c["multi_process_latency_s"]
+            + np.where(nodes > 1, c["nic_latency_s"] + hops, 0.0)
+        )
+        return np.where((ranks > 1) & (np.asarray(logical_bytes) > 0), latency + moving, 0.0)
+
+    def p2p(self, message_bytes: Number, crosses: Number) -> Number:
+        """A pipeline message; ``crosses`` is true where it leaves the fast domain."""
+        c = constants()
+        fast = c["p2p_scaleup_efficiency"] * self.scaleup_bytes_per_s
+        slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s
+        return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
+
+    def _fast(self, curve: Curve) -> float:
+        """The plateau of a curve, scaled when this node's links differ from the measured ones."""
+        return curve.bandwidth_bytes_per_s * min(
+            1.0, self.scaleup_bytes_per_s / _REFERENCE[self.kernels.family]
+        )
+
+
+_REFERENCE: dict[str, float] = {
+    "a100": 300e9,
+    "h100": 450e9,
+    "h200": 450e9,
+    "b200": 900e9,
+    "gb200": 900e9,
+    "b300": 900e9,
+    "gb300": 900e9,
+    "l40s": 32e9,
+}
+"""Scale-up bandwidth per device, one direction, of the nodes on which the curves were measured."""
+
+
+def forms_for(pool: Pool, precision: str) -> Forms:
+    """Forms of a pool at a workload's precision."""
+    peaks = pool.device.peak_flops
+    sixteen = peaks.get("bf16") or peaks.get("fp16") or next(iter(peaks.values()))
+    return Forms(
+        kernels=kernels(pool.device.id),
+        peak_flops=peaks.get(precision, sixteen),
+        peak_16bit_flops=sixteen,
+        memory_bytes_per_s=pool.device.memory_bytes_per_s,
+        scaleup_bytes_per_s=pool.node.scaleup_bytes_per_s,
+        nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
+        domain=pool.node.scaleup_domain,
+        fp8=precision == "fp8",
+    )
+
+
+def _norm(a: Number, b: Number, p: float) -> Number:
+    """(aᵖ + bᵖ)^(1/p), scaled so that large p does not underflow."""
+    top = np.maximum(a, b)
+    return top * ((a / top) ** p + (b / top) ** p) ** (1 / p)

@@ -1,0 +1,79 @@
+"""Memory of a group of plans: the ledger of each plan's worst pipeline rank, as arrays."""
+
+import numpy as np
+
+from meshwright.cost.group import Floats, Group
+from meshwright.cost.group_time import held_elements
+from meshwright.cost.in_flight import in_flight, sufficient
+from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
+from meshwright.program.activations import kept_bytes, working_bytes
+from meshwright.program.states import Elements, bytes_per_element
+from meshwright.program.synchronise import add
+
+
+def rank_ledgers(group: Group) -> dict[str, Floats]:
+    """Every entry of the ledger for every plan and pipeline rank: (n, P)."""
+    stack, rule = group.setting.stack, BufferRule(group.sharding, group.mode.gather)
+    gradients = bytes_per_element("gradient", stack) * held_elements(group, "gradient")
+    return {
+        "parameters": bytes_per_element("parameter", stack) * held_elements(group, "parameter"),
+        "gradients": 0 * gradients if rule.gradients_are_whole else gradients,
+        "optimizer": bytes_per_element("optimizer", stack) * held_elements(group, "optimizer"),
+        "activations": _activations(group),
+        "working": _working(group),
+        "buffers": _buffers(group, rule),
+        "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
+    }
+
+
+def worst_ledger(group: Group) -> dict[str, Floats]:
+    """The ledger of the rank that holds most: (n,)."""
+    ledgers = rank_ledgers(group)
+    worst = sum((ledgers[key] for key in KEYS), start=np.zeros(1)).argmax(1)
+    rows = np.arange(len(worst))
+    return {key: ledgers[key][rows, worst] for key in KEYS}
+
+
+def _per_stage(group: Group, per_block: dict[int, Floats]) -> Floats:
+    """Sum of a block's value over the blocks of every stage: (n, K)."""
+    return group.spread([np.sum([per_block[b] for b in kind], axis=0) for kind in group.stage_kinds])
+
+
+def _activations(group: Group) -> Floats:
+    shape, stack = group.prices.local.shape, group.setting.stack
+    kept = {
+        index: group.per_plan(kept_bytes(block, shape, group.mode, stack))
+        for index, block in enumerate(group.setting.model.blocks)
+    }
+    stages = np.floor(_per_stage(group, kept)).reshape(-1, group.chunks, group.ranks)
+    enough = np.array([sufficient(group.schedule, group.ranks, int(m)) for m in group.micro_batches])
+    result = np.zeros((len(group.plans), group.ranks))
+    for count in np.unique(enough):
+        rows = np.flatnonzero(enough == count)
+        held = in_flight(group.schedule, group.ranks, int(count), group.chunks)
+        for rank, candidates in enumerate(held):
+            result[rows, rank] = (stages[rows, :, rank] @ candidates.T).max(1)
+    return result
+
+
+def _working(group: Group) -> Floats:
+    shape, stack = group.prices.local.shape, group.setting.stack
+    extra = {
+        index: group.per_plan(working_bytes(block, shape, group.mode, stack))
+        for index, block in enumerate(group.setting.model.blocks)
+    }
+    stages = group.spread([np.max([extra[b] for b in kind], axis=0) for kind in group.stage_kinds])
+    return np.floor(stages.reshape(-1, group.chunks, group.ranks).max(1))
+
+
+def _buffers(group: Group, rule: BufferRule) -> Floats:
+    per_rank = []
+    for rank in range(group.ranks):
+        blocks = [b for stage in group.stages[rank :: group.ranks] for b in stage]
+        elements = [group.per_plan_elements(group.block_elements[b]) for b in dict.fromkeys(blocks)]
+        sums = np.stack([np.asarray(e.dense) + e.expert for e in elements])
+        largest = Elements(sums.max(0), np.zeros(len(group.plans)), 0)
+        whole = group.per_plan_elements(add(*(group.block_elements[b] for b in blocks)))
+        value = buffer_bytes(rule, whole, largest, group.setting.stack)
+        per_rank.append(np.floor(np.broadcast_to(np.asarray(value, dtype=np.float64), len(group.plans))))
+    return np.stack(per_rank, 1)

@@ -1,0 +1,158 @@
+"""Step time of a group of plans: pipeline, exposed gathers and reductions, norm, optimizer, as arrays.
+
+Mirrors ``simulate/simulator.py`` action by action, in closed form; where the simulation follows every rank, this
+follows the chain that ends the step. What it leaves out: reductions of earlier chunks that still run when the last
+chunk's begins.
+"""
+
+import numpy as np
+
+from meshwright.cost.group import Floats, Group
+from meshwright.cost.pipeline import pipeline_seconds
+from meshwright.cost.pricing import message_seconds
+from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, reduction_tail
+from meshwright.program.lower import p2p_bytes
+from meshwright.program.states import Elements
+from meshwright.program.step import NORM_BYTES, tied_reduction
+from meshwright.program.synchronise import gathers, reductions, whole_reduction
+from meshwright.program.table import SHARDED
+
+PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
+
+
+def step_parts(group: Group) -> dict[str, Floats]:
+    """Seconds of a step by category, for every plan; their sum is the step time.
+
+    compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
+    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
+    """
+    forward, backward = group.stage_times(group.forward), group.stage_times(group.backward)
+    message = _message(group)
+    arguments = group.schedule, forward, backward
+    length = pipeline_seconds(*arguments, message, group.micro_batches, group.ranks)
+    silent = pipeline_seconds(*arguments, 0 * message, group.micro_batches, group.ranks)
+    parts = _busiest(group, forward + backward)
+    busy = sum(parts.values(), start=np.zeros(len(message)))
+    parts["pp"] = np.maximum(0.0, length - silent)
+    parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
+    gather, final = _gathers(group, forward, message)
+    around = gather + _reductions(group, backward) + _norm_and_ties(group)
+    parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
+    parts["optimizer"] = _optimizer(group)
+    return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
+
+
+def _message(group: Group) -> Floats:
+    if group.ranks == 1:
+        return np.zeros(len(group.plans))
+    hidden = group.setting.model.architecture.hidden
+    size = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
+    return np.asarray(message_seconds(group.mesh, group.forms, size))  # type: ignore[arg-type]
+
+
+def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
+    """What the busiest rank spends its passes on, times the number of micro-batches."""
+    rank = group.per_rank(stage_times).argmax(1)
+    rows = np.arange(len(rank))
+    names = {name for parts in group.forward + group.backward for name in parts}
+    result = {}
+    for name in sorted(names):
+        per_kind = [
+            group.per_plan(f.get(name, 0.0)) + group.per_plan(b.get(name, 0.0))
+            for f, b in zip(group.forward, group.backward, strict=True)
+        ]
+        result[name] = group.micro_batches * group.per_rank(group.spread(per_kind))[rows, rank]
+    return result
+
+
+def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Floats]:
+    """What gathers of whole stages add before the pipeline's end, and after the optimizer."""
+    nothing = np.zeros(len(message))
+    if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
+        return nothing, nothing
+    seconds = group.seconds(lambda elements: gathers(elements, "stage"))
+    beside = group.setting.stack.overlap_parameter_gather
+    if not beside and group.mode.gather != "per-step":
+        return nothing, group.per_rank(seconds).max(1)
+    return _first_passes(group, forward, message, seconds, beside), nothing
+
+
+def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Floats, beside: bool) -> Floats:
+    """How much later the first micro-batch has passed all stages because of gathers."""
+    arrival = np.zeros(len(message))
+    ideal = np.zeros(len(message))
+    rank_end = np.zeros((len(message), group.ranks))
+    ready = np.zeros((len(message), group.ranks))
+    whole = group.per_rank(seconds)
+    for stage in range(forward.shape[1]):
+        rank = stage % group.ranks
+        ready[:, rank] += seconds[:, stage]
+        gathered = ready[:, rank] if beside else whole[:, rank]
+        start = np.maximum(arrival, rank_end[:, rank]) if beside else np.maximum(arrival, gathered)
+        left = np.maximum(0.0, gathered - start)
+        end = start + (beside_gather(forward[:, stage], left) if beside else forward[:, stage])
+        rank_end[:, rank] = end + (group.ranks - 1) * forward[:, stage]
+        arrival = end + message
+        ideal = ideal + forward[:, stage] + message
+        if stage == group.ranks - 1:
+            break
+    return arrival - ideal
+
+
+def _reductions(group: Group, backward: Floats) -> Floats:
+    """What gradient reductions add after (and, by slowing it down, inside) the last backward passes."""
+    stack, shape, mode = group.setting.stack, group.shape, group.mode
+
+    def collectives(elements: Elements):  # type: ignore[no-untyped-def]
+        whole = whole_reduction(elements, mode, stack)
+        if mode.gather == "per-layer":
+            return whole
+        return reductions(elements, group.sharding, shape, stack, "stage") + whole
+
+    seconds = group.seconds(collectives)
+    if not stack.overlap_gradient_reduction:
+        return _ranks_end(group, backward, group.per_rank(seconds))
+    units = np.array([len(blocks) for blocks in group.stages])
+    slow = reduction_slowdown(seconds, backward, units)
+    tail = np.asarray(reduction_tail(seconds, backward, units))
+    chain = slow[:, : group.ranks].sum(1) + slow[:, group.ranks :: group.ranks].sum(1)
+    return chain + _ranks_end(group, backward, tail[:, : group.ranks])
+
+
+def _ranks_end(group: Group, backward: Floats, after: Floats) -> Floats:
+    """How much later than rank 0's last pass the last rank is done, when rank r still needs ``after[r]``.
+
+    Rank r ends its passes Σ_{j<r} B_j before rank 0.
+    """
+    first = backward[:, : group.ranks]
+    earlier = np.cumsum(first, 1) - first
+    return np.maximum(0.0, (after - earlier).max(1))
+
+
+def _norm_and_ties(group: Group) -> Floats:
+    size, local = group.mesh.group(("world",))
+    seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
+    if group.setting.model.architecture.tied_embeddings and group.ranks > 1:
+        embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
+        tied = tied_reduction(embedding, group.setting.stack)
+        size, local = group.mesh.group(tied.axes)
+        seconds = seconds + group.forms.collective(tied.kind, tied.logical_bytes, size, local)
+    return seconds
+
+
+def _optimizer(group: Group) -> Floats:
+    """The slowest rank's optimizer step."""
+    owned, local = (held_elements(group, kind) for kind in ("optimizer", "gradient"))
+    return np.asarray(optimizer_seconds(owned, local, group.forms)).max(1)
+
+
+def held_elements(group: Group, kind: str) -> Floats:
+    """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
+    sharded = kind in SHARDED[group.sharding]
+    shard = group.shape.shard if sharded else 1
+    expert_shard = group.shape.expert_shard if sharded else 1
+    blocks = {
+        index: np.ceil(group.per_plan(e.dense) / shard) + np.ceil(group.per_plan(e.expert) / expert_shard)
+        for index, e in group.block_elements.items()
+    }
+    return group.per_rank(group.spread([sum(blocks[b] for b in kind) for kind in group.stage_kinds]))  # type: ignore[misc]

@@ -1,0 +1,52 @@
+"""How many micro-batches of each stage a rank holds at once, from the schedule's own lists.
+
+A rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
+candidate for the peak; candidates that another one covers are dropped. Which one is the peak depends on the sizes of
+the stages: peak bytes = max over candidates of Σ count·bytes. Exact, and the same for any schedule.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.action import Action
+
+Counts = NDArray[np.int64]
+
+
+@lru_cache(maxsize=512)
+def in_flight(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, chunks) of counts; chunk c of rank r is stage c·P + r."""
+    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
+    return tuple(held_counts(actions, ranks, chunks) for actions in lists)
+
+
+def held_counts(actions: list[Action], ranks: int, chunks: int) -> Counts:
+    """The candidates of one rank's list."""
+    held = np.zeros(chunks, dtype=np.int64)
+    seen: set[tuple[int, ...]] = set()
+    for action in actions:
+        assert action.stage is not None
+        if action.kind == "F":
+            held[action.stage // ranks] += 1
+        elif action.kind in ("B", "W"):
+            seen.add(tuple(held))
+            held[action.stage // ranks] -= 1
+    return np.array(_undominated(sorted(seen, reverse=True)), dtype=np.int64)
+
+
+def sufficient(schedule: str, ranks: int, micro_batches: int) -> int:
+    """Micro-batches that suffice to see the peak: the steady state of a schedule repeats."""
+    rounds = SCHEDULES[schedule].steady_rounds
+    return micro_batches if rounds is None else min(micro_batches, rounds * ranks)
+
+
+def _undominated(candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Drop what another candidate covers in every chunk."""
+    return [
+        a
+        for a in candidates
+        if not any(b != a and all(x >= y for x, y in zip(b, a, strict=True)) for b in candidates)
+    ]

@@ -1,0 +1,75 @@
+"""The memory ledger: what each pipeline rank holds at its peak, in bytes, from the Program.
+
+static      parameters, gradients, optimizer states (the state table)
+activations Σ over stages of micro-batches in flight × bytes kept (schedule's lists × ``program/activations.py``)
+working     what recomputation brings back for one block
+buffers     parameters gathered from shards (two blocks per-layer, whole stages otherwise; 16 bit), and gradients
+            that are whole until they are reduced (zero2, and zero3 unless gathered per layer)
+workspace   a constant for context and libraries
+
+A plan fits when the sum is below ``usable_memory`` of the capacity: allocators fragment and reserve. Ignored: peaks
+between passes inside one kernel, communication buffers of the libraries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cost.constants import constants
+from meshwright.program.shape import Number
+from meshwright.program.states import Elements, bytes_per_element
+from meshwright.program.synchronise import PARAMETER_WIRE_BYTES
+from meshwright.stack.stack import Stack
+
+KEYS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
+
+Ledger = Mapping[str, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRule:
+    """What is whole for a while although its state is sharded."""
+
+    sharding: str
+    gather: str
+
+    @property
+    def gradients_are_whole(self) -> bool:
+        """Sharded gradients are reduced only after the last micro-batch."""
+        return self.sharding in ("zero2", "zero3") and self.gather != "per-layer"
+
+    @property
+    def parameters_are_whole(self) -> bool:
+        """Sharded parameters of a whole stage are gathered at once."""
+        return self.gather in ("per-step", "per-micro-batch")
+
+
+def buffer_bytes(rule: BufferRule, stage: Elements, largest_block: Elements, stack: Stack) -> Number:
+    """Buffers of one stage (or of one rank, for all its stages together)."""
+    whole = stage.dense + stage.expert
+    block = largest_block.dense + largest_block.expert
+    result: Number = 0
+    if rule.parameters_are_whole:
+        result = result + PARAMETER_WIRE_BYTES * whole
+    if rule.gather == "per-layer":
+        gradient = stack.gradient_communication_bytes
+        result = result + 2 * PARAMETER_WIRE_BYTES * block + 2 * gradient * block
+    if rule.gradients_are_whole:
+        result = result + bytes_per_element("gradient", stack) * whole
+    return result
+
+
+def total_bytes(ledger: Ledger) -> Number:
+    """Sum of a ledger's entries."""
+    return sum((ledger[key] for key in KEYS), start=0)
+
+
+def workspace_bytes() -> float:
+    """Context, libraries' workspaces."""
+    return constants()["workspace_bytes"]
+
+
+def fits(total: Number, capacity_bytes: float) -> Number:
+    """Whether a peak stays below the usable part of the capacity."""
+    return np.asarray(total) <= constants()["usable_memory"] * capacity_bytes

@@ -1,0 +1,197 @@
+"""How long each kind of operator takes in each phase: F forward, I input gradient, W weight gradient, R = F again.
+
+One small function per operator type, all of ``(operator, phase, local) → seconds``; a new operator is a function and
+a line in ``RULES``. Byte counts per element are in ``data/constants.csv`` with their origin. Shapes may be arrays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.cost.constants import constants
+from meshwright.cost.forms import BYTES_16, Forms
+from meshwright.model.graph import attended_positions
+from meshwright.model.operators import (
+    Activation,
+    Attention,
+    Dispatch,
+    Embedding,
+    ExpertActivation,
+    ExpertLinear,
+    Linear,
+    Loss,
+    Norm,
+    Operator,
+    Residual,
+)
+from meshwright.program.items import Phase
+from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.states import parameter_elements
+from meshwright.stack.stack import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What an operator's time depends on besides itself."""
+
+    forms: Forms
+    shape: LocalShape
+    mode: Mode
+    stack: Stack
+
+    def tokens(self, op: Operator) -> Number:
+        """Tokens that a rank runs through the operator."""
+        return self.shape.sequence_tokens(self.mode) if op.place == "sequence" else self.shape.tokens
+
+    def moved(self, elements: Number, bytes_per_element: float) -> Number:
+        """A memory-bound pass, with the stack's factor."""
+        return self.forms.pass_(elements * bytes_per_element * self.stack.elementwise_factor)
+
+
+def operator_seconds(op: Operator, phase: Phase, local: Local) -> Number:
+    """Time of one operator in one phase on one rank for one micro-batch; 0 for boundaries."""
+    rule = RULES.get(type(op))
+    return rule(op, "F" if phase == "R" else phase, local) if rule else 0.0
+
+
+def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
+    c = constants()
+    if phase == "I":
+        return 0.0
+    name = "embedding_forward_bytes" if phase == "F" else "embedding_backward_bytes"
+    return local.moved(op.hidden * local.tokens(op), c[name])
+
+
+def _norm(op: Norm, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    fused = "" if local.stack.fused_norm else "eager_"
+    name = f"norm_{fused}{'forward' if phase == 'F' else 'backward'}_bytes"
+    cut = local.shape.tp if op.place == "tensor" else 1
+    return local.moved(op.width * op.instances * local.tokens(op) / cut, constants()[name])
+
+
+def _linear(op: Linear, phase: Phase, local: Local) -> Number:
+    tp = local.shape.tp
+    outputs: Number = op.outputs
+    if op.parameters and op.parameters[0].vocab_dim is not None:
+        outputs = local.shape.padded_vocab(op.outputs)
+    inputs: Number = op.inputs / tp if op.split == "row" else op.inputs
+    outputs = outputs / tp if op.split == "column" else outputs
+    m = local.tokens(op)
+    if phase == "F":
+        return local.forms.gemm(m, inputs, outputs)
+    if phase == "I":
+        return local.forms.gemm(m, outputs, inputs)
+    return local.forms.gemm(inputs, m, outputs) + _accumulate(inputs * outputs, local)
+
+
+def _accumulate(parameters: Number, local: Local) -> Number:
+    """The gradient buffer is read and written."""
+    return local.forms.pass_(parameters * constants()["gradient_accumulation_bytes"])
+
+
+def _attention(op: Attention, phase: Phase, local: Local) -> Number:
+    c, shape = constants(), local.shape
+    if phase == "W":
+        return 0.0
+    widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    elements = widths * shape.tokens / shape.tp
+    reshape = local.moved(elements, c["reshape_bytes"])
+    core = _flash if local.stack.attention.startswith("flash") else _unfused
+    return reshape + core(op, phase, local, elements)
+
+
+def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
+    c, shape = constants(), local.shape
+    positions = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
+    flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
+    output = op.heads * op.v_dim * shape.tokens / shape.tp
+    moved = BYTES_16 * (elements + output)
+    if phase == "F":
+        return local.forms.flash(flops, moved, local.stack.attention)
+    ratio = c["attention_backward_efficiency"]
+    return local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, local.stack.attention, ratio)
+
+
+def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
+    """Two batched GEMMs (four backward) over all positions, and passes over the scores."""
+    c, shape = constants(), local.shape
+    rows = op.heads / shape.tp * shape.tokens
+    scores = rows * shape.seq_len
+    matmuls = local.forms.gemm(rows, op.qk_dim, shape.seq_len) + local.forms.gemm(
+        rows, shape.seq_len, op.v_dim
+    )
+    per_score = c["score_forward_bytes"] if phase == "F" else c["score_backward_bytes"]
+    per_score += c["score_dropout_bytes"] if op.dropout else 0.0
+    per_score += 0.0 if local.stack.fused_softmax else c["score_eager_bytes"]
+    passes = local.forms.pass_(scores * per_score, "score_pass_efficiency")
+    return passes + (matmuls if phase == "F" else 2 * matmuls)
+
+
+def _activation(op: Activation, phase: Phase, local: Local) -> Number:
+    elements = op.width * local.tokens(op) / local.shape.tp
+    return _elementwise(elements, op.gated, phase, local)
+
+
+def _elementwise(elements: Number, gated: bool, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    ratio = 1.0 if phase == "F" else constants()["activation_backward_ratio"]
+    return local.moved(elements, (6 if gated else 4) * ratio)
+
+
+def _residual(op: Residual, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    name = "residual_forward_bytes" if phase == "F" else "residual_backward_bytes"
+    return local.moved(op.width * local.tokens(op), constants()[name] - (0 if op.dropout else 1))
+
+
+def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
+    c, shape = constants(), local.shape
+    rows = shape.expert_rows(local.mode, op.experts_per_token)
+    inputs: Number = op.inputs / shape.etp if op.split == "row" else op.inputs
+    outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
+    experts = op.experts / shape.ep
+    imbalance = 1.0 + (c["expert_imbalance"] - 1.0) * (shape.ep > 1)
+    seconds = imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
+    if phase != "W":
+        return seconds
+    parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
+    return seconds + _accumulate(parameters, local)
+
+
+def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
+    rows = local.shape.expert_rows(local.mode, op.experts_per_token)
+    return _elementwise(op.width * rows / local.shape.etp, op.gated, phase, local)
+
+
+def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
+    """Tokens are put in the order of their experts, and back."""
+    if phase == "W":
+        return 0.0
+    rows = local.shape.sequence_tokens(local.mode) * op.experts_per_token
+    return local.moved(op.width * rows, constants()["permute_bytes"])
+
+
+def _loss(op: Loss, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    cut = local.shape.tp if local.stack.loss_vocab_parallel else 1
+    logits = local.shape.padded_vocab(op.vocab) * local.shape.tokens / cut
+    return local.moved(logits, constants()["loss_forward_bytes" if phase == "F" else "loss_backward_bytes"])
+
+
+RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
+    Embedding: _embedding,
+    Norm: _norm,
+    Linear: _linear,
+    Attention: _attention,
+    Activation: _activation,
+    Residual: _residual,
+    ExpertLinear: _expert_linear,
+    ExpertActivation: _expert_activation,
+    Dispatch: _dispatch,
+    Loss: _loss,
+}

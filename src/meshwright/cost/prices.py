@@ -1,0 +1,132 @@
+"""Prices: seconds of items, passes over blocks, and whole bodies, for one plan or an array of plans.
+
+Compute that runs beside collectives slows down by ``overlap_slowdown`` of the time that it hides:
+t = max(c + s·x, x) for compute c and collectives x on a stream of their own. A pass over a block takes no less than
+its host launch time. ``Breakdown`` splits a time into compute and the exposed part of each axis.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshwright.cost.constants import constants
+from meshwright.cost.operators import Local, operator_seconds
+from meshwright.program.items import Body, Collective, Compute, Item, PassKind
+from meshwright.program.mesh import Ints, members_in_domain
+from meshwright.program.shape import Number
+
+CATEGORY: Mapping[str, str] = {
+    "tp": "tp",
+    "etp": "ep",
+    "ep": "ep",
+    "cp": "cp",
+    "dp_shard": "dp",
+    "dp_replicate": "dp",
+    "edp_shard": "dp",
+    "edp_replicate": "dp",
+    "tied": "dp",
+    "world": "dp",
+}
+"""Which entry of a breakdown the time of a collective goes to, by its last axis."""
+
+Parts = dict[str, Number]
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Sizes and strides of all axes, for one plan (ints) or many (arrays), and the size of a fast domain."""
+
+    sizes: Mapping[str, Ints]
+    strides: Mapping[str, Ints]
+    domain: int
+
+    def group(self, axes: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """Members of a group over ``axes``, and how many of them share a fast domain."""
+        size: Ints = 1
+        for axis in axes:
+            size = size * self.sizes[axis]
+        return size, members_in_domain(
+            [self.sizes[a] for a in axes], [self.strides[a] for a in axes], self.domain
+        )
+
+
+@dataclass
+class Prices:
+    """Prices of a model's passes; ``items_of`` maps (block, pass) to its items.
+
+    Collectives of sharded parameters (dp axes) are multiplied by the stack's ``fsdp_communication_factor``.
+    """
+
+    local: Local
+    mesh: Mesh
+    items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
+    layers: frozenset[int]
+    _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
+
+    def collective(self, collective: Collective) -> Number:
+        """Seconds of one collective by itself."""
+        size, local = self.mesh.group(collective.axes)
+        return self.local.forms.collective(collective.kind, collective.logical_bytes, size, local)
+
+    def collectives(self, collectives: Iterable[Collective]) -> Number:
+        """Seconds of collectives one after the other."""
+        return sum((self.collective(c) for c in collectives), start=0.0)
+
+    def item(self, item: Item) -> Parts:
+        """Seconds of one item by category."""
+        if isinstance(item, Compute):
+            return {"compute": operator_seconds(item.operator, item.phase, self.local)}
+        if isinstance(item, Collective):
+            return {CATEGORY[item.axes[-1]]: self.collective(item)}
+        compute = sum((operator_seconds(c.operator, c.phase, self.local) for c in item.compute), start=0.0)
+        return overlapped(
+            {"compute": compute}, self.collectives(item.beside), CATEGORY[item.beside[0].axes[-1]]
+        )
+
+    def block(self, block: int, kind: PassKind) -> Parts:
+        """Seconds of one pass over one block by category, host time included."""
+        if (block, kind) not in self._blocks:
+            parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
+            if block in self.layers:
+                parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
+            self._blocks[block, kind] = parts
+        return self._blocks[block, kind]
+
+    def body(self, body: Body) -> Parts:
+        """Seconds of a whole pass over a stage by category."""
+        factor = self.local.stack.fsdp_communication_factor
+        result: Parts = {}
+        for segment in body:
+            parts = {} if segment.block is None else self.block(segment.block, segment.kind)
+            if segment.beside:
+                parts = overlapped(parts, factor * self.collectives(segment.beside), "dp")
+            result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
+        return result
+
+    def _host(self, kind: PassKind) -> float:
+        """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""
+        forward = self.local.stack.host_s_per_layer
+        backward = forward * constants()["backward_host_ratio"]
+        return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
+
+
+def overlapped(compute: Parts, beside: Number, category: str) -> Parts:
+    """Compute with collectives beside it: the exposed part and the slow-down go to ``category``."""
+    alone = total(compute)
+    extra = np.maximum(constants()["overlap_slowdown"] * beside, beside - alone)
+    return add_parts(compute, {category: extra})
+
+
+def add_parts(*parts: Parts) -> Parts:
+    """Sum of breakdowns, category by category."""
+    result: Parts = {}
+    for part in parts:
+        for name, value in part.items():
+            result[name] = result.get(name, 0.0) + value
+    return result
+
+
+def total(parts: Parts) -> Number:
+    """All categories together."""
+    return sum(parts.values(), start=0.0)

@@ -1,0 +1,116 @@
+"""Prices for one Program, and prices for an array of plans that share their mode.
+
+Both use the same functions of ``program/`` to know what happens and the same ``Prices`` to know how long it takes;
+only the numbers are scalars here and arrays there.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from meshwright.cost.forms import Forms, forms_for
+from meshwright.cost.operators import Local
+from meshwright.cost.prices import Mesh, Prices
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.long import DEFAULT_EXPERT_ORDER
+from meshwright.plan.setting import Setting
+from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.items import Item, PassKind
+from meshwright.program.mesh import Ints, strides
+from meshwright.program.program import Program
+from meshwright.program.shape import LocalShape, Mode
+
+
+def program_prices(program: Program, setting: Setting) -> Prices:
+    """Prices of one Program."""
+    forms = forms_for(setting.cluster.pool, setting.workload.peak_precision)
+    mesh = whole_mesh(
+        program.grid.sizes, program.grid.order, program.expert_grid.sizes, program.expert_grid.order, forms
+    )
+    return Prices(
+        Local(forms, program.shape, program.mode, program.stack),
+        mesh,
+        program.block_items,
+        layer_blocks(setting),
+    )
+
+
+def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
+    """Prices of all passes for every plan of an array; all of them have ``mode``."""
+    forms = forms_for(setting.cluster.pool, setting.workload.peak_precision)
+    shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
+    items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
+        (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
+        for index, block in enumerate(setting.model.blocks)
+        for kind in ("F", "B")
+    }
+    return Prices(Local(forms, shape, mode, setting.stack), mesh, items, layer_blocks(setting))
+
+
+def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
+    """The local shape of every plan."""
+    return LocalShape(
+        micro_batch=plans.micro_batch,
+        seq_len=setting.workload.seq_len,
+        cp=plans.cp,
+        tp=plans.tp,
+        ep=plans.ep,
+        etp=plans.etp,
+        shard=np.where(plans.sharding > 0, plans.dp_shard * plans.cp, 1),
+        expert_shard=expert_sizes_of(plans)["edp_shard"],
+        vocab_multiple=setting.stack.vocab_multiple,
+    )
+
+
+def array_mesh(plans: PlanArrays, forms: Forms) -> Mesh:
+    """Sizes and strides of every plan's axes."""
+    sizes = attention_sizes(plans)
+    return whole_mesh(sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms)
+
+
+def attention_sizes(plans: PlanArrays) -> dict[str, Ints]:
+    """Sizes of the attention mesh's axes."""
+    return {axis: getattr(plans, axis) for axis in plans.rank_order}
+
+
+def expert_sizes_of(plans: PlanArrays) -> dict[str, Ints]:
+    """Sizes of the experts' mesh by the defaults of ``plan/expand.py``."""
+    ranks = plans.dp_replicate * plans.dp_shard * plans.cp * plans.tp
+    edp = np.maximum(1, ranks // (plans.ep * plans.etp))
+    replicas = np.where(plans.sharding == 0, edp, np.gcd(edp, plans.dp_replicate))
+    return {
+        "etp": plans.etp,
+        "ep": plans.ep,
+        "edp_shard": edp // replicas,
+        "edp_replicate": replicas,
+        "pp": plans.pp,
+    }
+
+
+def whole_mesh(
+    sizes: Mapping[str, Ints],
+    order: tuple[str, ...],
+    expert_sizes: Mapping[str, Ints],
+    expert_order: tuple[str, ...],
+    forms: Forms,
+) -> Mesh:
+    """Both grids in one table of axes, with the groups "world" (all ranks) and "tied" (first and last stage)."""
+    world: Ints = 1
+    for axis in order:
+        world = world * sizes[axis]
+    steps = strides(sizes, order)
+    every = {**sizes, **{a: s for a, s in expert_sizes.items() if a != "pp"}, "world": world, "tied": 2}
+    expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
+    ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
+    return Mesh(every, {**steps, **expert_steps, "world": 1, "tied": ends}, forms.domain)
+
+
+def layer_blocks(setting: Setting) -> frozenset[int]:
+    """Indices of the blocks that are decoder layers: those have host time."""
+    return frozenset(i for i, block in enumerate(setting.model.blocks) if block.kind == "layer")
+
+
+def message_seconds(mesh: Mesh, forms: Forms, message_bytes: Ints) -> Ints:
+    """One pipeline message on the slowest boundary of the chain."""
+    crosses = mesh.group(("pp",))[1] < mesh.sizes["pp"]
+    return forms.p2p(message_bytes, crosses)  # type: ignore[return-value]

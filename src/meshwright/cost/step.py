@@ -1,0 +1,36 @@
+"""Times of the actions around the schedule: optimizer, and what gathers and reductions expose.
+
+A gather at the start runs beside the first forward passes: stage j waits for what is left of its own when its first
+micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
+rest of that backward pass, and leaves at least 1/L of itself behind it.
+"""
+
+import numpy as np
+
+from meshwright.cost.constants import constants
+from meshwright.cost.forms import Forms
+from meshwright.program.shape import Number
+
+
+def optimizer_seconds(owned: Number, local: Number, forms: Forms) -> Number:
+    """One optimizer step: ``owned`` elements updated, ``local`` gradients normed and parameters cast."""
+    c = constants()
+    moved = owned * c["optimizer_bytes"] + local * c["optimizer_local_bytes"]
+    return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+
+
+def beside_gather(compute: Number, left: Number) -> Number:
+    """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
+    return np.maximum(compute + constants()["overlap_slowdown"] * left, left)
+
+
+def reduction_slowdown(reduction: Number, backward: Number, units: Number) -> Number:
+    """What a reduction that runs beside the last backward pass of ``units`` blocks adds to that pass."""
+    beside = np.minimum(reduction, backward * (units - 1) / units)
+    return constants()["overlap_slowdown"] * beside
+
+
+def reduction_tail(reduction: Number, backward: Number, units: Number) -> Number:
+    """What is left of a reduction when the (slowed) backward pass has ended."""
+    window = backward * (units - 1) / units + reduction_slowdown(reduction, backward, units)
+    return np.maximum(reduction / units, reduction - window)

@@ -1,0 +1,137 @@
+"""What a forward pass keeps for the backward pass, tensor by tensor.
+
+Follows Korthikanti et al. (arXiv 2205.05198, section 4.1) operator by operator, so that its
+34·s·b·h + 5·a·s²·b bytes of a GPT layer come out as a sum (test); with flash attention the score matrix is
+replaced by one statistic per row. Bytes are those of one rank and one micro-batch and accept arrays.
+
+I frees what only the input gradient needed (norm inputs, activation inputs, scores); the inputs of linear
+operators stay until W. Here everything is held until the end of B or W: schedules with split backward passes
+refine it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from meshwright.model.graph import Block
+from meshwright.model.operators import (
+    Activation,
+    Attention,
+    Combine,
+    ExpertActivation,
+    ExpertLinear,
+    Linear,
+    Loss,
+    Norm,
+    Operator,
+    Residual,
+)
+from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.stack.stack import Stack
+
+ACTIVATION_BYTES = 2
+MASK_BYTES = 1
+STATISTIC_BYTES = 4
+
+
+def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes kept from F to the backward pass by one block for one micro-batch."""
+    if mode.full_recompute and block.kind == "layer":
+        return block_input_bytes(block, shape, mode)
+    kept: Number = 0
+    for op in block.operators:
+        if not (mode.recomputes(op.recompute) and block.kind == "layer"):
+            kept = kept + operator_bytes(op, shape, mode, stack)
+    return kept
+
+
+def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes that exist only while a block's backward pass runs: what recomputation brings back."""
+    everything: Number = 0
+    for op in block.operators:
+        everything = everything + operator_bytes(op, shape, mode, stack)
+    return everything - kept_bytes(block, shape, mode, stack)
+
+
+def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
+    """The residual stream at the entry of a block."""
+    width = next(op.width for op in block.operators if isinstance(op, Norm | Residual))
+    return ACTIVATION_BYTES * width * shape.sequence_tokens(mode)
+
+
+def operator_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes that one operator keeps; 0 for operators that keep nothing of their own."""
+    rule = _RULES.get(type(op))
+    return rule(op, shape, mode, stack) if rule else 0
+
+
+def _tokens(op: Operator, shape: LocalShape, mode: Mode) -> Number:
+    return shape.sequence_tokens(mode) if op.place == "sequence" else shape.tokens
+
+
+def _norm(op: Norm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    cut = shape.tp if op.place == "tensor" else 1
+    return ACTIVATION_BYTES * op.width * op.instances * _tokens(op, shape, mode) / cut
+
+
+def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    if not op.saves_input:
+        return 0
+    if op.split == "row":
+        return ACTIVATION_BYTES * op.inputs * shape.tokens / shape.tp
+    gathered = op.place == "tensor" and not (mode.sequence_parallel and stack.tp_regathers_input)
+    tokens = shape.tokens if gathered else shape.sequence_tokens(mode)
+    return ACTIVATION_BYTES * op.inputs * tokens
+
+
+def _attention(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    width = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    qkv = ACTIVATION_BYTES * width * shape.tokens / shape.tp
+    rows = op.heads * shape.tokens / shape.tp
+    if stack.attention.startswith("flash"):
+        return qkv + STATISTIC_BYTES * rows
+    return qkv + score_bytes(op) * rows * shape.seq_len
+
+
+def score_bytes(op: Attention) -> int:
+    """Bytes per score: softmax result, and with dropout its mask and result."""
+    return ACTIVATION_BYTES + (MASK_BYTES + ACTIVATION_BYTES if op.dropout else 0)
+
+
+def _activation(op: Activation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return ACTIVATION_BYTES * op.width * (2 if op.gated else 1) * shape.tokens / shape.tp
+
+
+def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return MASK_BYTES * op.width * shape.sequence_tokens(mode) if op.dropout else 0
+
+
+def _expert_linear(op: ExpertLinear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    rows = shape.expert_rows(mode, op.experts_per_token)
+    return ACTIVATION_BYTES * op.inputs * rows / (shape.etp if op.split == "row" else 1)
+
+
+def _expert_activation(op: ExpertActivation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    rows = shape.expert_rows(mode, op.experts_per_token)
+    return ACTIVATION_BYTES * op.width * (2 if op.gated else 1) * rows / shape.etp
+
+
+def _combine(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return ACTIVATION_BYTES * op.width * op.experts_per_token * shape.sequence_tokens(mode)
+
+
+def _loss(op: Loss, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    cut = shape.tp if stack.loss_vocab_parallel else 1
+    return stack.logit_bytes * shape.padded_vocab(op.vocab) * shape.tokens / cut
+
+
+_RULES: dict[type[Operator], Callable[[Any, LocalShape, Mode, Stack], Number]] = {
+    Norm: _norm,
+    Linear: _linear,
+    Attention: _attention,
+    Activation: _activation,
+    Residual: _residual,
+    ExpertLinear: _expert_linear,
+    ExpertActivation: _expert_activation,
+    Combine: _combine,
+    Loss: _loss,
+}

@@ -1,0 +1,193 @@
+"""From a block to the items of its forward and backward pass.
+
+Compute operators come through as they are; boundary operators become collectives:
+
+=============  ==================================  =====================================
+boundary       forward                             gradient of the input
+=============  ==================================  =====================================
+EnterTensor    all-gather (sequence parallel)      reduce-scatter, or all-reduce without
+LeaveTensor    reduce-scatter, or all-reduce       all-gather (sequence parallel)
+Dispatch       all-to-all ep, all-gather etp       reduce-scatter etp, all-to-all ep
+Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
+=============  ==================================  =====================================
+
+With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that
+input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). Ring attention sends keys and values round once
+forward, and with their gradients back once more (Liu et al., arXiv 2310.01889). Full recomputation repeats the
+whole forward pass with its collectives; a set repeats its operators only. Activations travel in 2 bytes.
+"""
+
+from collections.abc import Callable
+
+from meshwright.model.graph import Block
+from meshwright.model.operators import (
+    Attention,
+    Combine,
+    Dispatch,
+    EnterTensor,
+    LeaveTensor,
+    Loss,
+    Operator,
+)
+from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase
+from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.stack.stack import Stack
+
+ACTIVATION_BYTES = 2
+LOSS_STATISTICS_BYTES = 12  # maximum, sum of exponentials and target logit of a token, fp32
+
+BOUNDARIES = (EnterTensor, LeaveTensor, Dispatch, Combine)
+
+
+def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
+    """The forward pass of one block."""
+    return tuple(item for op in block.operators for item in _forward(op, shape, mode, stack))
+
+
+def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
+    """I: what is recomputed, then gradients of the inputs, last operator first."""
+    items: list[Item] = []
+    if mode.full_recompute and block.kind == "layer":
+        items += [_again(item) for item in forward_items(block, shape, mode, stack)]
+    for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
+        if mode.recomputes(op.recompute) and block.kind == "layer":
+            items.append(Compute(op, "R"))
+        gradient = _input_gradient(op, shape, mode)
+        if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
+            gradient = [
+                _beside([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
+            ]
+        items += gradient
+    return tuple(items)
+
+
+def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
+    """W: gradients of the weights, last operator first."""
+    return tuple(Compute(op, "W") for op in reversed(block.operators) if op.parameters)
+
+
+def backward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
+    """B: both halves of the backward pass."""
+    return input_gradient_items(block, shape, mode, stack) + weight_gradient_items(block, shape, mode, stack)
+
+
+BLOCK_PASSES: dict[PassKind, Callable[[Block, LocalShape, Mode, Stack], tuple[Item, ...]]] = {
+    "F": forward_items,
+    "B": backward_items,
+    "I": input_gradient_items,
+    "W": weight_gradient_items,
+}
+"""How each pass of a block is made."""
+
+
+def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+    if isinstance(op, BOUNDARIES):
+        return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode)]
+    if isinstance(op, Attention):
+        return [_beside([Compute(op, "F")], _ring(op, shape, "F"))]
+    if isinstance(op, Loss):
+        return [*_loss_collectives(op, shape, stack), Compute(op, "F")]
+    return [Compute(op, "F")]
+
+
+def _input_gradient(op: Operator, shape: LocalShape, mode: Mode) -> list[Item]:
+    if isinstance(op, BOUNDARIES):
+        return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode)]
+    if isinstance(op, Attention):
+        return [_beside([Compute(op, "I")], _ring(op, shape, "I"))]
+    return [Compute(op, "I")]
+
+
+def _enter_forward(op: EnterTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_tp("all-gather", op.width, shape.tokens, "F", op.name)] if mode.sequence_parallel else []
+
+
+def _enter_backward(op: EnterTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+    kind = "reduce-scatter" if mode.sequence_parallel else "all-reduce"
+    return [_tp(kind, op.width, shape.tokens, "I", op.name)]
+
+
+def _leave_forward(op: LeaveTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+    kind = "reduce-scatter" if mode.sequence_parallel else "all-reduce"
+    return [_tp(kind, op.width, shape.tokens, "F", op.name)]
+
+
+def _leave_backward(op: LeaveTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_tp("all-gather", op.width, shape.tokens, "I", op.name)] if mode.sequence_parallel else []
+
+
+def _dispatch_forward(op: Dispatch, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_expert_exchange(op, shape, mode, "F"), _expert_tensor("all-gather", op, shape, mode, "F")]
+
+
+def _dispatch_backward(op: Dispatch, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_expert_tensor("reduce-scatter", op, shape, mode, "I"), _expert_exchange(op, shape, mode, "I")]
+
+
+def _combine_forward(op: Combine, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_expert_tensor("reduce-scatter", op, shape, mode, "F"), _expert_exchange(op, shape, mode, "F")]
+
+
+def _combine_backward(op: Combine, shape: LocalShape, mode: Mode) -> list[Collective]:
+    return [_expert_exchange(op, shape, mode, "I"), _expert_tensor("all-gather", op, shape, mode, "I")]
+
+
+_Boundary = Callable[..., list[Collective]]
+_BOUNDARY_FORWARD: dict[type[Operator], _Boundary] = {
+    EnterTensor: _enter_forward,
+    LeaveTensor: _leave_forward,
+    Dispatch: _dispatch_forward,
+    Combine: _combine_forward,
+}
+_BOUNDARY_BACKWARD: dict[type[Operator], _Boundary] = {
+    EnterTensor: _enter_backward,
+    LeaveTensor: _leave_backward,
+    Dispatch: _dispatch_backward,
+    Combine: _combine_backward,
+}
+
+
+def _tp(kind: str, width: int, tokens: Number, phase: Phase, what: str) -> Collective:
+    return Collective(kind, ("tp",), ACTIVATION_BYTES * width * tokens, what, phase)  # type: ignore[arg-type]
+
+
+def _expert_exchange(op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase) -> Collective:
+    rows = shape.sequence_tokens(mode) * op.experts_per_token
+    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase)
+
+
+def _expert_tensor(
+    kind: str, op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase
+) -> Collective:
+    rows = shape.expert_rows(mode, op.experts_per_token)
+    return Collective(kind, ("etp",), ACTIVATION_BYTES * op.width * rows, op.name, phase)  # type: ignore[arg-type]
+
+
+def _ring(op: Attention, shape: LocalShape, phase: Phase) -> Collective:
+    """Keys and values of the whole sequence go round; backward their gradients go with them."""
+    width = op.kv_heads * (op.qk_dim + op.v_dim)
+    once = ACTIVATION_BYTES * width / shape.tp * shape.micro_batch * shape.seq_len
+    return Collective("ring", ("cp",), once if phase == "F" else 2 * once, op.name, phase)
+
+
+def _loss_collectives(op: Loss, shape: LocalShape, stack: Stack) -> list[Collective]:
+    if stack.loss_vocab_parallel:
+        return [Collective("all-reduce", ("tp",), LOSS_STATISTICS_BYTES * shape.tokens, op.name)]
+    logits = ACTIVATION_BYTES * shape.padded_vocab(op.vocab) * shape.tokens
+    return [Collective("all-gather", ("tp",), logits, op.name)]
+
+
+def _beside(compute: list[Compute], collective: Collective) -> Overlap:
+    return Overlap(tuple(compute), (collective,))
+
+
+def _again(item: Item) -> Item:
+    """The same item in a recomputed forward pass."""
+    if isinstance(item, Compute):
+        return Compute(item.operator, "R")
+    if isinstance(item, Collective):
+        return Collective(item.kind, item.axes, item.logical_bytes, item.what, "R")
+    return Overlap(
+        tuple(Compute(c.operator, "R") for c in item.compute),
+        tuple(Collective(c.kind, c.axes, c.logical_bytes, c.what, "R") for c in item.beside),
+    )

@@ -1,0 +1,74 @@
+"""What a pass over a block is made of: compute, collectives, and collectives beside compute.
+
+Collectives count *logical* bytes: the whole tensor that the group holds together (the result of an all-gather,
+the input of a reduce-scatter or all-reduce, one rank's send buffer of an all-to-all, a whole ring's key-value
+bytes, a message). ``WIRE_FACTOR`` turns them into what one rank sends.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from meshwright.model.operators import Operator
+from meshwright.program.shape import Number
+
+Phase = Literal["F", "I", "W", "R"]
+CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring", "p2p"]
+
+WIRE_FACTOR: dict[str, float] = {
+    "all-gather": 1.0,
+    "reduce-scatter": 1.0,
+    "all-reduce": 2.0,
+    "all-to-all": 1.0,
+    "ring": 1.0,
+}
+"""One rank sends factor·(n−1)/n of the logical bytes (ring algorithms; Thakur et al. 2005, section 3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """One operator in one phase: F forward, I input gradient, W weight gradient, R forward run again."""
+
+    operator: Operator
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text."""
+
+    kind: CollectiveKind
+    axes: tuple[str, ...]
+    logical_bytes: Number
+    what: str
+    phase: Phase = "F"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Collectives that run beside compute; the pair ends when both have ended."""
+
+    compute: tuple[Compute, ...]
+    beside: tuple[Collective, ...]
+
+
+Item = Compute | Collective | Overlap
+
+
+PassKind = Literal["F", "B", "I", "W"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``count`` equal layers (or an embedding, or a head) in a row, in one pass.
+
+    ``block`` is the index of the block in the model, None for a collective that nothing hides. ``beside`` are
+    collectives that run beside each of the ``count``: parameters of the next layer, gradients of the last one.
+    """
+
+    block: int | None
+    kind: PassKind
+    count: int
+    beside: tuple[Collective, ...] = ()
+
+
+Body = tuple[Segment, ...]

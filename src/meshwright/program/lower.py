@@ -1,0 +1,182 @@
+"""lower: a long plan becomes a Program. Pure; refuses nothing (``plan/check.py`` has spoken before).
+
+The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; stages from the
+partition and placement; the state table; bodies of passes; data-parallel collectives; action lists from the
+schedule's generator, with messages inserted and with gathers, reductions, norm and optimizer around them.
+"""
+
+from meshwright.cluster.graph import Cluster
+from meshwright.model.graph import ModelGraph
+from meshwright.plan.long import Layout, LongPlan
+from meshwright.program.activations import kept_bytes, working_bytes
+from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.items import Body, Collective, Compute, Item, PassKind
+from meshwright.program.mesh import RankGrid
+from meshwright.program.messages import insert_messages
+from meshwright.program.passes import pass_body
+from meshwright.program.program import Program, Stage
+from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.stages import place_stages
+from meshwright.program.states import local_elements
+from meshwright.program.step import StepPlan, step_collectives, wrap_lists
+from meshwright.program.synchronise import gathers, reductions
+from meshwright.program.table import state_table
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.action import ActionLists, Kind
+from meshwright.stack.stack import Stack
+from meshwright.workload.workload import Workload
+
+
+def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> Program:
+    """Lower a legal plan. The plan's degrees multiply to the cluster's devices."""
+    layout = next(iter(plan.layouts.values()))
+    grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
+    assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
+    shape, mode = local_shape(plan, layout, expert_grid, workload, stack), plan_mode(plan, layout, stack)
+    stages = place_stages(plan, model)
+    elements = {index: local_elements(block, shape) for index, block in enumerate(model.blocks)}
+    micro_batches = workload.global_batch // (
+        grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
+    )
+    step = StepPlan(
+        sharding=plan.sharding,
+        mode=mode,
+        stack=stack,
+        shape=shape,
+        stages=stages,
+        elements=elements,
+        tied=model.architecture.tied_embeddings,
+        grid=grid,
+        expert_grid=expert_grid,
+    )
+    collectives = step_collectives(step)
+    messages = insert_messages(_schedule(plan, micro_batches), plan.pipeline.placement)
+    return Program(
+        blocks=model.blocks,
+        stack=stack,
+        shape=shape,
+        mode=mode,
+        grid=grid,
+        expert_grid=expert_grid,
+        stages=stages,
+        micro_batches=micro_batches,
+        states=state_table(step, model),
+        block_items=_block_items(model, step),
+        bodies=_bodies(step),
+        collectives=collectives,
+        beside=step.beside,
+        p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
+        activation_bytes=tuple(_stage_sum(s, model, shape, mode, stack) for s in stages),
+        working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in stages),
+        lists=wrap_lists(messages, step, collectives),
+    )
+
+
+def attention_grid(layout: Layout, pp: int) -> RankGrid:
+    """The mesh of everything but the experts."""
+    return RankGrid({**layout.grid.model_dump(), "pp": pp}, tuple(layout.order))
+
+
+def experts_grid(layout: Layout, pp: int) -> RankGrid:
+    """The experts' mesh over the same ranks; without experts all of it is edp_replicate."""
+    if layout.experts is None:
+        grid = layout.grid
+        size = grid.dp_replicate * grid.dp_shard * grid.cp * grid.tp
+        sizes = {"etp": 1, "ep": 1, "edp_shard": 1, "edp_replicate": size, "pp": pp}
+        return RankGrid(sizes, ("etp", "ep", "edp_shard", "edp_replicate", "pp"))
+    sizes = {**layout.experts.model_dump(exclude={"order"}), "pp": pp}
+    return RankGrid(sizes, tuple(layout.experts.order))
+
+
+def local_shape(
+    plan: LongPlan, layout: Layout, experts: RankGrid, workload: Workload, stack: Stack
+) -> LocalShape:
+    """What one rank sees of one micro-batch."""
+    return LocalShape(
+        micro_batch=plan.pipeline.micro_batch,
+        seq_len=workload.seq_len,
+        cp=layout.grid.cp,
+        tp=layout.grid.tp,
+        ep=experts.sizes["ep"],
+        etp=experts.sizes["etp"],
+        shard=layout.grid.dp_shard * layout.grid.cp if plan.sharding != "none" else 1,
+        expert_shard=experts.sizes["edp_shard"] if plan.sharding != "none" else 1,
+        vocab_multiple=stack.vocab_multiple,
+    )
+
+
+def plan_mode(plan: LongPlan, layout: Layout, stack: Stack) -> Mode:
+    """The choices of a plan with one rule for all layers."""
+    rule = next(rule for key, rule in plan.layers.items() if key not in ("embed", "head"))
+    gather = plan.gather if plan.sharding == "zero3" else "never"
+    return Mode(
+        sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
+        recompute=resolve_recompute(rule.recompute, stack),
+        gather=gather,
+    )
+
+
+def resolve_recompute(choice: str | tuple[str, ...], stack: Stack) -> str | tuple[str, ...]:
+    """``selective`` is what the stack means by it, ``none`` is no set at all."""
+    if choice == "full":
+        return "full"
+    if choice == "selective":
+        return stack.selective_recompute
+    return () if choice == "none" else tuple(choice)
+
+
+def p2p_bytes(hidden: int, shape: LocalShape, mode: Mode, stack: Stack) -> float:
+    """Bytes of one pipeline message of one rank; cut over tp where the stack cuts it or the tokens are."""
+    whole = 2 * hidden * shape.tokens
+    return whole / shape.tp if mode.sequence_parallel or stack.partitioned_p2p else whole  # type: ignore[return-value]
+
+
+def _schedule(plan: LongPlan, micro_batches: int) -> ActionLists:
+    assert plan.pipeline.schedule.name is not None
+    ranks = plan.pipeline.ranks
+    kind = SCHEDULES[plan.pipeline.schedule.name]
+    return kind.generate(ranks, micro_batches, len(plan.pipeline.placement) // ranks)
+
+
+def _block_items(model: ModelGraph, step: StepPlan) -> dict[tuple[int, PassKind], tuple[Item, ...]]:
+    items: dict[tuple[int, PassKind], tuple[Item, ...]] = {}
+    for index, block in enumerate(model.blocks):
+        for kind, build in BLOCK_PASSES.items():
+            items[index, kind] = _live_items(build(block, step.shape, step.mode, step.stack), step)
+    return items
+
+
+def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
+    """Without collectives over groups of one rank."""
+    live: list[Item] = []
+    for item in items:
+        if isinstance(item, Compute):
+            live.append(item)
+        elif isinstance(item, Collective):
+            live += step.live((item,))
+        elif step.live(item.beside):
+            live.append(item)
+        else:
+            live += item.compute
+    return tuple(live)
+
+
+def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
+    unit_gathers = {i: step.live(gathers(e, f"block {i}")) for i, e in step.elements.items()}
+    unit_reductions = {
+        i: step.live(reductions(e, step.sharding, step.shape, step.stack, f"block {i}"))
+        for i, e in step.elements.items()
+    }
+    return {
+        (stage.index, kind): pass_body(stage.blocks, kind, step.mode.gather, unit_gathers, unit_reductions)
+        for stage in step.stages
+        for kind in BLOCK_PASSES
+    }
+
+
+def _stage_sum(stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> int:
+    return int(sum(kept_bytes(model.blocks[b], shape, mode, stack) for b in stage.blocks))
+
+
+def _stage_working(stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> int:
+    return int(max(working_bytes(model.blocks[b], shape, mode, stack) for b in stage.blocks))

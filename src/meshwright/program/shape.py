@@ -1,0 +1,72 @@
+"""The local shape: how much of the work one rank of a layout sees.
+
+Every field may be an int or an array of ints, so that one body of code lowers a single plan and prices an
+array of plans. What is a *choice* between code paths (sequence parallelism, sharding, recomputation) is a
+scalar: closed forms group plans by it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = int | float | NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """The choices that change which operations exist.
+
+    ``recompute`` is ``full`` or the names of the recomputed sets; ``gather`` is when sharded parameters are
+    gathered, "never" where parameters are not sharded.
+    """
+
+    sequence_parallel: bool
+    recompute: str | tuple[str, ...]
+    gather: str = "never"
+
+    @property
+    def full_recompute(self) -> bool:
+        """Whole layers are run again in the backward pass."""
+        return self.recompute == "full"
+
+    def recomputes(self, sets: tuple[str, ...]) -> bool:
+        """Whether an operator that belongs to ``sets`` is run again in the backward pass (not full)."""
+        return not self.full_recompute and any(name in self.recompute for name in sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalShape:
+    """Work of one rank for one micro-batch. ``micro_batch`` in sequences, ``seq_len`` in tokens.
+
+    ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
+    the same for the experts' (edp_shard).
+    """
+
+    micro_batch: Number
+    seq_len: Number
+    cp: Number
+    tp: Number
+    ep: Number
+    etp: Number
+    shard: Number = 1
+    expert_shard: Number = 1
+    vocab_multiple: int = 1
+
+    @property
+    def tokens(self) -> Number:
+        """Tokens in the tensor region of a rank."""
+        return self.micro_batch * self.seq_len / self.cp
+
+    def sequence_tokens(self, mode: Mode) -> Number:
+        """Tokens in the sequence region: cut over tp too with sequence parallelism."""
+        return self.tokens / self.tp if mode.sequence_parallel else self.tokens
+
+    def expert_rows(self, mode: Mode, experts_per_token: int) -> Number:
+        """Rows that the experts of one rank process, when routing is balanced."""
+        return self.sequence_tokens(mode) * experts_per_token * self.etp
+
+    def padded_vocab(self, vocab: int) -> Number:
+        """The vocabulary rounded up to a multiple of ``vocab_multiple``·tp."""
+        multiple = self.vocab_multiple * self.tp
+        return np.ceil(vocab / multiple) * multiple

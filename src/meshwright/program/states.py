@@ -1,0 +1,105 @@
+"""The state table: every parameter, gradient and optimizer entry, who holds how much of it, in which dtype.
+
+Entries are per stage and block ("unit") and per kind, dense and expert apart, because the two live on different
+meshes. Elements are those of one rank; uneven cuts are rounded up, as frameworks pad them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from meshwright.model.graph import Block
+from meshwright.model.operators import Parameter
+from meshwright.program.shape import LocalShape, Number
+from meshwright.stack.stack import Stack
+
+StateKind = Literal["parameter", "gradient", "optimizer"]
+STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
+
+DENSE_SHARD_AXES = ("cp", "dp_shard")
+DENSE_REPLICA_AXES = ("dp_replicate",)
+EXPERT_SHARD_AXES = ("edp_shard",)
+EXPERT_REPLICA_AXES = ("edp_replicate",)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Elements of a block's parameters on one rank before data-parallel sharding.
+
+    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers).
+    """
+
+    dense: Number
+    expert: Number
+    whole: Number
+
+
+def local_elements(block: Block, shape: LocalShape) -> Elements:
+    """Cut every parameter of a block over tp, or over ep and etp."""
+    dense: Number = 0
+    expert: Number = 0
+    whole: Number = 0
+    for op in block.operators:
+        for parameter in op.parameters:
+            elements = parameter_elements(parameter, shape, expert=op.place == "expert")
+            if op.place == "expert":
+                expert = expert + elements
+            else:
+                dense = dense + elements
+                whole = whole + (elements if parameter.tp_dim is None else 0)
+    return Elements(dense, expert, whole)
+
+
+def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool) -> Number:
+    """Elements of one parameter on one rank; the vocabulary dim is padded first."""
+    elements: Number = 1
+    for dim, size in enumerate(parameter.shape):
+        length: Number = shape.padded_vocab(size) if dim == parameter.vocab_dim else size
+        if dim == parameter.tp_dim:
+            length = np.ceil(length / (shape.etp if expert else shape.tp))
+        if dim == parameter.ep_dim:
+            length = np.ceil(length / shape.ep)
+        elements = elements * length
+    return elements
+
+
+def state_bytes(
+    elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
+) -> Number:
+    """Bytes of one kind of state on one rank; ``sharded``: cut over the data-parallel shard axes."""
+    size = bytes_per_element(kind, stack)
+    if not sharded:
+        return size * (elements.dense + elements.expert)
+    return size * (np.ceil(elements.dense / shape.shard) + np.ceil(elements.expert / shape.expert_shard))
+
+
+def bytes_per_element(kind: StateKind, stack: Stack) -> int:
+    """The stack's bytes per element of a state."""
+    return {
+        "parameter": stack.parameter_bytes,
+        "gradient": stack.gradient_bytes,
+        "optimizer": stack.optimizer_bytes,
+    }[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
+
+    ``layout`` names the axes over which the elements are cut, in order of application.
+    """
+
+    name: str
+    kind: StateKind
+    stage: int
+    repeat: int
+    elements: int
+    bytes_per_element: int
+    layout: tuple[str, ...]
+    layers: tuple[int, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes on one rank."""
+        return self.repeat * self.elements * self.bytes_per_element

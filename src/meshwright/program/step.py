@@ -1,0 +1,149 @@
+"""What surrounds the schedule in a step: gathers before, reductions after, gradient norm, optimizer.
+
+A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
+with REDUCE right after a stage's last backward action, REDUCE_TIED where two ranks share the embedding table,
+NORM, STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.program.items import Collective
+from meshwright.program.mesh import RankGrid
+from meshwright.program.program import Stage
+from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.states import Elements
+from meshwright.program.synchronise import add, gathers, reductions, whole_reduction
+from meshwright.schedule.action import Action, ActionLists, Kind
+from meshwright.stack.stack import Stack
+
+NORM_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """What the actions around the schedule depend on. ``elements`` is per block of the model."""
+
+    sharding: str
+    mode: Mode
+    stack: Stack
+    shape: LocalShape
+    stages: tuple[Stage, ...]
+    elements: Mapping[int, Elements]
+    tied: bool
+    grid: RankGrid
+    expert_grid: RankGrid
+
+    @property
+    def gathers_per_step(self) -> bool:
+        """Sharded parameters are made whole once a step."""
+        return self.sharding in ("zero1", "zero2") or self.mode.gather == "per-step"
+
+    @property
+    def reduces_per_step(self) -> bool:
+        """Gradients are exchanged once a step, not in every backward pass."""
+        return self.mode.gather != "per-layer"
+
+    @property
+    def beside(self) -> frozenset[Kind]:
+        """Kinds of actions that run beside compute in this stack."""
+        kinds: set[Kind] = set()
+        if self.stack.overlap_parameter_gather:
+            kinds.add("GATHER")
+        if self.stack.overlap_gradient_reduction:
+            kinds.add("REDUCE")
+        return frozenset(kinds)
+
+    @property
+    def tied_ranks(self) -> tuple[int, ...]:
+        """The pipeline ranks that share the embedding table; empty when one rank holds both ends."""
+        ends = (self.stages[0].rank, self.stages[-1].rank)
+        return ends if self.tied and ends[0] != ends[1] else ()
+
+    def stage_elements(self, stage: Stage) -> Elements:
+        """Elements of all blocks of a stage on one rank."""
+        return add(*(self.elements[block] for block in stage.blocks))
+
+    def live(self, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Without those whose group has one member."""
+        return tuple(c for c in collectives if self.group_size(c.axes) > 1)
+
+    def group_size(self, axes: tuple[str, ...]) -> int:
+        """Members of a group over ``axes``; "world" is every rank."""
+        if axes == ("world",):
+            return self.grid.ranks
+        grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
+        return grid.size(axes)
+
+
+def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """What GATHER, REDUCE, REDUCE_TIED and NORM exchange; entries without members are left out."""
+    result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
+    for stage in step.stages:
+        elements, what = step.stage_elements(stage), f"stage {stage.index}"
+        if step.gathers_per_step:
+            result[stage.index, "GATHER"] = step.live(gathers(elements, what))
+        whole = whole_reduction(elements, step.mode, step.stack)
+        if step.reduces_per_step:
+            whole = reductions(elements, step.sharding, step.shape, step.stack, what) + whole
+        result[stage.index, "REDUCE"] = step.live(whole)
+    if step.tied_ranks:
+        result[None, "REDUCE_TIED"] = (tied_reduction(step.elements[step.stages[0].blocks[0]], step.stack),)
+    result[None, "NORM"] = step.live((Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm"),))
+    return {key: collectives for key, collectives in result.items() if collectives}
+
+
+def tied_reduction(embedding: Elements, stack: Stack) -> Collective:
+    """All-reduce of the shared table's gradient between the first and the last pipeline rank."""
+    size = stack.gradient_communication_bytes * embedding.dense
+    return Collective("all-reduce", ("tied",), size, "embedding table")
+
+
+def wrap_lists(
+    lists: ActionLists,
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> tuple[tuple[Action, ...], ...]:
+    """Put the step's own actions around each rank's schedule."""
+    return tuple(_wrap(rank, actions, step, collectives) for rank, actions in enumerate(lists))
+
+
+def _wrap(
+    rank: int,
+    actions: Sequence[Action],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> tuple[Action, ...]:
+    mine = [stage.index for stage in step.stages if stage.rank == rank]
+    gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
+    first = step.mode.gather == "per-step" or "GATHER" in step.beside
+    wrapped = list(gather) if first else []
+    last = _last_backward(actions)
+    for position, action in enumerate(actions):
+        wrapped.append(action)
+        if last.get(position) is not None:
+            wrapped += _after_last(last[position], step, collectives)
+    if rank in step.tied_ranks:
+        wrapped.append(Action("REDUCE_TIED"))
+    if (None, "NORM") in collectives:
+        wrapped.append(Action("NORM"))
+    wrapped.append(Action("STEP"))
+    return tuple(wrapped if first else wrapped + gather)
+
+
+def _last_backward(actions: Sequence[Action]) -> dict[int, int]:
+    """Position of the last B or W of each stage → the stage."""
+    found: dict[int, int] = {}
+    for position, action in enumerate(actions):
+        if action.kind in ("B", "W") and action.stage is not None:
+            found[action.stage] = position
+    return {position: stage for stage, position in found.items()}
+
+
+def _after_last(
+    stage: int,
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    after = [Action("REDUCE", stage)] if (stage, "REDUCE") in collectives else []
+    return after + ([Action("FREE", stage)] if step.mode.gather == "per-step" else [])

@@ -1,0 +1,85 @@
+"""Data-parallel collectives: what is gathered and reduced for a unit of parameters.
+
+=========  =====================================  ==========================================
+sharding   gradients                              parameters
+=========  =====================================  ==========================================
+none       all-reduce over all replicas           (replicated)
+zero1, 2   reduce-scatter over the shard axes     all-gather after the optimizer
+zero3      reduce-scatter over the shard axes     all-gather before use, as ``gather`` says
+=========  =====================================  ==========================================
+
+The shard axes are (cp, dp_shard) for dense and edp_shard for expert parameters; what is left is all-reduced over
+dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid sharding: Zhao et al., arXiv
+2304.11277, section 3.2.2). Sequence parallelism leaves partial gradients of the parameters that tp does not
+cut: they are all-reduced over tp.
+"""
+
+import numpy as np
+
+from meshwright.program.items import Collective, CollectiveKind
+from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.states import (
+    DENSE_REPLICA_AXES,
+    DENSE_SHARD_AXES,
+    EXPERT_REPLICA_AXES,
+    EXPERT_SHARD_AXES,
+    Elements,
+)
+from meshwright.stack.stack import Stack
+
+PARAMETER_WIRE_BYTES = 2
+
+
+def gathers(elements: Elements, what: str) -> tuple[Collective, ...]:
+    """All-gathers that make a unit's sharded parameters whole on every rank."""
+    return _nonzero(
+        _collective("all-gather", DENSE_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.dense, what),
+        _collective("all-gather", EXPERT_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.expert, what),
+    )
+
+
+def reductions(
+    elements: Elements, sharding: str, shape: LocalShape, stack: Stack, what: str
+) -> tuple[Collective, ...]:
+    """Collectives that turn a unit's local gradients into what the optimizer needs."""
+    size = stack.gradient_communication_bytes
+    if sharding == "none":
+        return _nonzero(
+            _collective("all-reduce", DENSE_SHARD_AXES + DENSE_REPLICA_AXES, size, elements.dense, what),
+            _collective("all-reduce", EXPERT_SHARD_AXES + EXPERT_REPLICA_AXES, size, elements.expert, what),
+        )
+    kind: CollectiveKind = "all-reduce" if stack.gradient_reduction == "all-reduce" else "reduce-scatter"
+    dense_shard = np.ceil(elements.dense / shape.shard)
+    expert_shard = np.ceil(elements.expert / shape.expert_shard)
+    return _nonzero(
+        _collective(kind, DENSE_SHARD_AXES, size, elements.dense, what),
+        _collective("all-reduce", DENSE_REPLICA_AXES, size, dense_shard, what),
+        _collective(kind, EXPERT_SHARD_AXES, size, elements.expert, what),
+        _collective("all-reduce", EXPERT_REPLICA_AXES, size, expert_shard, what),
+    )
+
+
+def whole_reduction(elements: Elements, mode: Mode, stack: Stack) -> tuple[Collective, ...]:
+    """All-reduce over tp of gradients that each tp rank has computed from its own tokens only."""
+    if not mode.sequence_parallel:
+        return ()
+    return (_collective("all-reduce", ("tp",), stack.gradient_communication_bytes, elements.whole, "whole"),)
+
+
+def add(*parts: Elements) -> Elements:
+    """Elements of several blocks together."""
+    return Elements(
+        sum((p.dense for p in parts), start=0),
+        sum((p.expert for p in parts), start=0),
+        sum((p.whole for p in parts), start=0),
+    )
+
+
+def _collective(
+    kind: CollectiveKind, axes: tuple[str, ...], size: int, elements: object, what: str
+) -> Collective:
+    return Collective(kind, axes, size * elements, what)  # type: ignore[operator]
+
+
+def _nonzero(*collectives: Collective) -> tuple[Collective, ...]:
+    return tuple(c for c in collectives if np.any(c.logical_bytes))

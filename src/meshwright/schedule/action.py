@@ -1,0 +1,77 @@
+"""Actions: what one pipeline rank does, one after the other, and their text form.
+
+``2F0`` is the forward pass of stage 2 for micro-batch 0. B is a whole backward pass; I (gradient of the input)
+and W (gradient of the weights) are its two halves. Actions that belong to no micro-batch leave the last number
+out (``1REDUCE``), those that belong to no stage the first one too (``STEP``). A list is written with spaces
+between actions; ``parse_actions(format_actions(a)) == a``.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from meshwright.errors import InputError, Problem
+
+Kind = Literal[
+    "F",  # forward
+    "B",  # backward, both halves
+    "I",  # backward, gradient of the input
+    "W",  # backward, gradient of the weights
+    "SEND_F",  # output of F to the next stage
+    "RECV_F",  # input of F from the previous stage
+    "SEND_B",  # gradient of the input to the previous stage
+    "RECV_B",  # gradient of the output from the next stage
+    "GATHER",  # sharded parameters of a stage
+    "FREE",  # gathered parameters of a stage
+    "REDUCE",  # gradients of a stage over the data-parallel ranks
+    "REDUCE_TIED",  # gradients of a table that two stages share
+    "NORM",  # gradient norm over all ranks
+    "STEP",  # optimizer
+    "OFFLOAD",  # activations of a micro-batch to host memory
+    "RELOAD",
+    "VALIDATE",  # checks of the optimizer step after the fact
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+COMPUTE_KINDS: tuple[Kind, ...] = ("F", "B", "I", "W")
+
+_TEXT = re.compile(r"(\d+)?([A-Z_]+)(\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action. ``stage`` and ``micro_batch`` are None where they do not apply."""
+
+    kind: Kind
+    stage: int | None = None
+    micro_batch: int | None = None
+
+    def __str__(self) -> str:
+        stage = "" if self.stage is None else self.stage
+        micro_batch = "" if self.micro_batch is None else self.micro_batch
+        return f"{stage}{self.kind}{micro_batch}"
+
+
+ActionLists = Sequence[Sequence[Action]]
+"""One list of actions per pipeline rank."""
+
+
+def format_actions(actions: Iterable[Action]) -> str:
+    """One rank's list as text."""
+    return " ".join(str(action) for action in actions)
+
+
+def parse_actions(text: str) -> list[Action]:
+    """Read one rank's list. Raises ``InputError`` with every word that is no action."""
+    actions, problems = [], []
+    for word in text.split():
+        match = _TEXT.fullmatch(word)
+        kind = next((k for k in KINDS if match and k == match[2]), None)
+        if match is None or kind is None:
+            problems.append(Problem("action", word, "not an action", "write stage, kind, micro-batch: 2F0"))
+            continue
+        stage, micro_batch = (None if number is None else int(number) for number in (match[1], match[3]))
+        actions.append(Action(kind, stage, micro_batch))
+    if problems:
+        raise InputError(problems)
+    return actions

@@ -1,0 +1,45 @@
+"""Memory of a Program over its action lists: every rank's peak, walked action by action.
+
+The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B or
+W takes it away, I takes nothing (see ``program/activations.py``).
+"""
+
+from meshwright.cost.memory import BufferRule, buffer_bytes, workspace_bytes
+from meshwright.program.program import Program
+from meshwright.program.states import Elements, local_elements
+from meshwright.program.synchronise import add
+
+
+def rank_ledger(program: Program, rank: int, sharding: str) -> dict[str, int]:
+    """Peak of one pipeline rank by kind, in bytes."""
+    stages = program.stages_of(rank)
+    elements = {b: local_elements(program.blocks[b], program.shape) for s in stages for b in s.blocks}
+    whole = add(*(elements[b] for s in stages for b in s.blocks))
+    largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
+    rule = BufferRule(sharding, program.mode.gather)
+    return {
+        "parameters": program.held_bytes(rank, "parameter"),
+        "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),
+        "optimizer": program.held_bytes(rank, "optimizer"),
+        "activations": peak_activation_bytes(program, rank),
+        "working": max(program.working_bytes[stage.index] for stage in stages),
+        "buffers": int(buffer_bytes(rule, whole, largest, program.stack)),
+        "workspace": int(workspace_bytes()),
+    }
+
+
+def peak_activation_bytes(program: Program, rank: int) -> int:
+    """Largest sum of kept activations along a rank's list."""
+    return max(held for _, held in activation_curve(program, rank))
+
+
+def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
+    """(position in the list, bytes held after it) for every action that changes what is held."""
+    held, curve = 0, [(0, 0)]
+    for position, action in enumerate(program.lists[rank]):
+        if action.stage is None or action.kind not in ("F", "B", "W"):
+            continue
+        change = program.activation_bytes[action.stage]
+        held += change if action.kind == "F" else -change
+        curve.append((position, held))
+    return curve

@@ -1,0 +1,168 @@
+"""Play a Program: when does every action run, who waits for whom, how much memory is held.
+
+Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
+that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
+run on the data-parallel stream where the stack overlaps them; REDUCE_TIED and NORM wait for all ranks that take part.
+Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What runs beside
+compute slows it down (``cost/prices.py``). Simulated times are predictions, not measurements.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from meshwright.cost.prices import Prices, total
+from meshwright.cost.pricing import message_seconds
+from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown
+from meshwright.program.program import Program, matching_receive
+from meshwright.schedule.action import Action
+from meshwright.simulate.record import Record, Simulation
+
+BARRIERS = ("REDUCE_TIED", "NORM")
+
+
+def simulate(program: Program, prices: Prices) -> Simulation:
+    """Play one step of the Program. Times in seconds from the start of the step."""
+    player = _Player(program, prices)
+    waiting = set(range(program.pipeline_ranks))
+    while waiting:
+        moved = [rank for rank in sorted(waiting) if player.advance(rank)]
+        moved += player.release_barrier()
+        waiting = {rank for rank in waiting if not player.done(rank)}
+        assert moved or not waiting, "the validator let a deadlock through"
+    return Simulation(tuple(tuple(records) for records in player.records))
+
+
+@dataclass
+class _Rank:
+    clock: float = 0.0
+    data_parallel: float = 0.0
+    position: int = 0
+    gathered: dict[int, float] = field(default_factory=dict)
+    last_pass: tuple[float, float] = (0.0, 0.0)
+
+
+class _Player:
+    """The state of all ranks while the lists are played."""
+
+    def __init__(self, program: Program, prices: Prices) -> None:
+        self.program, self.prices = program, prices
+        self.ranks = [_Rank() for _ in program.lists]
+        self.records: list[list[Record]] = [[] for _ in program.lists]
+        self.arrivals: dict[Action, float] = {}
+        self.links: dict[tuple[int, int], float] = {}
+        self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
+        self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+
+    def done(self, rank: int) -> bool:
+        return self.ranks[rank].position == len(self.program.lists[rank])
+
+    def advance(self, rank: int) -> bool:
+        """Run a rank's actions until one can not start; False if not even one could."""
+        start = self.ranks[rank].position
+        for action in self._remaining(rank):
+            if action.kind in BARRIERS or not self._run(action, rank):
+                break
+            self.ranks[rank].position += 1
+        return self.ranks[rank].position > start
+
+    def release_barrier(self) -> list[int]:
+        """Let ranks go on that all stand at the same barrier."""
+        at: dict[str, list[int]] = {}
+        for rank in range(len(self.ranks)):
+            action = next(self._remaining(rank), None)
+            if action is not None and action.kind in BARRIERS:
+                at.setdefault(action.kind, []).append(rank)
+        for kind, members in at.items():
+            if len(members) == sum(any(a.kind == kind for a in actions) for actions in self.program.lists):
+                self._meet(kind, members)
+                return members
+        return []
+
+    def _meet(self, kind: str, members: list[int]) -> None:
+        start = max(max(self.ranks[r].clock, self.ranks[r].data_parallel) for r in members)
+        key = next(key for key in self.program.collectives if key[1] == kind)
+        end = start + float(self.prices.collectives(self.program.collectives[key]))
+        for rank in members:
+            action = next(self._remaining(rank))
+            self._record(rank, action, start, end, "compute")
+            self.ranks[rank].clock = end
+            self.ranks[rank].position += 1
+
+    def _run(self, action: Action, rank: int) -> bool:
+        state = self.ranks[rank]
+        if action.kind in ("RECV_F", "RECV_B"):
+            if action not in self.arrivals:
+                return False
+            state.clock = max(state.clock, self.arrivals[action])
+        elif action.kind in ("SEND_F", "SEND_B"):
+            self._send(action, rank)
+        elif action.kind in ("GATHER", "REDUCE"):
+            self._exchange(action, rank)
+        elif action.kind == "STEP":
+            self._compute(action, rank, self._optimizer(rank))
+        elif action.kind != "FREE":
+            self._pass(action, rank)
+        return True
+
+    def _pass(self, action: Action, rank: int) -> None:
+        state = self.ranks[rank]
+        assert action.stage is not None
+        duration = self.durations[action.stage, action.kind]
+        gathered = state.gathered.pop(action.stage, 0.0) if action.kind == "F" else 0.0
+        if gathered > state.clock:
+            duration = float(beside_gather(duration, gathered - state.clock))
+        self._compute(action, rank, duration)
+
+    def _compute(self, action: Action, rank: int, duration: float) -> None:
+        state = self.ranks[rank]
+        start, state.clock = state.clock, state.clock + duration
+        state.last_pass = (start, duration)
+        self._record(rank, action, start, state.clock, "compute")
+
+    def _send(self, action: Action, rank: int) -> None:
+        receive = matching_receive(action)
+        assert receive.stage is not None
+        link = (rank, self.program.stages[receive.stage].rank)
+        start = max(self.links.get(link, 0.0), self.ranks[rank].clock)
+        self.links[link] = self.arrivals[receive] = start + self.message
+        self._record(rank, action, start, start + self.message, "send")
+
+    def _exchange(self, action: Action, rank: int) -> None:
+        """GATHER or REDUCE: on the compute stream, or beside it."""
+        state = self.ranks[rank]
+        assert action.stage is not None
+        seconds = float(self.prices.collectives(self.program.collectives[action.stage, action.kind]))
+        if action.kind not in self.program.beside:
+            start = max(state.clock, state.data_parallel)
+            state.clock = state.data_parallel = start + seconds
+            self._record(rank, action, start, state.clock, "data-parallel")
+            return
+        if action.kind == "GATHER":
+            start = max(state.clock, state.data_parallel)
+            end = state.gathered[action.stage] = start + seconds
+        else:
+            start, end = self._reduce_beside(action.stage, rank, seconds)
+        state.data_parallel = end
+        self._record(rank, action, start, end, "data-parallel")
+
+    def _reduce_beside(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
+        """A reduction that began inside the backward pass just recorded, which it slows down."""
+        state = self.ranks[rank]
+        began, duration = state.last_pass
+        units = len(self.program.stages[stage].blocks)
+        state.clock += float(reduction_slowdown(seconds, duration, units))
+        start = max(state.data_parallel, began + duration / units)
+        return start, max(start + seconds, state.clock + seconds / units)
+
+    def _optimizer(self, rank: int) -> float:
+        owned = self.program.held_elements(rank, "optimizer")
+        local = self.program.held_elements(rank, "gradient")
+        return float(optimizer_seconds(owned, local, self.prices.local.forms))
+
+    def _record(self, rank: int, action: Action, start: float, end: float, stream: str) -> None:
+        self.records[rank].append(Record(action, start, end, stream))
+
+    def _remaining(self, rank: int) -> Iterator[Action]:
+        actions = self.program.lists[rank]
+        while self.ranks[rank].position < len(actions):
+            yield actions[self.ranks[rank].position]
