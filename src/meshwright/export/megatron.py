@@ -6,14 +6,13 @@ are held against the release's own list. Source: megatron-core 0.19.2, ``megatro
 """
 
 from meshwright.cluster.graph import Cluster
-from meshwright.errors import UnsupportedError
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.export.megatron_limits import plan_problems
 from meshwright.export.megatron_model import family_refusals, model_options, model_problems
 from meshwright.export.megatron_plan import STRATEGIES, plan_options, plan_refusals
 from meshwright.export.option_list import Option, bash_array, unknown_options
 from meshwright.export.result import Export
-from meshwright.export.uniform import UniformPlan, read_uniform
+from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.long import LongPlan
 from meshwright.stack.stack import Stack
@@ -31,7 +30,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
     arch, uniform = model.architecture, read_uniform(plan, model, cluster)
     problems = [*uniform.problems, *model_problems(arch), *plan_problems(uniform, arch)]
     if problems:
-        raise UnsupportedError(problems)
+        raise unsupported_error(plan, problems)
     options = [*model_options(arch, plan.workload.seq_len), *plan_options(uniform, stack)]
     options.append(("--make-vocab-size-divisible-by", str(stack.vocab_multiple)))
     run: list[Option] = [(name,) for name in RUN_OPTIONS]

@@ -73,7 +73,12 @@ def _expert_state_problems(plan: UniformPlan) -> list[Problem]:
         f"edp_replicate = {plan.experts.edp_replicate} must be {copies}"
     )
     return [
-        Problem("layouts.experts.edp_replicate", plan.experts.edp_replicate, rule, "ep within dp_shard·cp·tp")
+        Problem(
+            f"layouts.{plan.layout_name}.experts.edp_replicate",
+            plan.experts.edp_replicate,
+            rule,
+            "ep within dp_shard·cp·tp",
+        )
     ]
 
 

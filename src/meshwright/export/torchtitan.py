@@ -6,14 +6,14 @@ and the tokenizer of a checkout. Option names are held against the release's own
 """
 
 from meshwright.cluster.graph import Cluster
-from meshwright.errors import Problem, UnsupportedError
+from meshwright.errors import Problem
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.export.option_list import Option, bash_array, unknown_options
 from meshwright.export.result import Export
 from meshwright.export.torchtitan_limits import plan_problems
 from meshwright.export.torchtitan_models import find_model
 from meshwright.export.torchtitan_plan import checkpointing, plan_options, plan_refusals
-from meshwright.export.uniform import UniformPlan, read_uniform
+from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.long import LongPlan
 from meshwright.stack.stack import Stack
@@ -27,10 +27,10 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     uniform = read_uniform(plan, model, cluster)
     shipped = find_model(model.architecture, plan.workload.precision)
     if isinstance(shipped, Problem):
-        raise UnsupportedError([shipped, *uniform.problems, *plan_problems(uniform, None)])
+        raise unsupported_error(plan, [shipped, *uniform.problems, *plan_problems(uniform, None)])
     problems = [*uniform.problems, *plan_problems(uniform, shipped)]
     if problems:
-        raise UnsupportedError(problems)
+        raise unsupported_error(plan, problems)
     options = plan_options(uniform, shipped)
     subcommand = checkpointing(uniform)
     run: list[Option] = [(name,) for name in (*RUN_OPTIONS, subcommand)]

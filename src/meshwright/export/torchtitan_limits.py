@@ -83,7 +83,12 @@ def _expert_problems(plan: UniformPlan) -> list[Problem]:
     elif plan.sharding != "none" and experts.edp_replicate != plan.dp_replicate:
         rule = f"edp_replicate = {experts.edp_replicate} must be dp_replicate = {plan.dp_replicate}"
         problems.append(
-            Problem("layouts.experts.edp_replicate", experts.edp_replicate, rule, "ep inside dp_shard")
+            Problem(
+                f"layouts.{plan.layout_name}.experts.edp_replicate",
+                experts.edp_replicate,
+                rule,
+                "ep inside dp_shard",
+            )
         )
     return problems
 

@@ -4,13 +4,15 @@
 word for. The plan is legal (``plan/check.py`` has spoken before).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from meshwright.cluster.graph import Cluster
-from meshwright.errors import Problem
+from meshwright.errors import Problem, UnsupportedError
 from meshwright.model.graph import ModelGraph
+from meshwright.plan.case import in_long_words
+from meshwright.plan.expand import shorten
 from meshwright.plan.layers import StageLayers, layer_rules, stage_layers
 from meshwright.plan.long import ExpertGrid, LayerRule, Layout, LongPlan, States
 from meshwright.plan.short import Gather, Recompute, ShardingName
@@ -38,6 +40,11 @@ class UniformPlan:
     recompute: Recompute
     stages: tuple[StageLayers, ...]
     problems: tuple[Problem, ...]
+
+    @property
+    def layout_name(self) -> str:
+        """What the plan calls its layout."""
+        return next(iter(self.long.layouts))
 
     @property
     def dp(self) -> int:
@@ -125,6 +132,14 @@ def read_uniform(plan: LongPlan, model: ModelGraph, cluster: Cluster) -> Uniform
     return replace(uniform, problems=(*uniform.problems, *_fit_problems(uniform, cluster)))
 
 
+def unsupported_error(plan: LongPlan, problems: Sequence[Problem]) -> UnsupportedError:
+    """The error with ``problems`` in the words of the plan: of its short form where it has one."""
+    if shorten(plan) is None:
+        name = next(iter(plan.layouts))
+        problems = [in_long_words(problem, name) for problem in problems]
+    return UnsupportedError(problems)
+
+
 def _plain(name: str) -> str:
     """A name without line breaks, fit for a comment."""
     return " ".join(name.split())
@@ -153,7 +168,7 @@ def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
 
 def _form_problems(plan: LongPlan) -> list[Problem]:
     """Keys of the long form that launchers of other frameworks have no word for."""
-    layout = next(iter(plan.layouts.values()))
+    name, layout = next(iter(plan.layouts.items()))
     schedule = plan.pipeline.schedule
     unsayable = [
         ("layouts", len(plan.layouts) > 1, list(plan.layouts), "export each layout's job by itself"),
@@ -163,8 +178,8 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
             {n: g.devices for n, g in plan.groups.items()},
             'groups: {all: {devices: "*"}}',
         ),
-        ("layouts.batch_share", layout.batch_share is not None, layout.batch_share, "equal shares"),
-        ("layouts.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
+        (f"layouts.{name}.batch_share", layout.batch_share is not None, layout.batch_share, "equal shares"),
+        (f"layouts.{name}.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
         ("pipeline.schedule.file", schedule.file is not None, schedule.file, "a schedule by name"),
         (
             "pipeline.schedule.memory_limit",

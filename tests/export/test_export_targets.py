@@ -1,0 +1,127 @@
+"""What every entry of TARGETS must do."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from export_cases import GOLDEN, Case, case, golden_cases, golden_text, problem_fields, short_plans
+from hypothesis import assume, given, settings
+
+from meshwright.errors import UnsupportedError
+from meshwright.export import TARGETS
+from meshwright.export.option_list import option_names
+from meshwright.plan.long import DeviceGroup, LayerRule, LongPlan, Schedule, Synchronisation
+
+SAID = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
+LAUNCHER = {
+    *("--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--kill-on-bad-exit"),
+    *("--job-name", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--exclusive"),
+}
+
+
+@pytest.mark.parametrize("folder", golden_cases())
+def test_the_files_are_those_that_were_reviewed(folder: str) -> None:
+    target, this = golden_cases()[folder]
+    assert this.errors == []
+    files = {Path(path).name: golden_text(text) for path, text in this.to(target).files.items()}
+    assert files == {path.name: path.read_text(encoding="utf-8") for path in (GOLDEN / folder).iterdir()}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(this=short_plans())
+@settings(max_examples=60, deadline=None)
+def test_every_option_of_a_legal_plan_is_known_to_the_target(target: str, this: Case) -> None:
+    assume(not this.errors)
+    try:
+        export = this.to(target)
+    except UnsupportedError:
+        assert problem_fields(this, target)
+        return
+    known = option_names(export.target, export.release) | LAUNCHER
+    for path, text in export.files.items():
+        code = "\n".join(line for line in text.splitlines() if not re.match(r"# |#!", line))
+        assert set(SAID.findall(code)) <= known, path
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_public_form_has_files_and_refusals(target: str) -> None:
+    other = {"megatron": "torchtitan", "torchtitan": "megatron-core"}[target]
+    data = case(stack_name=other, sharding="zero3").to(target).to_json()
+    assert set(data) == {"files", "refused"}
+    assert all(isinstance(text, str) and text.endswith("\n") for text in data["files"].values())
+    assert [(entry["key"], entry["value"]) for entry in data["refused"]] == [
+        ("stack", {"megatron": "torchtitan@0.3", "torchtitan": "megatron-core@0.19"}[target])
+    ]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_refused_for_the_targets_own_stack(target: str) -> None:
+    own = {"megatron": "megatron-core", "torchtitan": "torchtitan"}[target]
+    assert case(stack_name=own, sharding="zero3").to(target).refused == ()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("folder", golden_cases())
+def test_the_scripts_are_shell(folder: str, target: str, tmp_path: Path) -> None:
+    wanted, this = golden_cases()[folder]
+    if wanted != target:
+        return
+    for path, text in this.to(target).files.items():
+        script = tmp_path / Path(path).name
+        script.write_text(text, encoding="utf-8")
+        done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def long_form(plan: LongPlan, **changes: object) -> LongPlan:
+    return plan.model_copy(update=changes)
+
+
+REFUSED_BY_ALL = {
+    "layouts": lambda plan: {"layouts": {**plan.layouts, "second": plan.layouts["main"]}},
+    "groups": lambda plan: {"groups": {"all": DeviceGroup(devices="h100[0:8]")}},
+    "layouts.main.batch_share": lambda plan: {
+        "layouts": {"main": plan.layouts["main"].model_copy(update={"batch_share": (2, 1)})}
+    },
+    "pipeline.schedule.memory_limit": lambda plan: {
+        "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", memory_limit=1.0)})
+    },
+    "synchronise": lambda plan: {
+        "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)
+    },
+    "layers.recompute": lambda plan: {
+        "layers": {"0..3": LayerRule(layout="main", recompute="full"), **plan.layers},
+    },
+    "layers.embed.vocabulary": lambda plan: {
+        "layers": {**plan.layers, "embed": LayerRule(layout="main", vocabulary=("pp", "tp"))},
+    },
+    "layers.head.recompute": lambda plan: {
+        "layers": {**plan.layers, "head": LayerRule(layout="main", recompute="full")},
+    },
+    "workload.task": lambda plan: {"workload": plan.workload.model_copy(update={"task": "serve"})},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("field", REFUSED_BY_ALL)
+def test_what_no_launcher_can_say_is_refused_by_name(field: str, target: str) -> None:
+    this = case(sharding="zero3")
+    changed = replace(this, plan=long_form(this.plan, **REFUSED_BY_ALL[field](this.plan)))
+    assert problem_fields(changed, target) == {field}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_problems_come_at_once(target: str) -> None:
+    this = case(
+        sharding="zero3",
+        layout={"dp_shard": 16, "rank_order": ["pp", "dp_shard", "cp", "tp", "dp_replicate"]},
+    )
+    changed = long_form(
+        this.plan,
+        workload=this.plan.workload.model_copy(update={"task": "serve"}),
+        pipeline=this.plan.pipeline.model_copy(update={"schedule": Schedule(name="gpipe", memory_limit=2.0)}),
+    )
+    fields = problem_fields(replace(this, plan=changed), target)
+    assert fields == {"workload.task", "pipeline.schedule.memory_limit", "pipeline.schedule.name"}
