@@ -43,7 +43,8 @@ class Forms:
         kernel = self.kernels
         flops = 2.0 * m * k * n
         moved = BYTES_16 * (m * k + k * n + m * n)
-        efficiency, peak, quantise = kernel.gemm_efficiency, self.peak_16bit_flops, 0.0
+        efficiency, peak = kernel.gemm_efficiency, self.peak_16bit_flops
+        quantise: Number = 0.0
         if self.fp8 and kernel.fp8_gemm_efficiency and kernel.fp8_quantise_efficiency:
             efficiency, peak = kernel.fp8_gemm_efficiency, self.peak_flops
             quantise = 3.0 * m * k / (kernel.fp8_quantise_efficiency * self.memory_bytes_per_s)

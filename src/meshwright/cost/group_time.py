@@ -11,6 +11,7 @@ from meshwright.cost.group import Floats, Group
 from meshwright.cost.pipeline import pipeline_seconds
 from meshwright.cost.pricing import message_seconds
 from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, reduction_tail
+from meshwright.program.items import Collective
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
@@ -47,7 +48,7 @@ def _message(group: Group) -> Floats:
         return np.zeros(len(group.plans))
     hidden = group.setting.model.architecture.hidden
     size = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    return np.asarray(message_seconds(group.mesh, group.forms, size))  # type: ignore[arg-type]
+    return np.asarray(message_seconds(group.mesh, group.forms, size))
 
 
 def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
@@ -103,7 +104,7 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     """What gradient reductions add after (and, by slowing it down, inside) the last backward passes."""
     stack, shape, mode = group.setting.stack, group.shape, group.mode
 
-    def collectives(elements: Elements):  # type: ignore[no-untyped-def]
+    def collectives(elements: Elements) -> tuple[Collective, ...]:
         whole = whole_reduction(elements, mode, stack)
         if mode.gather == "per-layer":
             return whole
@@ -113,7 +114,7 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, backward, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slow = reduction_slowdown(seconds, backward, units)
+    slow = np.asarray(reduction_slowdown(seconds, backward, units))
     tail = np.asarray(reduction_tail(seconds, backward, units))
     chain = slow[:, : group.ranks].sum(1) + slow[:, group.ranks :: group.ranks].sum(1)
     return chain + _ranks_end(group, backward, tail[:, : group.ranks])

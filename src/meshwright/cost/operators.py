@@ -105,7 +105,7 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
 def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
     c, shape = constants(), local.shape
     positions = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
-    flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
+    flops = op.flops_per_token(positions) * shape.tokens / shape.tp
     output = op.heads * op.v_dim * shape.tokens / shape.tp
     moved = BYTES_16 * (elements + output)
     if phase == "F":

@@ -102,11 +102,10 @@ def pipeline_seconds(
     played = np.array([periodic_micro_batches(int(m), ranks) for m in micro_batches])
     small = 2 * forward.shape[1] * played <= PLAYED_ACTIONS
     result = np.empty(len(message))
-    for rows, exact in ((np.flatnonzero(small), True), (np.flatnonzero(~small), False)):
-        if not len(rows):
-            continue
-        arguments = forward[rows], backward[rows], message[rows], micro_batches[rows]
-        result[rows] = (
-            played_seconds(schedule, *arguments, ranks) if exact else FORMS[schedule](*arguments, ranks)
-        )
+    for rows in (r for r in (np.flatnonzero(small), np.flatnonzero(~small)) if len(r)):
+        f, b, c, m = forward[rows], backward[rows], message[rows], micro_batches[rows]
+        if small[rows[0]]:
+            result[rows] = played_seconds(schedule, f, b, c, m, ranks)
+        else:
+            result[rows] = FORMS[schedule](f, b, c, m, ranks)
     return result

@@ -124,6 +124,7 @@ def _attention(arch: Architecture, window: int | None, kv_width: int, *, cache_o
         window=window,
         kv_width=kv_width,
         cache_over_tp=cache_over_tp,
+        dropout=arch.dropout,
         parameters=sinks,
     )
 

@@ -19,6 +19,7 @@ from meshwright.model.operators import (
     Operator,
     Parameter,
 )
+from meshwright.model.recompute import with_recompute_sets
 from meshwright.model.tensors import norm_tensors
 
 EMBEDDING_TABLE = "embed_tokens.weight"
@@ -43,7 +44,7 @@ def _layer(arch: Architecture, moe: bool, window: int | None) -> Block:
     """One decoder layer, named ``dense`` or ``moe``, with its window where it has one."""
     name = ("moe" if moe else "dense") + ("" if window is None else f"-window-{window}")
     feedforward = feedforward_part(arch, arch.moe if moe else None)
-    return Block(name, "layer", (*attention_part(arch, window), *feedforward))
+    return Block(name, "layer", with_recompute_sets((*attention_part(arch, window), *feedforward)))
 
 
 def _embed(arch: Architecture) -> Block:

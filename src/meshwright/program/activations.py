@@ -4,9 +4,11 @@ Follows Korthikanti et al. (arXiv 2205.05198, section 4.1) operator by operator,
 34·s·b·h + 5·a·s²·b bytes of a GPT layer come out as a sum (test); with flash attention the score matrix is
 replaced by one statistic per row. Bytes are those of one rank and one micro-batch and accept arrays.
 
-I frees what only the input gradient needed (norm inputs, activation inputs, scores); the inputs of linear
-operators stay until W. Here everything is held until the end of B or W: schedules with split backward passes
-refine it.
+What is recomputed is not kept: an operator's inputs are dropped when the operator before it is run again, what it
+keeps besides when it is run again itself. Only the attention core's output stays (Megatron-Core discards outputs of
+every recomputed set but ``core_attn``). I frees what only the input gradient needed (norm inputs, activation inputs,
+scores); the inputs of linear operators stay until W. Here everything is held until the end of B or W: schedules with
+split backward passes refine it.
 """
 
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from meshwright.model.operators import (
     Activation,
     Attention,
     Combine,
+    EnterTensor,
     ExpertActivation,
     ExpertLinear,
+    LeaveTensor,
     Linear,
     Loss,
     Norm,
@@ -31,25 +35,38 @@ from meshwright.stack.stack import Stack
 ACTIVATION_BYTES = 2
 MASK_BYTES = 1
 STATISTIC_BYTES = 4
+KEEPS_OUTPUT = ("core_attn",)
 
 
 def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes kept from F to the backward pass by one block for one micro-batch."""
-    if mode.full_recompute and block.kind == "layer":
+    if block.kind != "layer":
+        return _everything(block, shape, mode, stack)
+    if mode.full_recompute:
         return block_input_bytes(block, shape, mode)
     kept: Number = 0
+    output_dropped = False
     for op in block.operators:
-        if not (mode.recomputes(op.recompute) and block.kind == "layer"):
-            kept = kept + operator_bytes(op, shape, mode, stack)
+        again = mode.recomputes(op.recompute)
+        if not output_dropped:
+            kept = kept + input_bytes(op, shape, mode, stack)
+        if not again:
+            kept = kept + inner_bytes(op, shape, mode, stack)
+        if not isinstance(op, EnterTensor | LeaveTensor):
+            output_dropped = mode.recomputes(tuple(s for s in op.recompute if s not in KEEPS_OUTPUT))
     return kept
+
+
+def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    total: Number = 0
+    for op in block.operators:
+        total = total + input_bytes(op, shape, mode, stack) + inner_bytes(op, shape, mode, stack)
+    return total
 
 
 def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes that exist only while a block's backward pass runs: what recomputation brings back."""
-    everything: Number = 0
-    for op in block.operators:
-        everything = everything + operator_bytes(op, shape, mode, stack)
-    return everything - kept_bytes(block, shape, mode, stack)
+    return _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
 
 
 def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
@@ -58,9 +75,15 @@ def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
     return ACTIVATION_BYTES * width * shape.sequence_tokens(mode)
 
 
-def operator_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes that one operator keeps; 0 for operators that keep nothing of their own."""
-    rule = _RULES.get(type(op))
+def input_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes of the inputs that an operator keeps, or of what it keeps in their stead."""
+    rule = _INPUTS.get(type(op))
+    return rule(op, shape, mode, stack) if rule else 0
+
+
+def inner_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes of what an operator makes and keeps inside: scores, masks, statistics, logits."""
+    rule = _INNER.get(type(op))
     return rule(op, shape, mode, stack) if rule else 0
 
 
@@ -83,13 +106,16 @@ def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     return ACTIVATION_BYTES * op.inputs * tokens
 
 
-def _attention(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+def _attention_inputs(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     width = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
-    qkv = ACTIVATION_BYTES * width * shape.tokens / shape.tp
+    return ACTIVATION_BYTES * width * shape.tokens / shape.tp
+
+
+def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     rows = op.heads * shape.tokens / shape.tp
     if stack.attention.startswith("flash"):
-        return qkv + STATISTIC_BYTES * rows
-    return qkv + score_bytes(op) * rows * shape.seq_len
+        return STATISTIC_BYTES * rows
+    return score_bytes(op) * rows * shape.seq_len
 
 
 def score_bytes(op: Attention) -> int:
@@ -124,14 +150,18 @@ def _loss(op: Loss, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     return stack.logit_bytes * shape.padded_vocab(op.vocab) * shape.tokens / cut
 
 
-_RULES: dict[type[Operator], Callable[[Any, LocalShape, Mode, Stack], Number]] = {
+_Rule = Callable[[Any, LocalShape, Mode, Stack], Number]
+_INPUTS: dict[type[Operator], _Rule] = {
     Norm: _norm,
     Linear: _linear,
-    Attention: _attention,
+    Attention: _attention_inputs,
     Activation: _activation,
-    Residual: _residual,
     ExpertLinear: _expert_linear,
     ExpertActivation: _expert_activation,
     Combine: _combine,
+}
+_INNER: dict[type[Operator], _Rule] = {
+    Attention: _attention_inner,
+    Residual: _residual,
     Loss: _loss,
 }

@@ -8,11 +8,12 @@ plans and the lowering of one plan use the same lines.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = int | NDArray[np.int64]
+Ints = int | NDArray[Any]
 
 
 def strides(sizes: Mapping[str, Ints], order: Sequence[str]) -> dict[str, Ints]:

@@ -60,9 +60,9 @@ class Program:
     """A lowered plan.
 
     ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
-    ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass; ``collectives`` maps (stage or None, kind) to what
-    GATHER, REDUCE, REDUCE_TIED and NORM exchange; ``beside`` names the kinds that run beside compute;
-    ``lists`` has one action list per pipeline rank.
+    ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
+    ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_TIED and NORM exchange; ``beside``
+    names the kinds that run beside compute; ``lists`` has one action list per pipeline rank.
     """
 
     blocks: tuple[Block, ...]

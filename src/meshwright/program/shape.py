@@ -6,11 +6,12 @@ scalar: closed forms group plans by it.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Number = int | float | NDArray[np.float64] | NDArray[np.int64]
+Number = int | float | NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def _row(
     model: ModelGraph,
 ) -> StateEntry:
     elements = step.elements[block].expert if expert else step.elements[block].dense
-    axes = ("ep", "etp") if expert else ("tp",)
+    axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
     if kind in SHARDED[step.sharding]:
         elements = ceil(elements / (step.shape.expert_shard if expert else step.shape.shard))
         axes += EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES

@@ -1,0 +1,132 @@
+"""Traffic: the logical bytes that a step exchanges, by category, from a Program and in closed form.
+
+For every pipeline rank one of its equal ranks is counted, and the pipeline ranks are added up: for category c
+Σ over pipeline ranks Σ over the actions of the list Σ over the collectives of c ⌈logical bytes⌉. What ``logical``
+means for each kind of collective is said in ``program/items.py``; a message counts where it is sent, under pp.
+Collectives over groups of one member exchange nothing. The closed form multiplies the traffic of each kind of pass
+by the number of micro-batches and adds what surrounds the schedule; the two are equal to the byte (tests). Wire
+bytes are not here: they depend on the algorithm (``program/items.WIRE_FACTOR``).
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.evaluate import pipeline_groups
+from meshwright.cost.group import Group
+from meshwright.cost.prices import CATEGORY, Mesh
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.program.items import Body, Collective, Compute, Item, PassKind
+from meshwright.program.lower import p2p_bytes
+from meshwright.program.program import Program
+from meshwright.program.step import NORM_BYTES, tied_reduction
+from meshwright.program.synchronise import gathers, reductions, whole_reduction
+from meshwright.schedule.action import COMPUTE_KINDS
+
+TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
+Counts = NDArray[np.int64]
+
+
+def program_traffic(program: Program) -> dict[str, int]:
+    """Logical bytes of one step by category, one rank of each pipeline rank, action by action."""
+    result = dict.fromkeys(TRAFFIC, 0)
+
+    @cache
+    def of_pass(stage: int, kind: PassKind) -> Mapping[str, int]:
+        return _tally(_collectives(program.bodies[stage, kind], program.block_items))
+
+    for action in (action for actions in program.lists for action in actions):
+        if action.kind in ("SEND_F", "SEND_B"):
+            result["pp"] += program.p2p_bytes
+        elif action.kind in COMPUTE_KINDS:
+            assert action.stage is not None
+            _increase(result, of_pass(action.stage, action.kind))
+        else:
+            exchanged = program.collectives.get((action.stage, action.kind), ())
+            _increase(result, _tally((1, collective) for collective in exchanged))
+    return result
+
+
+def array_traffic(plans: PlanArrays, setting: Setting) -> dict[str, Counts]:
+    """The same for every plan of an array, in closed form. The plans are legal for the setting."""
+    result = {name: np.zeros(len(plans), dtype=np.int64) for name in TRAFFIC}
+    for rows, group in pipeline_groups(plans, setting):
+        for name, value in _group_traffic(group).items():
+            result[name][rows] = value
+    return result
+
+
+def _collectives(
+    body: Body, items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
+) -> Iterable[tuple[int, Collective]]:
+    """Every collective of a pass with the number of times that it runs."""
+    for segment in body:
+        yield from ((segment.count, collective) for collective in segment.beside)
+        if segment.block is None:
+            continue
+        for item in items_of[segment.block, segment.kind]:
+            if isinstance(item, Collective):
+                yield segment.count, item
+            elif not isinstance(item, Compute):
+                yield from ((segment.count, collective) for collective in item.beside)
+
+
+def _tally(counted: Iterable[tuple[int, Collective]]) -> dict[str, int]:
+    result = dict.fromkeys(TRAFFIC, 0)
+    for count, collective in counted:
+        result[CATEGORY[collective.axes[-1]]] += count * int(np.ceil(collective.logical_bytes))
+    return result
+
+
+def _increase(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] += value
+
+
+def _group_traffic(group: Group) -> dict[str, Counts]:
+    """Passes times micro-batches, messages, and what GATHER, REDUCE, REDUCE_TIED and NORM exchange."""
+    result = {name: np.zeros(len(group.plans), dtype=np.int64) for name in TRAFFIC}
+    repeats = np.bincount(group.kind_of)
+    items_of = group.prices.items_of
+    for kind in ("F", "B"):
+        for body, stages in zip(group.bodies(kind), repeats, strict=True):
+            passes = _tallies(_collectives(body, items_of), group.prices.mesh)
+            for name, value in passes.items():
+                result[name] += stages * group.micro_batches * group.per_plan(value).astype(np.int64)
+    for name, value in _tallies(_around(group, repeats), group.mesh).items():
+        result[name] += value
+    hidden = group.setting.model.architecture.hidden
+    message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
+    boundaries = len(group.stages) - 1 if group.ranks > 1 else 0
+    result["pp"] += 2 * boundaries * group.micro_batches * np.asarray(message, dtype=np.int64)
+    return result
+
+
+def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
+    """The collectives of a step outside the passes, with the number of ranks that run them."""
+    stack, mode = group.setting.stack, group.mode
+    for elements, stages in zip(group.kind_elements, repeats, strict=True):
+        collectives = whole_reduction(elements, mode, stack)
+        if mode.gather != "per-layer":
+            collectives += reductions(elements, group.sharding, group.shape, stack, "stage")
+        if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
+            collectives += gathers(elements, "stage")
+        yield from ((int(stages), collective) for collective in collectives)
+    yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
+    if group.setting.model.architecture.tied_embeddings and group.ranks > 1:
+        embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
+        yield 2, tied_reduction(embedding, stack)
+
+
+def _tallies(counted: Iterable[tuple[int, Collective]], mesh: Mesh) -> dict[str, Counts]:
+    """As ``_tally`` for arrays; groups of one member are masked out."""
+    result: dict[str, Counts] = {}
+    for count, collective in counted:
+        name = CATEGORY[collective.axes[-1]]
+        size = np.ceil(np.asarray(collective.logical_bytes, dtype=np.float64)).astype(np.int64)
+        live = np.asarray(mesh.group(collective.axes)[0]) > 1
+        result[name] = result.get(name, np.int64(0)) + count * np.where(live, size, 0)
+    return result

@@ -1,0 +1,43 @@
+"""The Report: what a plan costs. One type for prediction, emulation and measurement, always labelled which.
+
+Field names are the public JSON keys. A number that can not be computed is None, and ``origin`` says why; every
+other entry of ``origin`` says where the number comes from.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Unit = Literal["step", "round", "iteration", "trace"]
+Kind = Literal["predicted", "simulated", "emulated", "measured"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One step of a plan.
+
+    Times in seconds, memory in bytes (``memory_bytes`` is the worst device's; its ``stages`` list has one entry per
+    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval.
+    """
+
+    kind: Kind
+    unit: Unit
+    step_time_s: float
+    step_time_low_s: float | None
+    step_time_high_s: float | None
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    mfu: float | None
+    mfu_causal: float | None
+    hfu: float | None
+    memory_bytes: dict[str, Any]
+    fits: bool
+    fits_probability: float | None
+    breakdown_s: dict[str, float]
+    usd_per_hour: float | None
+    usd_per_step: float | None
+    joules_per_step: float | None
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON-ready data."""
+        return asdict(self)
