@@ -1,0 +1,56 @@
+# Everything that people and CI run. `make help` lists the targets.
+# The virtual environment is made on first use; stamp files keep later runs quick.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+
+BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
+DEV := $(VENV)/.installed-dev
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test check proof format docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+quickstart: $(CORE) ## install the core and plan, predict and export two models
+	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart.sh
+
+test: $(DEV) ## all tests that take seconds each, in random order
+	$(PYTEST) -m "not slow" -n $(WORKERS)
+
+check: $(DEV) ## lint, format, types, house rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -m "not slow" tests/house
+
+proof: $(DEV) ## the slow tests
+	$(PYTEST) -m slow || [ $$? -eq 5 ]  # 5: there are none
+
+format: $(DEV) ## rewrite the code as `make check` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(DEV) ## rewrite the generated pages and the list of options
+	$(BIN)/python scripts/write_docs.py
+
+clean: ## remove what the targets above made, the environment too
+	rm -rf $(VENV) quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(CORE) $@

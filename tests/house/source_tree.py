@@ -1,0 +1,59 @@
+"""The package's source as syntax trees, for the tests of house rules."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "meshwright"
+
+
+def modules() -> list[Path]:
+    """Every module of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """Dotted name: ``meshwright.plan.files``; a package's ``__init__`` has the package's name."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(name: str) -> str:
+    """The package (or lone module) right below ``meshwright``: ``plan`` for ``meshwright.plan.files``."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """(module, name) of every import below ``node``; name is empty for ``import module``."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, "") for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, "relative imports are not used"
+            yield from ((child.module or "", alias.name) for alias in child.names)
+
+
+def imported_module(module: str, name: str) -> str:
+    """The module that ``from module import name`` loads: ``module.name`` where that is a module."""
+    inner = PACKAGE.parent.joinpath(*module.split("."), name)
+    return f"{module}.{name}" if inner.with_suffix(".py").exists() or inner.is_dir() else module
+
+
+def own_imports(path: Path) -> set[str]:
+    """Modules of the package that a module imports."""
+    found = {imported_module(m, n) if n else m for m, n in imports(tree(path)) if room_of_ours(m)}
+    return found - {module_name(path)}
+
+
+def room_of_ours(module: str) -> bool:
+    """Whether a dotted name is the package or lies in it."""
+    return module.split(".")[0] == "meshwright"

@@ -1,0 +1,123 @@
+"""Imports go downwards only, floor 0 is standard library, torch is nowhere. Every breach is listed at once."""
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+
+from source_tree import imports, module_name, modules, own_imports, room, room_of_ours, tree
+
+FLOORS: dict[str, float] = {
+    "": 0,  # meshwright/__init__.py
+    "units": 0,
+    "errors": 0,
+    "result": 0,
+    "model": 1,
+    "cluster": 1,
+    "workload": 1,
+    "stack": 1,
+    "plan": 1,
+    "schedule": 1,
+    "program": 1.5,
+    "cost": 2,
+    "simulate": 2,
+    "search": 3,
+    "export": 3,
+    "report": 3,
+    "api": 4,
+    "cli": 5,
+}
+SAME_FLOOR = {
+    ("plan", "model"),
+    ("plan", "cluster"),
+    ("plan", "stack"),
+    ("plan", "workload"),
+    ("plan", "schedule"),
+    ("stack", "plan"),  # stack files are read by the strict reader of plan files
+    ("cluster", "plan"),  # cluster files too
+    ("stack", "schedule"),  # which schedules a stack file may name
+    ("simulate", "cost"),  # both price with the same forms
+}
+CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
+THIRD_PARTY = {
+    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "api"},
+    "pydantic": {"plan", "cluster", "stack"},
+    "ruamel": {"plan", "cluster"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
+LAZY_ROOMS = {"cli", "api"}  # a verb loads what it needs when it runs: `--help` stays quick
+
+
+def _wrong_import(here, other):
+    if FLOORS[other] > CEILINGS.get(here, FLOORS[here]):
+        return f"floor {FLOORS[other]:g} from floor {CEILINGS.get(here, FLOORS[here]):g}"
+    neighbours = FLOORS[other] == FLOORS[here] > 0
+    return "a neighbour" if neighbours and (here, other) not in SAME_FLOOR else ""
+
+
+def test_every_room_has_a_floor():
+    assert {room(module_name(path)) for path in modules()} <= FLOORS.keys()
+
+
+def test_modules_import_their_own_floor_or_below():
+    wrong = {
+        f"{module_name(path)} imports {name}: {reason}"
+        for path in modules()
+        for name in own_imports(path)
+        if room(name) != room(module_name(path))
+        and (reason := _wrong_import(room(module_name(path)), room(name)))
+    }
+    assert not wrong
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {module_name(path): own_imports(path) for path in modules()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, naming the circle
+
+
+def test_other_packages_are_imported_only_where_they_belong():
+    outside = {
+        (room(module_name(path)), module.split(".")[0])
+        for path in modules()
+        for module, _ in imports(tree(path))
+        if not room_of_ours(module) and module.split(".")[0] not in sys.stdlib_module_names
+    }
+    assert not {(here, top) for here, top in outside if here not in THIRD_PARTY.get(top, set())}
+
+
+def test_nothing_heavy_is_imported_or_named_as_a_module():
+    named = {
+        (module_name(path), argument.value.split(".")[0])
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("import_module", "find_spec")
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    imported = {
+        (module_name(path), module.split(".")[0]) for path in modules() for module, _ in imports(tree(path))
+    }
+    assert not {(module, top) for module, top in named | imported if top in HEAVY}
+
+
+def test_no_private_name_crosses_a_module():
+    crossing = {
+        f"{module_name(path)} imports {module}.{name}"
+        for path in modules()
+        for module, name in imports(tree(path))
+        if room_of_ours(module) and name.startswith("_") and name != "__version__"
+    }
+    assert not crossing
+
+
+def test_imports_stand_at_the_top_except_where_a_verb_must_start_quickly():
+    hidden = {
+        f"{module_name(path)}.{function.name} imports {module}"
+        for path in modules()
+        if room(module_name(path)) not in LAZY_ROOMS
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef)
+        for module, _ in imports(function)
+    }
+    assert not hidden
