@@ -1,8 +1,9 @@
 """What surrounds the schedule in a step: gathers before, reductions after, gradient norm, optimizer.
 
 A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
-with REDUCE right after a stage's last backward action, REDUCE_TIED where two ranks share the embedding table,
-NORM, STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass.
+with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
+schedule where not: it must not hold up a message), REDUCE_TIED where two ranks share the embedding table, NORM,
+STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass.
 """
 
 from collections.abc import Mapping, Sequence
@@ -121,8 +122,10 @@ def _wrap(
     last = _last_backward(actions)
     for position, action in enumerate(actions):
         wrapped.append(action)
-        if last.get(position) is not None:
+        if "REDUCE" in step.beside and position in last:
             wrapped += _after_last(last[position], step, collectives)
+    if "REDUCE" not in step.beside:
+        wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
     if rank in step.tied_ranks:
         wrapped.append(Action("REDUCE_TIED"))
     if (None, "NORM") in collectives:
