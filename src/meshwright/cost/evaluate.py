@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.group import Group
 from meshwright.cost.group_memory import worst_ledger
-from meshwright.cost.group_time import PARTS, step_parts
+from meshwright.cost.group_time import PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits
 from meshwright.cost.pricing import array_prices
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
@@ -50,8 +50,10 @@ def evaluate(plans: PlanArrays, setting: Setting) -> Estimates:
     n = len(plans)
     parts = {name: np.zeros(n) for name in PARTS}
     memory = {key: np.zeros(n) for key in KEYS}
-    for rows, group in pipeline_groups(plans, setting):
-        for table, values in ((parts, step_parts(group)), (memory, worst_ledger(group))):
+    groups = list(pipeline_groups(plans, setting))
+    lengths = pipeline_lengths([group for _, group in groups])
+    for (rows, group), (length, silent) in zip(groups, lengths, strict=True):
+        for table, values in ((parts, step_parts(group, length, silent)), (memory, worst_ledger(group))):
             for name, value in values.items():
                 table[name][rows] = value
     step = sum(parts.values(), start=np.zeros(n))

@@ -22,7 +22,7 @@ from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.passes import pass_body
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.stages import stage_blocks
-from meshwright.program.states import Elements, local_elements
+from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add, gathers, reductions
 from meshwright.schedule.generators import looped_placement
 
@@ -102,7 +102,7 @@ class Group:
     def block_elements(self) -> dict[int, Elements]:
         """Elements of each block, one row per distinct shape."""
         blocks = self.setting.model.blocks
-        return {i: local_elements(block, self.prices.local.shape) for i, block in enumerate(blocks)}
+        return block_elements(blocks, self.prices.local.shape, ends_together=self.ranks == 1)
 
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
@@ -137,6 +137,16 @@ class Group:
     def backward(self) -> tuple[Parts, ...]:
         """Priced backward passes."""
         return tuple(self.prices.body(body) for body in self.bodies("B"))
+
+    @cached_property
+    def forward_s(self) -> Floats:
+        """Seconds of the forward pass of every plan and stage: (n, K)."""
+        return self.stage_times(self.forward)
+
+    @cached_property
+    def backward_s(self) -> Floats:
+        """Seconds of the backward pass: (n, K)."""
+        return self.stage_times(self.backward)
 
     def stage_times(self, passes: tuple[Parts, ...]) -> Floats:
         """Seconds of a pass for every plan and stage: (n, K)."""

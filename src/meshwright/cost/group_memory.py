@@ -67,6 +67,8 @@ def _working(group: Group) -> Floats:
 
 
 def _buffers(group: Group, rule: BufferRule) -> Floats:
+    if not rule.any:
+        return np.zeros((len(group.plans), group.ranks))
     per_rank = []
     for rank in range(group.ranks):
         blocks = [b for stage in group.stages[rank :: group.ranks] for b in stage]

@@ -5,12 +5,21 @@ follows the chain that ends the step. What it leaves out: reductions of earlier 
 chunk's begins.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.pipeline import pipeline_seconds
 from meshwright.cost.pricing import message_seconds
-from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, reduction_tail
+from meshwright.cost.step import (
+    beside_gather,
+    optimizer_seconds,
+    reduction_slowdown,
+    reduction_tail,
+    send_occupancy,
+)
 from meshwright.program.items import Collective
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.states import Elements
@@ -21,17 +30,54 @@ from meshwright.program.table import SHARDED
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
 
-def step_parts(group: Group) -> dict[str, Floats]:
+@dataclass(frozen=True)
+class Pipelined:
+    """What the schedule's form needs of a group, with sends counted into the passes; (n, K), (n, K), (n,)."""
+
+    forward: Floats
+    backward: Floats
+    message: Floats
+
+
+def pipelined(group: Group, messages: bool) -> Pipelined:
+    """Stage times of a group; a send keeps its rank for a part of the message's time."""
+    message = _message(group) if messages else np.zeros(len(group.plans))
+    kept = send_occupancy(group.chunks > 1, group.setting.stack.overlap_p2p)
+    held = np.broadcast_to((kept * message)[:, None], group.forward_s.shape).copy()
+    down, up = held.copy(), held
+    down[:, -1] = up[:, 0] = 0.0
+    return Pipelined(group.forward_s + down, group.backward_s + up, (1 - kept) * message)
+
+
+def pipeline_lengths(groups: Sequence[Group]) -> list[tuple[Floats, Floats]]:
+    """Length of every group's schedule, with messages and without; groups of one shape are computed together."""
+    lengths: list[tuple[Floats, Floats]] = [(np.zeros(0), np.zeros(0))] * len(groups)
+    shapes: dict[tuple[str, int, int], list[int]] = {}
+    for index, group in enumerate(groups):
+        shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
+    for (schedule, ranks, _), members in shapes.items():
+        parts = [pipelined(groups[i], messages) for messages in (True, False) for i in members]
+        counts = np.concatenate([groups[i].micro_batches for i in members] * 2)
+        forward, backward, message = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("forward", "backward", "message")
+        )
+        seconds = pipeline_seconds(schedule, forward, backward, message, counts, ranks)
+        cuts = np.cumsum([len(part.message) for part in parts])[:-1]
+        pieces = np.split(seconds, cuts)
+        for at, index in enumerate(members):
+            lengths[index] = pieces[at], pieces[at + len(members)]
+    return lengths
+
+
+def step_parts(group: Group, length: Floats, silent: Floats) -> dict[str, Floats]:
     """Seconds of a step by category, for every plan; their sum is the step time.
 
-    compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
-    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
+    ``length`` is that of the schedule, ``silent`` its length if messages took no time. compute, tp, cp, ep, host and
+    the part of dp inside passes are those of the busiest pipeline rank; pp is what messages add to the pipeline,
+    bubble the rest of its length; dp holds all else that is exposed.
     """
-    forward, backward = group.stage_times(group.forward), group.stage_times(group.backward)
-    message = _message(group)
-    arguments = group.schedule, forward, backward
-    length = pipeline_seconds(*arguments, message, group.micro_batches, group.ranks)
-    silent = pipeline_seconds(*arguments, 0 * message, group.micro_batches, group.ranks)
+    forward, backward, message = group.forward_s, group.backward_s, _message(group)
     parts = _busiest(group, forward + backward)
     busy = sum(parts.values(), start=np.zeros(len(message)))
     parts["pp"] = np.maximum(0.0, length - silent)
@@ -143,8 +189,7 @@ def _norm_and_ties(group: Group) -> Floats:
 
 def _optimizer(group: Group) -> Floats:
     """The slowest rank's optimizer step."""
-    owned, local = (held_elements(group, kind) for kind in ("optimizer", "gradient"))
-    return np.asarray(optimizer_seconds(owned, local, group.forms)).max(1)
+    return np.asarray(optimizer_seconds(held_elements(group, "optimizer"), group.forms)).max(1)
 
 
 def held_elements(group: Group, kind: str) -> Floats:

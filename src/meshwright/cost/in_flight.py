@@ -1,7 +1,7 @@
 """How many micro-batches of each stage a rank holds at once, from the schedule's own lists.
 
 A rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
-candidate for the peak; candidates that another one covers are dropped. Which one is the peak depends on the sizes of
+candidate for the peak. Which one is the peak depends on the sizes of
 the stages: peak bytes = max over candidates of Σ count·bytes. Exact, and the same for any schedule.
 """
 
@@ -25,16 +25,13 @@ def in_flight(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tup
 
 def held_counts(actions: list[Action], ranks: int, chunks: int) -> Counts:
     """The candidates of one rank's list."""
-    held = np.zeros(chunks, dtype=np.int64)
-    seen: set[tuple[int, ...]] = set()
-    for action in actions:
+    changes = np.zeros((len(actions), chunks), dtype=np.int64)
+    for position, action in enumerate(actions):
         assert action.stage is not None
-        if action.kind == "F":
-            held[action.stage // ranks] += 1
-        elif action.kind in ("B", "W"):
-            seen.add(tuple(held))
-            held[action.stage // ranks] -= 1
-    return np.array(_undominated(sorted(seen, reverse=True)), dtype=np.int64)
+        changes[position, action.stage // ranks] = {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
+    held = np.cumsum(changes, 0)
+    before_release = np.flatnonzero(changes.sum(1) < 0) - 1
+    return np.unique(held[before_release], axis=0)
 
 
 def sufficient(schedule: str, ranks: int, micro_batches: int) -> int:
@@ -42,11 +39,3 @@ def sufficient(schedule: str, ranks: int, micro_batches: int) -> int:
     rounds = SCHEDULES[schedule].steady_rounds
     return micro_batches if rounds is None else min(micro_batches, rounds * ranks)
 
-
-def _undominated(candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Drop what another candidate covers in every chunk."""
-    return [
-        a
-        for a in candidates
-        if not any(b != a and all(x >= y for x, y in zip(b, a, strict=True)) for b in candidates)
-    ]

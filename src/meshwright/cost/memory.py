@@ -35,6 +35,11 @@ class BufferRule:
     gather: str
 
     @property
+    def any(self) -> bool:
+        """Anything is whole for a while."""
+        return self.gather != "never" or self.gradients_are_whole
+
+    @property
     def gradients_are_whole(self) -> bool:
         """Sharded gradients are reduced only after the last micro-batch."""
         return self.sharding in ("zero2", "zero3") and self.gather != "per-layer"

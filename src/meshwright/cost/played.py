@@ -3,7 +3,8 @@
 The order in which actions can run does not depend on durations, so it is found once per (schedule, P, M, V) and
 then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``·P micro-batches the schedule
 is in its periodic regime (a max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows
-by a constant for every P further ones: it is extrapolated from the last two rounds.
+by a constant for every P further ones: it is extrapolated from the last two rounds, and by no less than the
+work of the busiest rank, which a pipeline with one slow stage comes to only after many rounds.
 """
 
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.program.mesh import Ints
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
 from meshwright.schedule.timeline import predecessor
@@ -42,20 +44,27 @@ def played_seconds(
     result = np.empty(len(message))
     for count in np.unique(micro_batches):
         rows = np.flatnonzero(micro_batches == count)
-        arguments = schedule, forward[rows], backward[rows], message[rows]
-        played = periodic_micro_batches(int(count), ranks)
+        passes = forward[rows], backward[rows]
+        arguments = schedule, *passes, message[rows]
+        played = int(periodic_micro_batches(int(count), ranks))
         end = _play(*arguments, played, ranks)
         if played < count:
-            end += (count - played) / ranks * (end - _play(*arguments, played - ranks, ranks))
+            before = _play(*arguments, played - ranks, ranks)
+            end += (count - played) * np.maximum((end - before) / ranks, _busiest(passes, ranks))
         result[rows] = end
     return result
 
 
-def periodic_micro_batches(micro_batches: int, ranks: int) -> int:
+def _busiest(passes: tuple[Array, ...], ranks: int) -> Array:
+    """Seconds of one micro-batch on the rank that has most to do."""
+    forward, backward = passes
+    return (forward + backward).reshape(len(forward), -1, ranks).sum(1).max(1)
+
+
+def periodic_micro_batches(micro_batches: Ints, ranks: int) -> NDArray[np.int64]:
     """How many are played: all, or as many as keep the remainder by P and reach the periodic regime."""
-    if micro_batches <= (ROUNDS + 1) * ranks:
-        return micro_batches
-    return ROUNDS * ranks + micro_batches % ranks
+    few = np.asarray(micro_batches) <= (ROUNDS + 1) * ranks
+    return np.where(few, micro_batches, ROUNDS * ranks + np.asarray(micro_batches) % ranks)
 
 
 def _play(

@@ -12,11 +12,20 @@ from meshwright.cost.forms import Forms
 from meshwright.program.shape import Number
 
 
-def optimizer_seconds(owned: Number, local: Number, forms: Forms) -> Number:
-    """One optimizer step: ``owned`` elements updated, ``local`` gradients normed and parameters cast."""
+def optimizer_seconds(owned: Number, forms: Forms) -> Number:
+    """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision."""
     c = constants()
-    moved = owned * c["optimizer_bytes"] + local * c["optimizer_local_bytes"]
+    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"])
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+
+
+def send_occupancy(chunked: bool, overlaps: bool) -> float:
+    """The part of a message's time that keeps the sender's compute stream: all of it, or the overlap's slow-down.
+
+    Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
+    interleaved ones send beside compute where the stack can.
+    """
+    return constants()["overlap_slowdown"] if chunked and overlaps else 1.0
 
 
 def beside_gather(compute: Number, left: Number) -> Number:

@@ -6,14 +6,15 @@ W takes it away, I takes nothing (see ``program/activations.py``).
 
 from meshwright.cost.memory import BufferRule, buffer_bytes, workspace_bytes
 from meshwright.program.program import Program
-from meshwright.program.states import Elements, local_elements
+from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add
 
 
 def rank_ledger(program: Program, rank: int, sharding: str) -> dict[str, int]:
     """Peak of one pipeline rank by kind, in bytes."""
     stages = program.stages_of(rank)
-    elements = {b: local_elements(program.blocks[b], program.shape) for s in stages for b in s.blocks}
+    every = block_elements(program.blocks, program.shape, ends_together=len(program.end_ranks) == 1)
+    elements = {b: every[b] for s in stages for b in s.blocks}
     whole = add(*(elements[b] for s in stages for b in s.blocks))
     largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
     rule = BufferRule(sharding, program.mode.gather)

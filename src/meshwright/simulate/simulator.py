@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds
-from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown
+from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, send_occupancy
 from meshwright.program.program import Program, matching_receive
 from meshwright.schedule.action import Action
 from meshwright.simulate.record import Record, Simulation
@@ -51,6 +51,7 @@ class _Player:
         self.arrivals: dict[Action, float] = {}
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
+        self.occupancy = send_occupancy(len(program.stages) > len(program.lists), program.stack.overlap_p2p)
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
 
     def done(self, rank: int) -> bool:
@@ -125,6 +126,7 @@ class _Player:
         link = (rank, self.program.stages[receive.stage].rank)
         start = max(self.links.get(link, 0.0), self.ranks[rank].clock)
         self.links[link] = self.arrivals[receive] = start + self.message
+        self.ranks[rank].clock = start + self.occupancy * self.message
         self._record(rank, action, start, start + self.message, "send")
 
     def _exchange(self, action: Action, rank: int) -> None:
@@ -156,8 +158,7 @@ class _Player:
 
     def _optimizer(self, rank: int) -> float:
         owned = self.program.held_elements(rank, "optimizer")
-        local = self.program.held_elements(rank, "gradient")
-        return float(optimizer_seconds(owned, local, self.prices.local.forms))
+        return float(optimizer_seconds(owned, self.prices.local.forms))
 
     def _record(self, rank: int, action: Action, start: float, end: float, stream: str) -> None:
         self.records[rank].append(Record(action, start, end, stream))

@@ -1,0 +1,37 @@
+"""Bounds that need no pricing: plans that can not fit are never evaluated.
+
+Memory: the states of an average pipeline rank are at most those of the worst one, so P·states/P is a lower bound of
+the peak. Proof: the maximum of P numbers is at least their mean, and activations, buffers and workspace only add.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.memory import fits
+from meshwright.cost.pricing import array_shape
+from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.program.states import STATE_KINDS, block_elements, state_bytes
+from meshwright.program.synchronise import add
+from meshwright.program.table import SHARDED
+
+
+def memory_floor(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
+    """Lower bound of every plan's peak memory in bytes: parameters and optimizer states of the mean rank."""
+    shape = array_shape(plans, setting)
+    elements = block_elements(setting.model.blocks, shape, ends_together=True)
+    whole = add(*(elements[index] for index, repeat in setting.model.chain for _ in range(repeat)))
+    total = np.zeros(len(plans))
+    for kind in STATE_KINDS:
+        if kind == "gradient":
+            continue  # whole or sharded, depending on when it is reduced; leaving it out keeps the bound a bound
+        cut = np.array([kind in SHARDED[name] for name in SHARDINGS])[plans.sharding]
+        sharded = state_bytes(whole, kind, True, shape, setting.stack)
+        total = total + np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
+    return total / plans.pp
+
+
+def may_fit(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
+    """False where the lower bound is already too much."""
+    capacity = setting.cluster.pool.device.memory_bytes
+    return np.asarray(fits(memory_floor(plans, setting), capacity), dtype=np.bool_)

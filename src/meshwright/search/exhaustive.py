@@ -1,0 +1,92 @@
+"""Evaluate every legal plan, rank those that fit, and keep what is needed to say why.
+
+``evaluate`` is handed in: this floor knows plans, not costs. Plans whose floor of memory is already above the
+capacity are not evaluated. Ranking: step time (tokens/s at the given batch), plans within ``TIE`` of each other by
+memory. The best K differ from each other in something that matters: the layout or recomputation, not only in how
+states are sharded, the micro-batch or the schedule.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import PlanArrays
+from meshwright.search.space import Space
+
+TIE = 0.001
+CHUNK = 2**16
+MATTERS = ("pp", "tp", "cp", "ep", "etp", "recompute")
+
+Floats = NDArray[np.float64]
+
+
+class Scores(Protocol):
+    """What an evaluation says of every plan."""
+
+    @property
+    def step_s(self) -> Floats:
+        """Seconds per step."""
+        ...
+
+    @property
+    def total_bytes(self) -> Floats:
+        """Peak memory of the worst device."""
+        ...
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether the peak is below what is usable."""
+        ...
+
+
+Evaluate = Callable[[PlanArrays], Scores]
+Floor = Callable[[PlanArrays], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """All evaluated plans with their scores; ``ranking`` lists rows that fit, best first."""
+
+    plans: PlanArrays
+    step_s: Floats
+    total_bytes: Floats
+    fits: NDArray[np.bool_]
+    ranking: NDArray[np.int64]
+    too_large: int
+
+    def top(self, count: int) -> list[int]:
+        """Rows of the best plans that differ in something that matters."""
+        columns = np.stack([getattr(self.plans, name)[self.ranking] for name in MATTERS], 1)
+        _, first = np.unique(columns, axis=0, return_index=True)
+        return [int(self.ranking[i]) for i in np.sort(first)[:count]]
+
+
+def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
+    """Score every plan of a space that may fit. Empty spaces give empty results."""
+    possible = may_fit(space.plans)
+    plans = space.plans.take(possible)
+    parts = [evaluate(plans.take(np.arange(at, min(at + CHUNK, len(plans))))) for at in range(0, len(plans), CHUNK)]
+    step_s, total, fits = (
+        np.concatenate([np.asarray(getattr(part, name)) for part in parts]) if parts else np.zeros(0)
+        for name in ("step_s", "total_bytes", "fits")
+    )
+    fits = fits.astype(np.bool_)
+    rows = np.flatnonzero(fits)
+    ranking = rows[rank(step_s[rows], total[rows])]
+    return Found(plans, step_s, total, fits, ranking, int((~possible).sum()) + int((~fits).sum()))
+
+
+def rank(step_s: Floats, total_bytes: Floats) -> NDArray[np.int64]:
+    """Order by step time; runs of plans that are within ``TIE`` of the run's first go by memory."""
+    order = np.argsort(step_s, kind="stable")
+    result: list[NDArray[np.int64]] = []
+    at = 0
+    while at < len(order):
+        end = int(np.searchsorted(step_s[order], step_s[order[at]] * (1 + TIE), side="right"))
+        run = order[at:end]
+        result.append(run[np.argsort(total_bytes[run], kind="stable")])
+        at = end
+    return np.concatenate(result) if result else np.zeros(0, dtype=np.int64)

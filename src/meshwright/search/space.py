@@ -1,0 +1,219 @@
+"""The space of legal plans: generated, counted, and every refusal with its reason.
+
+The raw space is the product of all ordered factorisations of the devices into (pp, tp, cp, dp_replicate, dp_shard)
+and of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and recomputation. It is
+built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that it
+removes. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and four that
+only a search has: no plan that equals another one, interleaving only where all stages get equally many layers,
+micro-batches up to ``MAX_MICRO_BATCH``, and what the question keeps fixed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.schedule import SCHEDULES
+
+MAX_MICRO_BATCH = 64
+DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
+RECOMPUTES = ("none", "selective", "full")
+
+Ints = NDArray[np.int64]
+Table = dict[str, Ints]
+Keep = Mapping[str, int | str]
+
+
+@dataclass(frozen=True)
+class Space:
+    """All legal plans, the size of the raw space, and how many raw plans each rule removed."""
+
+    plans: PlanArrays
+    considered: int
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What each stage multiplies in."""
+
+    micro_batch: tuple[int, ...]
+    schedule: tuple[tuple[int, int], ...]
+    experts: tuple[tuple[int, int], ...]
+    sharding: tuple[int, ...]
+    recompute: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, (self.micro_batch, self.schedule, self.experts, self.sharding, self.recompute)))
+
+
+class _Cutter:
+    """Applies masks to a table and counts what they remove."""
+
+    def __init__(self, table: Table, weight: int) -> None:
+        self.table, self.weight = table, weight
+        self.rejected: Counter[str] = Counter()
+
+    def cut(self, reason: str, legal: NDArray[np.bool_]) -> None:
+        """Keep the legal rows; the others count for ``weight`` raw plans each."""
+        removed = int((~legal).sum())
+        if removed:
+            self.rejected[reason] += removed * self.weight
+            self.table = {name: column[legal] for name, column in self.table.items()}
+
+    def multiply(self, names: tuple[str, ...], options: Iterable[tuple[int, ...]]) -> None:
+        """Every row with every option."""
+        values = np.array(list(options), dtype=np.int64).reshape(-1, len(names))
+        rows = len(next(iter(self.table.values())))
+        self.table = {name: np.repeat(column, len(values)) for name, column in self.table.items()}
+        for i, name in enumerate(names):
+            self.table[name] = np.tile(values[:, i], rows)
+        self.weight //= max(1, len(values))
+
+    def column(self, name: str) -> Ints:
+        return self.table[name]
+
+
+def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
+    """All legal plans for a setting. ``keep`` fixes columns of the plan (``{"tp": 8, "sharding": "zero1"}``)."""
+    keep = keep or {}
+    options = _options(setting)
+    layouts = factorisations(setting.cluster.devices, len(DEGREES))
+    considered = len(layouts) * prod(options.sizes)
+    table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
+    cutter = _Cutter(table, prod(options.sizes))
+    _cut_layouts(cutter, setting)
+    _cut_kept(cutter, keep)
+    cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
+    _cut_batches(cutter, setting)
+    cutter.multiply(("schedule", "virtual_stages"), options.schedule)
+    _cut_schedules(cutter, setting)
+    _cut_kept(cutter, keep)
+    cutter.multiply(("ep", "etp"), options.experts)
+    _cut_experts(cutter)
+    cutter.multiply(("sharding",), ((s,) for s in options.sharding))
+    _cut_shardings(cutter, setting)
+    cutter.multiply(("recompute",), ((r,) for r in options.recompute))
+    _cut_kept(cutter, keep)
+    plans = PlanArrays(
+        **cutter.table,  # type: ignore[arg-type]
+        sequence_parallel=cutter.column("tp") > 1,
+        schedules=tuple(SCHEDULES),
+        recomputes=RECOMPUTES,  # type: ignore[arg-type]
+    )
+    return Space(plans, considered, dict(cutter.rejected))
+
+
+def factorisations(number: int, parts: int) -> Ints:
+    """All ordered factorisations of a number into ``parts`` factors: (count, parts)."""
+    rows = [(number,)]
+    for _ in range(parts - 1):
+        rows = [(*row[:-1], d, row[-1] // d) for row in rows for d in divisors(row[-1])]
+    return np.array(rows, dtype=np.int64)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors in ascending order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def _options(setting: Setting) -> _Options:
+    stack, arch = setting.stack, setting.model.architecture
+    names = list(SCHEDULES)
+    schedule = [
+        (names.index(name), virtual)
+        for name, kind in SCHEDULES.items()
+        if name in stack.schedules or name == "1f1b"
+        for virtual in (divisors(arch.layers)[1:] if kind.chunked else (1,))
+    ]
+    moe = arch.moe
+    ep = divisors(moe.experts) if moe and stack.ep else (1,)
+    etp = divisors(moe.intermediate) if moe and stack.etp else (1,)
+    devices = setting.cluster.devices
+    return _Options(
+        micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
+        schedule=tuple(schedule),
+        experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0),
+        sharding=tuple(i for i, name in enumerate(SHARDINGS) if name in stack.shardings),
+        recompute=tuple(i for i, name in enumerate(RECOMPUTES) if name in stack.recomputes),
+    )
+
+
+def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
+    arch, stack, seq_len = setting.model.architecture, setting.stack, setting.workload.seq_len
+    for axis in ("pp", "tp", "cp"):
+        if not getattr(stack, axis):
+            cutter.cut(f"{stack.id} has no {axis}", cutter.column(axis) == 1)
+    widths = {"heads": arch.heads, "hidden": arch.hidden, "ffn": arch.intermediate}
+    widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
+    widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
+    for name, width in widths.items():
+        cutter.cut(f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0)
+    cutter.cut(f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers)
+    cp, tp = cutter.column("cp"), cutter.column("tp")
+    cutter.cut(f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
+    cp, tp = cutter.column("cp"), cutter.column("tp")
+    cutter.cut(f"cp·tp does not divide seq_len = {seq_len}", (tp == 1) | (seq_len % (cp * tp) == 0))
+
+
+def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
+    batch = setting.workload.global_batch
+    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    cutter.cut(f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0)
+
+
+def _cut_schedules(cutter: _Cutter, setting: Setting) -> None:
+    layers, stack = setting.model.architecture.layers, setting.stack
+    names = list(SCHEDULES)
+    one = names.index("1f1b")
+    runs = np.array([name in stack.schedules for name in names])
+    pp = cutter.column("pp")
+    cutter.cut("without a pipeline all schedules are equal", (pp > 1) | (cutter.column("schedule") == one))
+    pp = cutter.column("pp")
+    cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
+    pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
+    even = (cutter.column("virtual_stages") == 1) | (layers % stages == 0)
+    cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
+    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    count = setting.workload.global_batch // at_once
+    pp = cutter.column("pp")
+    multiple = np.ones(len(pp), dtype=np.int64)
+    for index, kind in enumerate(SCHEDULES.values()):
+        rows = cutter.column("schedule") == index
+        multiple[rows] = [kind.micro_batch_multiple(int(p)) for p in pp[rows]]
+    cutter.cut("micro-batches are no multiple of pp (interleaving)", count % multiple == 0)
+
+
+def _cut_experts(cutter: _Cutter) -> None:
+    ranks = prod((cutter.column(axis) for axis in ("tp", "cp", "dp_replicate", "dp_shard")), start=1)
+    mesh = cutter.column("ep") * cutter.column("etp")
+    cutter.cut("ep·etp does not divide the ranks of a stage", ranks % mesh == 0)
+
+
+def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
+    none = cutter.column("sharding") == 0
+    equal = none & (cutter.column("dp_shard") > 1)
+    cutter.cut("equal to a plan with dp_replicate: nothing is sharded", ~equal)
+    zero = cutter.column("sharding") > 0
+    alone = zero & (cutter.column("dp_shard") * cutter.column("cp") == 1)
+    if "none" in setting.stack.shardings:
+        cutter.cut("equal to a plan without sharding: no ranks to shard over", ~alone)
+    allowed = np.array([name in setting.stack.pipeline_shardings for name in SHARDINGS])
+    legal = (cutter.column("pp") == 1) | allowed[cutter.column("sharding")]
+    cutter.cut(f"{setting.stack.id} does not run this sharding in a pipeline", legal)
+
+
+def _cut_kept(cutter: _Cutter, keep: Keep) -> None:
+    """What the question fixes, as soon as its column exists."""
+    codes = {"sharding": SHARDINGS, "schedule": tuple(SCHEDULES), "recompute": RECOMPUTES}
+    for name, value in keep.items():
+        if name in cutter.table:
+            wanted = codes[name].index(str(value)) if name in codes else int(value)
+            cutter.cut(f"not {name} = {value}, as asked", cutter.column(name) == wanted)
