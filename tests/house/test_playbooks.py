@@ -1,0 +1,148 @@
+"""Follow each playbook of the documentation with the code that stands in it."""
+
+import csv
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from doc_pages import blocks
+
+from meshwright.cluster.catalog import usual_node
+from meshwright.cluster.load import load_cluster
+from meshwright.cluster.tables import read_table
+from meshwright.cost import pipeline
+from meshwright.cost.in_flight import held_counts
+from meshwright.cost.played import played_seconds
+from meshwright.errors import UnsupportedError
+from meshwright.model.describe import describe_model
+from meshwright.model.families import FAMILIES, read_architecture
+from meshwright.model.load import load_model
+from meshwright.plan.check import check_plan
+from meshwright.plan.expand import expand
+from meshwright.plan.files import parse_plan
+from meshwright.program.messages import insert_messages
+from meshwright.program.rendezvous import check_messages
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.generators import ScheduleKind
+from meshwright.schedule.timeline import run
+from meshwright.stack.load import load_stack
+
+RANKS, ROUNDS = 4, 3
+DEGREES = {"pp": 4, "dp_replicate": 1, "dp_shard": 8, "cp": 1, "tp": 2}
+
+
+def _defined(source, **names):
+    exec(compile(source, "playbook", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """The playbook's schedule, entered in both tables."""
+    function, entry, form = blocks("add-a-schedule.md", "python")
+    names = _defined(function, ScheduleKind=ScheduleKind)
+    (kind,) = _defined("entry = {" + entry + "}", **names)["entry"].items()
+    monkeypatch.setitem(SCHEDULES, *kind)
+    made = _defined(form, np=np, Array=np.ndarray, gpipe_seconds=pipeline.gpipe_seconds)
+    monkeypatch.setitem(pipeline.FORMS, kind[0], made["gpipe_rounds_seconds"])
+    return kind[0]
+
+
+def test_the_new_schedule_runs_and_its_messages_pair_up(rounds):
+    lists = SCHEDULES[rounds].generate(RANKS, ROUNDS * RANKS, 1)
+    one_round = run(SCHEDULES["gpipe"].generate(RANKS, RANKS, 1), lambda action: Fraction(1)).makespan
+    assert run(lists, lambda action: Fraction(1)).makespan == ROUNDS * one_round
+    assert check_messages(insert_messages(lists, range(RANKS)), range(RANKS)) == []
+
+
+def test_the_new_schedule_holds_no_more_after_its_steady_rounds(rounds):
+    kind = SCHEDULES[rounds]
+    for count in (kind.steady_rounds * RANKS, 4 * kind.steady_rounds * RANKS):
+        for rank, actions in enumerate(kind.generate(RANKS, count, 1)):
+            held = int(held_counts(actions, RANKS, 1).max())
+            assert held == kind.in_flight(rank, RANKS, count, 1) == RANKS
+
+
+def test_the_new_closed_form_is_what_is_played(rounds):
+    rng = np.random.default_rng(0)
+    forward, backward = rng.uniform(1, 2, (2, 50, RANKS))
+    message = rng.uniform(0, 0.2, 50)
+    arguments = forward, backward, message, np.full(50, ROUNDS * RANKS), RANKS
+    np.testing.assert_allclose(
+        pipeline.FORMS[rounds](*arguments), played_seconds(rounds, *arguments), rtol=1e-9
+    )
+
+
+def _plan(text):
+    plan = parse_plan(text)
+    model, cluster, stack = load_model(plan.model), load_cluster(plan.cluster), load_stack(plan.stack)
+    return expand(plan, model.architecture), model, cluster, stack
+
+
+def test_the_new_exporter_writes_a_plan_and_refuses_what_it_cannot_say():
+    function, entry = blocks("add-an-exporter.md", "python")
+    names = _defined(function)
+    export = _defined("entry = {" + entry + "}", **names)["entry"]["degrees"]
+    text = blocks("plans.md", "yaml")[0]
+    with pytest.raises(UnsupportedError) as caught:
+        export(*_plan(text))
+    assert [problem.field for problem in caught.value.problems] == ["pipeline.virtual_stages"]
+    plain = text.replace("interleaved-1f1b", "1f1b").replace("virtual_stages: 2", "virtual_stages: 1")
+    made = export(*_plan(plain))
+    lines = made.files["degrees/env.sh"].splitlines()[1:]
+    assert lines == [f"export {axis.upper()}={degree}" for axis, degree in DEGREES.items()]
+    assert [refusal.key for refusal in made.refused] == ["stack"]
+
+
+def test_a_plan_can_use_the_new_device(tmp_path):
+    (text,) = blocks("add-a-device.md", "yaml")
+    path = tmp_path / "lab.yaml"
+    path.write_text(text)
+    cluster = load_cluster(path)
+    assert cluster.pool.device.peak_flops == {"bf16": 1e15, "fp8": 2e15}
+    assert cluster.usd_per_hour == pytest.approx(32 * 3.2)
+    short = parse_plan(blocks("plans.md", "yaml")[0].replace("h100-sxm-80gb x 64", str(path)))
+    layout = short.layout.model_copy(update={"dp_shard": 4})
+    model = load_model(short.model)
+    plan = expand(short.model_copy(update={"layout": layout}), model.architecture)
+    assert check_plan(plan, model, cluster, load_stack(plan.stack)) == []
+
+
+def test_the_new_row_fits_the_catalogue():
+    (line,) = blocks("add-a-device.md", "csv")
+    header = read_table("accelerators")[0].keys()
+    (row,) = csv.DictReader(line.splitlines(), fieldnames=list(header))
+    assert row.keys() == header
+    assert None not in row.values()
+    assert float(row["memory_gib"]) == pytest.approx(0.99 * float(row["memory_marketed_gb"]))
+    assert row["memory_origin"] in {known["memory_origin"] for known in read_table("accelerators")}
+    assert row["confidence"] in {known["confidence"] for known in read_table("accelerators")}
+
+
+def test_a_device_without_a_usual_node_gets_the_guess_that_the_page_names():
+    known = {row["device"] for row in read_table("nodes") if row["usual"]}
+    rows = read_table("accelerators")
+    lone = next(r["id"] for r in rows if r["id"] not in known and not r["scaleup_link"].startswith("PCIe"))
+    node = usual_node(lone)
+    assert (node.devices, node.nic_count) == (8, 8)
+    assert node.nic_bytes_per_s * 8 == 8 * 400e9
+    assert node.source.startswith("guess")
+
+
+def test_the_new_model_is_read(tmp_path):
+    (text,) = blocks("add-a-model.md", "json")
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    described = describe_model(load_model(path))
+    attention, feedforward = 2048 * (2 * 2048 + 2 * 256), 3 * 2048 * 5632
+    assert described["parameters"] == 22 * (attention + feedforward + 2 * 2048) + 2 * 32000 * 2048 + 2048
+    assert "rope_theta" in str(described["assumed"])
+
+
+def test_the_new_family_is_read(monkeypatch):
+    (code,) = blocks("add-a-model.md", "python")
+    monkeypatch.setitem(FAMILIES, "sandwich", _defined(code)["sandwich"])
+    config = json.loads(blocks("add-a-model.md", "json")[0]) | {"model_type": "sandwich"}
+    arch = read_architecture(config, "new", "a test")
+    assert (arch.norms_per_layer, arch.qkv_bias, arch.family) == (4, True, "sandwich")
