@@ -1,0 +1,119 @@
+"""Programs that are nothing but a pipeline: passes of given lengths and messages of one length, nothing else."""
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import SimpleNamespace
+
+from meshwright.cluster.load import load_cluster
+from meshwright.cost.prices import Mesh
+from meshwright.cost.pricing import program_prices
+from meshwright.model.architecture import Architecture
+from meshwright.model.blocks import build_graph
+from meshwright.plan.expand import expand
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.program.lower import lower
+from meshwright.program.messages import insert_messages
+from meshwright.program.program import Program, Stage
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.generators import looped_placement
+from meshwright.simulate.record import Simulation
+from meshwright.simulate.simulator import simulate
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+ARCHITECTURE = Architecture(
+    name="small",
+    family="llama",
+    source="a test",
+    layers=8,
+    hidden=256,
+    vocab=4000,
+    heads=8,
+    kv_heads=8,
+    head_dim=32,
+    v_head_dim=32,
+    intermediate=704,
+    gated=True,
+    activation="silu",
+    max_positions=4096,
+    tied_embeddings=True,
+    windows=(None,) * 8,
+)
+STAGE_BYTES = 3
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A plan and what became of it."""
+
+    short: ShortPlan
+    setting: Setting
+    program: Program
+
+    def simulated(self) -> Simulation:
+        return simulate(self.program, program_prices(self.program, self.setting))
+
+
+@cache
+def lowered(
+    pp: int = 2,
+    tp: int = 1,
+    dp_shard: int = 1,
+    dp_replicate: int = 1,
+    sharding: str = "none",
+    schedule: str = "1f1b",
+    virtual_stages: int = 1,
+    global_batch: int = 16,
+    stack: str = "megatron-core",
+) -> Lowered:
+    """A small plan on H100s, lowered."""
+    devices = pp * tp * dp_shard * dp_replicate
+    short = ShortPlan.model_validate(
+        {
+            "plan": 1,
+            "model": "small",
+            "cluster": f"h100-sxm-80gb x {devices}",
+            "stack": stack,
+            "workload": {"seq_len": 1024, "global_batch": global_batch},
+            "layout": {"pp": pp, "tp": tp, "dp_shard": dp_shard, "dp_replicate": dp_replicate},
+            "sharding": sharding,
+            "pipeline": {"schedule": schedule, "virtual_stages": virtual_stages},
+        }
+    )
+    model, cluster = build_graph(ARCHITECTURE), load_cluster(short.cluster)
+    setting = Setting(model, cluster, Workload(seq_len=1024, global_batch=global_batch), load_stack(stack))
+    program = lower(expand(short, model.architecture), model, cluster, setting.workload, setting.stack)
+    return Lowered(short, setting, program)
+
+
+def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Program:
+    """The schedule's lists with messages, and no collective, norm or optimizer."""
+    placement = looped_placement(ranks, chunks)
+    lists = insert_messages(SCHEDULES[schedule].generate(ranks, micro_batches, chunks), placement)
+    return replace(
+        lowered().program,
+        stages=tuple(Stage(index, rank, (0,), ()) for index, rank in enumerate(placement)),
+        micro_batches=micro_batches,
+        bodies={(stage, kind): (stage, kind) for stage in range(len(placement)) for kind in "FB"},
+        collectives={},
+        p2p_bytes=1,
+        activation_bytes=(STAGE_BYTES,) * len(placement),
+        lists=tuple(tuple(actions) for actions in lists),
+    )
+
+
+@dataclass
+class GivenPrices:
+    """Prices that are given: seconds by (stage, pass), and seconds of a message."""
+
+    seconds: dict[tuple[int, str], float]
+    message: float
+    mesh: Mesh = field(default_factory=lambda: Mesh({"pp": 1}, {"pp": 1}, 1))
+
+    @property
+    def local(self) -> SimpleNamespace:
+        return SimpleNamespace(forms=SimpleNamespace(p2p=lambda size, crosses: self.message))
+
+    def body(self, body: tuple[int, str]) -> dict[str, float]:
+        return {"compute": self.seconds[body]}
