@@ -17,7 +17,7 @@ from meshwright.program.passes import pass_body
 from meshwright.program.program import Program, Stage
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.stages import place_stages
-from meshwright.program.states import local_elements
+from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import gathers, reductions
 from meshwright.program.table import state_table
@@ -34,7 +34,8 @@ def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workloa
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape, mode = local_shape(plan, layout, expert_grid, workload, stack), plan_mode(plan, layout, stack)
     stages = place_stages(plan, model)
-    elements = {index: local_elements(block, shape) for index, block in enumerate(model.blocks)}
+    ends_together = stages[0].rank == stages[-1].rank
+    elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.global_batch // (
         grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
     )
@@ -69,6 +70,7 @@ def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workloa
         activation_bytes=tuple(_stage_sum(s, model, shape, mode, stack) for s in stages),
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in stages),
         lists=wrap_lists(messages, step, collectives),
+        in_flight=_in_flight(plan, micro_batches),
     )
 
 
@@ -136,6 +138,14 @@ def _schedule(plan: LongPlan, micro_batches: int) -> ActionLists:
     ranks = plan.pipeline.ranks
     kind = SCHEDULES[plan.pipeline.schedule.name]
     return kind.generate(ranks, micro_batches, len(plan.pipeline.placement) // ranks)
+
+
+def _in_flight(plan: LongPlan, micro_batches: int) -> tuple[int, ...]:
+    assert plan.pipeline.schedule.name is not None
+    bound = SCHEDULES[plan.pipeline.schedule.name].in_flight
+    ranks = plan.pipeline.ranks
+    chunks = len(plan.pipeline.placement) // ranks
+    return tuple(bound(rank, ranks, micro_batches, chunks) for rank in range(ranks))
 
 
 def _block_items(model: ModelGraph, step: StepPlan) -> dict[tuple[int, PassKind], tuple[Item, ...]]:

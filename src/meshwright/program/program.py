@@ -7,7 +7,7 @@ else of the plan.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,14 +20,6 @@ from meshwright.schedule.action import Action, Kind, format_actions
 from meshwright.stack.stack import Stack
 
 Stream = Literal["compute", "data-parallel", "send", "receive"]
-
-STREAM_OF: Mapping[Kind, Stream] = {
-    "SEND_F": "send",
-    "SEND_B": "send",
-    "RECV_F": "receive",
-    "RECV_B": "receive",
-}
-"""Streams of actions that are not compute; GATHER and REDUCE say theirs by ``Program.beside``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,8 @@ class Program:
     ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_TIED and NORM exchange; ``beside``
-    names the kinds that run beside compute; ``lists`` has one action list per pipeline rank.
+    names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight`` is,
+    per pipeline rank, how many forward passes the schedule may leave without their backward pass.
     """
 
     blocks: tuple[Block, ...]
@@ -82,6 +75,7 @@ class Program:
     activation_bytes: tuple[int, ...]
     working_bytes: tuple[int, ...]
     lists: tuple[tuple[Action, ...], ...]
+    in_flight: tuple[int, ...] = ()
 
     @property
     def pipeline_ranks(self) -> int:
@@ -111,22 +105,51 @@ class Program:
                     assert target.stage is not None
                     yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
 
-    def group_axes(self, axes: tuple[str, ...]) -> RankGrid:
-        """The grid that an axis belongs to."""
-        return self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
+    @property
+    def end_ranks(self) -> tuple[int, ...]:
+        """The pipeline ranks of the first and of the last stage; one rank when it holds both."""
+        return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
+
+    def stream_of(self, kind: Kind) -> Stream:
+        """Where an action runs: beside compute or on its stream."""
+        if kind in ("SEND_F", "SEND_B"):
+            return "send"
+        if kind in ("RECV_F", "RECV_B"):
+            return "receive"
+        return "data-parallel" if kind in self.beside else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
-        """Members of a group over ``axes``."""
-        return self.group_axes(axes).size(axes)
+        """Members of a group over ``axes``; "world" is every rank, "tied" the first and the last stage's."""
+        if axes == ("world",):
+            return self.grid.ranks
+        if axes == ("tied",):
+            return len(self.end_ranks)
+        grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
+        return grid.size(axes)
 
     def signature(self) -> str:
         """A digest that predictor and runtime compare before they talk about the same plan."""
         digest = hashlib.sha256()
-        for part in (self.grid, self.expert_grid, self.stages, self.states, sorted(self.beside)):
+        for part in self._identity():
             digest.update(repr(part).encode())
-        for actions in self.lists:
-            digest.update(format_actions(actions).encode())
         return digest.hexdigest()[:16]
+
+    def _identity(self) -> Iterator[object]:
+        """Everything that two readers of one plan must agree on, in plain types."""
+        for grid in (self.grid, self.expert_grid):
+            yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
+        yield self.stack.id
+        yield from (self.mode, self.stages, self.states, sorted(self.beside), self.in_flight)
+        yield self.micro_batches, int(self.p2p_bytes), self.activation_bytes, self.working_bytes
+        yield [_plain_collectives(key, value) for key, value in self.collectives.items()]
+        for (stage, kind), body in self.bodies.items():
+            yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]
+        yield from (format_actions(actions) for actions in self.lists)
+
+
+def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:
+    """Numbers as floats: numpy's print differently from release to release."""
+    return key, [(c.kind, c.axes, float(c.logical_bytes), c.phase) for c in collectives]
 
 
 def matching_receive(send: Action) -> Action:

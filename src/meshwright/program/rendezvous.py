@@ -44,7 +44,7 @@ def check_messages(
     if unpaired:
         return unpaired
     queues = _communicators(lists, placement, per_direction)
-    positions, arrived = [0] * len(lists), set()
+    positions, arrived = [0] * len(lists), set[Message]()
     progress = True
     while progress:
         progress = False

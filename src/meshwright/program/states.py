@@ -4,6 +4,7 @@ Entries are per stage and block ("unit") and per kind, dense and expert apart, b
 meshes. Elements are those of one rank; uneven cuts are rounded up, as frameworks pad them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,13 +36,35 @@ class Elements:
     whole: Number
 
 
-def local_elements(block: Block, shape: LocalShape) -> Elements:
-    """Cut every parameter of a block over tp, or over ep and etp."""
+def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together: bool) -> dict[int, Elements]:
+    """Elements of every block by its index.
+
+    ``ends_together``: the ranks that hold the embedding hold the head too, so that a tied table counts once,
+    in the embedding. On ranks of their own each end has a copy.
+    """
+    shared = embedding_names(blocks) if ends_together else frozenset[str]()
+    return {
+        index: local_elements(block, shape, shared if block.kind == "head" else frozenset())
+        for index, block in enumerate(blocks)
+    }
+
+
+def embedding_names(blocks: Sequence[Block]) -> frozenset[str]:
+    """Names of the embedding's parameters; a tied head has one of them."""
+    return frozenset(
+        p.name for block in blocks if block.kind == "embed" for op in block.operators for p in op.parameters
+    )
+
+
+def local_elements(block: Block, shape: LocalShape, left_out: frozenset[str] = frozenset()) -> Elements:
+    """Cut every parameter of a block over tp, or over ep and etp; those named in ``left_out`` do not count."""
     dense: Number = 0
     expert: Number = 0
     whole: Number = 0
     for op in block.operators:
         for parameter in op.parameters:
+            if parameter.name in left_out:
+                continue
             elements = parameter_elements(parameter, shape, expert=op.place == "expert")
             if op.place == "expert":
                 expert = expert + elements

@@ -95,8 +95,11 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
 
 
 def tied_reduction(embedding: Elements, stack: Stack) -> Collective:
-    """All-reduce of the shared table's gradient between the first and the last pipeline rank."""
-    size = stack.gradient_communication_bytes * embedding.dense
+    """All-reduce of the shared table's gradient between the first and the last pipeline rank.
+
+    Of the embedding block only the table is cut over tp; learned positions and a norm are whole, and not shared.
+    """
+    size = stack.gradient_communication_bytes * (embedding.dense - embedding.whole)
     return Collective("all-reduce", ("tied",), size, "embedding table")
 
 

@@ -3,7 +3,7 @@
 ``2F0`` is the forward pass of stage 2 for micro-batch 0. B is a whole backward pass; I (gradient of the input)
 and W (gradient of the weights) are its two halves. Actions that belong to no micro-batch leave the last number
 out (``1REDUCE``), those that belong to no stage the first one too (``STEP``). A list is written with spaces
-between actions; ``parse_actions(format_actions(a)) == a``.
+between actions; ``parse_actions(format_actions(a)) == a``. ``SCOPE`` says which numbers a kind has.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from meshwright.errors import InputError, Problem
+from meshwright.errors import InputError, Problem, nearest
 
 Kind = Literal[
     "F",  # forward
@@ -35,7 +35,20 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 COMPUTE_KINDS: tuple[Kind, ...] = ("F", "B", "I", "W")
 
-_TEXT = re.compile(r"(\d+)?([A-Z_]+)(\d+)?")
+Scope = Literal["pass", "stage", "rank"]
+SCOPE: dict[Kind, Scope] = {
+    **dict.fromkeys(KINDS, "pass"),
+    **dict.fromkeys(("GATHER", "FREE", "REDUCE"), "stage"),
+    **dict.fromkeys(("REDUCE_TIED", "NORM", "STEP", "VALIDATE"), "rank"),
+}
+"""What a kind belongs to: a stage and a micro-batch, a stage, or a whole rank."""
+SHAPES: dict[Scope, str] = {
+    "pass": "write stage, kind, micro-batch: 2{kind}0",
+    "stage": "write stage and kind: 2{kind}",
+    "rank": "write the kind alone: {kind}",
+}
+
+_TEXT = re.compile(r"([0-9]{1,9})?([A-Z_]+)([0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +76,29 @@ def format_actions(actions: Iterable[Action]) -> str:
 
 def parse_actions(text: str) -> list[Action]:
     """Read one rank's list. Raises ``InputError`` with every word that is no action."""
-    actions, problems = [], []
+    actions: list[Action] = []
+    problems: list[Problem] = []
     for word in text.split():
-        match = _TEXT.fullmatch(word)
-        kind = next((k for k in KINDS if match and k == match[2]), None)
-        if match is None or kind is None:
-            problems.append(Problem("action", word, "not an action", "write stage, kind, micro-batch: 2F0"))
-            continue
-        stage, micro_batch = (None if number is None else int(number) for number in (match[1], match[3]))
-        actions.append(Action(kind, stage, micro_batch))
+        action = _parse(word)
+        if isinstance(action, Problem):
+            problems.append(action)
+        else:
+            actions.append(action)
     if problems:
         raise InputError(problems)
     return actions
+
+
+def _parse(word: str) -> Action | Problem:
+    match = _TEXT.fullmatch(word)
+    kind = next((k for k in KINDS if match and k == match[2]), None)
+    if match is None or kind is None:
+        near = nearest(match[2], KINDS) if match else SHAPES["pass"].format(kind="F")
+        return Problem("action", word, "not an action", near)
+    stage, micro_batch = (None if number is None else int(number) for number in (match[1], match[3]))
+    scope: Scope = "rank" if stage is None else "stage" if micro_batch is None else "pass"
+    if scope != SCOPE[kind] or (stage is None and micro_batch is not None):
+        rule = {"pass": "a stage and a micro-batch", "stage": "a stage only", "rank": "neither number"}
+        hint = SHAPES[SCOPE[kind]].format(kind=kind)
+        return Problem("action", word, f"{kind} has {rule[SCOPE[kind]]}", hint)
+    return Action(kind, stage, micro_batch)

@@ -16,7 +16,7 @@ class Generator(Protocol):
     """``generator(ranks, micro_batches, chunks)`` → one action list per rank."""
 
     def __call__(self, ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-        """Return the lists; arguments have passed ``ScheduleKind.problems``."""
+        """Return the lists; arguments have passed the rules of ``plan/check_pipeline.py``."""
         ...
 
 
@@ -27,9 +27,12 @@ class ScheduleKind:
     ``chunked`` says that it wants several stages per rank; ``micro_batch_multiple`` is a function of the
     pipeline ranks that must divide the number of micro-batches. ``steady_rounds``: after so many rounds of P
     micro-batches a rank's list repeats what it holds; None where it holds more with every micro-batch.
+    ``in_flight(rank, ranks, micro_batches, chunks)`` is the largest number of forward passes of stages whose
+    backward pass has not ended on that rank.
     """
 
     generate: Generator
+    in_flight: Callable[[int, int, int, int], int]
     chunked: bool
     summary: str
     steady_rounds: int | None

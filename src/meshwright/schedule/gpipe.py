@@ -13,3 +13,8 @@ def gpipe(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
         + [Action("B", rank, m) for m in range(micro_batches)]
         for rank in range(ranks)
     ]
+
+
+def gpipe_in_flight(rank: int, ranks: int, micro_batches: int, chunks: int) -> int:
+    """All of them."""
+    return micro_batches

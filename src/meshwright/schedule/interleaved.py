@@ -26,6 +26,11 @@ def warm_up_passes(rank: int, ranks: int, micro_batches: int, chunks: int) -> in
     return min(micro_batches * chunks, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks)
 
 
+def interleaved_in_flight(rank: int, ranks: int, micro_batches: int, chunks: int) -> int:
+    """The warm-up and one more pass of a chunk."""
+    return min(micro_batches * chunks, warm_up_passes(rank, ranks, micro_batches, chunks) + 1)
+
+
 def _pass(kind: str, k: int, rank: int, ranks: int, chunks: int) -> Action:
     chunk = k % (ranks * chunks) // ranks
     micro_batch = k // (ranks * chunks) * ranks + k % ranks

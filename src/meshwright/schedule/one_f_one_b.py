@@ -17,3 +17,8 @@ def _rank_list(stage: int, warm_up: int, micro_batches: int) -> list[Action]:
     for m in range(warm_up, micro_batches):
         actions += [Action("F", stage, m), Action("B", stage, m - warm_up)]
     return actions + [Action("B", stage, m) for m in range(micro_batches - warm_up, micro_batches)]
+
+
+def one_f_one_b_in_flight(rank: int, ranks: int, micro_batches: int, chunks: int) -> int:
+    """The warm-up and one more: min(M, P−r)."""
+    return min(micro_batches, ranks - rank)
