@@ -23,6 +23,8 @@ FLOORS: dict[str, float] = {
     "search": 3,
     "export": 3,
     "report": 3,
+    "planning": 4,
+    "describing": 4,
     "api": 4,
     "cli": 5,
 }
@@ -36,6 +38,8 @@ SAME_FLOOR = {
     ("cluster", "plan"),  # cluster files too
     ("stack", "schedule"),  # which schedules a stack file may name
     ("simulate", "cost"),  # both price with the same forms
+    ("api", "planning"),
+    ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {

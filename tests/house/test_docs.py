@@ -1,0 +1,145 @@
+"""The documentation says what is true: generated parts, names, tables, links, numbers."""
+
+import importlib.util
+import re
+from dataclasses import fields
+
+import pytest
+from doc_pages import DOCS, blocks, page, pages
+from source_tree import PACKAGE, ROOT, modules, room
+
+from meshwright.cluster.catalog import device_ids
+from meshwright.cluster.load import load_cluster
+from meshwright.cost.evaluate import PARTS
+from meshwright.cost.memory import KEYS
+from meshwright.cost.utilisation import model_flops_per_token
+from meshwright.export import TARGETS
+from meshwright.model.load import load_model, zoo_names
+from meshwright.plan.check import check_plan
+from meshwright.plan.expand import expand
+from meshwright.plan.files import dump_plan, parse_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.supported import REFUSALS, unsupported
+from meshwright.plan.text import read_value
+from meshwright.result import Report
+from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
+from meshwright.stack.load import load_stack, stack_names
+
+LINK = re.compile(r"\[[^\]]+\]\(([^)#]+\.md)?(?:#([a-z-]+))?\)")
+CODE = re.compile(r"`([^`]+)`")
+ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def writer():
+    """scripts/write_docs.py as a module."""
+    spec = importlib.util.spec_from_file_location("write_docs", ROOT / "scripts" / "write_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_generated_parts_are_fresh(path, writer):
+    text = path.read_text(encoding="utf-8")
+    assert writer.rewritten(text) == text, "run `make docs`"
+
+
+def test_every_generated_section_stands_somewhere(writer):
+    everything = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
+    assert {match[1] for match in writer.MARKED.findall(everything)} == set(writer.SECTIONS)
+
+
+def test_every_name_is_in_the_catalogue():
+    text = page("catalogue.md")
+    names = [*zoo_names(), *device_ids(), *KNOWN_SCHEDULES, *TARGETS]
+    assert not [name for name in names if f"`{name}`" not in text]
+    assert not [name for name in stack_names() if f"`{load_stack(name).id}`" not in text]
+
+
+def test_links_lead_somewhere():
+    everything = pages()
+    for name, path in everything.items():
+        for target, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+            found = (path.parent / target).resolve() if target else path
+            assert found.is_file(), f"{name} links to {target}"
+            headings = re.findall(r"^#+ (.+)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert not anchor or anchor in slugs, f"{name} links to {target}#{anchor}"
+
+
+def test_files_that_are_named_exist():
+    named = re.compile(r"`((?:src|tests|scripts|docs)/[\w./-]+)`")
+    examples = {"src/meshwright/schedule/gpipe_rounds.py", "src/meshwright/export/degrees.py"}
+    for name, path in pages().items():
+        for found in named.findall(path.read_text(encoding="utf-8")):
+            missing = not (ROOT / found).exists() and "NAME" not in found
+            assert not missing or found in examples, f"{name} names {found}"
+
+
+def test_the_architecture_page_is_short_and_names_every_package():
+    text = page("architecture.md")
+    assert len(text.splitlines()) <= 60
+    rooms = {room(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)) for path in modules()}
+    assert not [name for name in rooms - {"__init__"} if f"`{name}`" not in text]
+
+
+def test_metrics_names_every_number_of_a_report():
+    text = page("metrics.md")
+    names = [field.name for field in fields(Report)] + [*PARTS, *KEYS]
+    assert not [name for name in names if f"`{name}`" not in text]
+
+
+def test_the_worked_number_of_metrics():
+    model = load_model("llama-3.1-70b")
+    active = model.parameters_active - model.parameters_embedding
+    assert f"{active / 1e9:.2f}·10⁹" in page("metrics.md")
+    total = model_flops_per_token(model, 8192, causal=False)
+    assert f"{total / 1e9:.1f}·10⁹ FLOP" in page("metrics.md")
+
+
+def _page_plans():
+    return [parse_plan(text) for text in blocks("plans.md", "yaml")]
+
+
+def test_the_plans_page_shows_one_legal_plan_in_both_forms():
+    short, long = _page_plans()
+    model = load_model(short.model)
+    assert expand(short, model.architecture) == long
+    assert dump_plan(long) == blocks("plans.md", "yaml")[1]
+    assert check_plan(long, model, load_cluster(long.cluster), load_stack(long.stack)) == []
+
+
+def _changed(plan, path, text):
+    data = plan.model_dump(by_alias=True)
+    *sections, key = path.split(".")
+    inner = data
+    for section in sections:
+        inner = inner[section]
+    inner[key] = read_value(text, path)
+    return LongPlan.model_validate(data)
+
+
+def _support_rows():
+    table = page("plans.md").partition("| key of the long form |")[2]
+    for cells in (row.split(" | ") for row in ROW.findall(table) if "---" not in row):
+        yield CODE.findall(cells[0])[0], CODE.findall(cells[1]), CODE.findall(cells[2])
+
+
+def test_what_the_page_calls_accepted_and_refused_is():
+    long = _page_plans()[1]
+    fired = set()
+    for key, accepted, refused in _support_rows():
+        for text in accepted:
+            assert not [p for p in unsupported(_changed(long, key, text)) if p.field.startswith(key)]
+        for text in refused:
+            plan = _changed(long, key, text)
+            assert [p for p in unsupported(plan) if key.startswith(p.field)], f"{key}: {text} is not refused"
+            fired |= {refusal for refusal in REFUSALS if list(refusal(plan))}
+    assert fired == set(REFUSALS)
+
+
+def test_the_page_lists_every_schedule_on_its_side():
+    ((_, accepted, refused),) = [row for row in _support_rows() if row[0] == "pipeline.schedule.name"]
+    assert accepted == list(SCHEDULES)
+    assert refused == [name for name in KNOWN_SCHEDULES if name not in SCHEDULES]
