@@ -38,4 +38,3 @@ def sufficient(schedule: str, ranks: int, micro_batches: int) -> int:
     """Micro-batches that suffice to see the peak: the steady state of a schedule repeats."""
     rounds = SCHEDULES[schedule].steady_rounds
     return micro_batches if rounds is None else min(micro_batches, rounds * ranks)
-

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 
 from meshwright.cost.played import Array, periodic_micro_batches, played_seconds
 
-PipelineForm = Callable[[Array, Array, Array, Array, int], Array]
+PipelineForm = Callable[[Array, Array, Array, NDArray[np.int64], int], Array]
 
 
-def gpipe_seconds(forward: Array, backward: Array, message: Array, micro_batches: Array, ranks: int) -> Array:
+def gpipe_seconds(
+    forward: Array, backward: Array, message: Array, micro_batches: NDArray[np.int64], ranks: int
+) -> Array:
     """Makespan of GPipe: (n, K), (n, K), (n,), (n,) → (n,)."""
     fill = forward.sum(1) + (micro_batches - 1) * np.maximum(forward.max(1), message)
     drain = backward.sum(1) + (micro_batches - 1) * np.maximum(backward.max(1), message)
@@ -37,7 +39,7 @@ def gpipe_seconds(forward: Array, backward: Array, message: Array, micro_batches
 
 
 def one_f_one_b_seconds(
-    forward: Array, backward: Array, message: Array, micro_batches: Array, ranks: int
+    forward: Array, backward: Array, message: Array, micro_batches: NDArray[np.int64], ranks: int
 ) -> Array:
     """Makespan of 1F1B."""
     times = forward + backward
@@ -56,7 +58,7 @@ def one_f_one_b_seconds(
     return once + loops
 
 
-def _best_mean(prefix: Array, message: Array, end: int, micro_batches: Array) -> Array:
+def _best_mean(prefix: Array, message: Array, end: int, micro_batches: NDArray[np.int64]) -> Array:
     """The dearest loop per micro-batch among those that turn at rank ``end`` and fit."""
     starts = np.arange(end + 1)
     lengths = end - starts + 1
@@ -66,7 +68,7 @@ def _best_mean(prefix: Array, message: Array, end: int, micro_batches: Array) ->
 
 
 def interleaved_seconds(
-    forward: Array, backward: Array, message: Array, micro_batches: Array, ranks: int
+    forward: Array, backward: Array, message: Array, micro_batches: NDArray[np.int64], ranks: int
 ) -> Array:
     """Makespan of interleaved 1F1B; stage j is on rank j mod P."""
     plans, stages = forward.shape

@@ -8,7 +8,7 @@ states are sharded, the micro-batch or the schedule.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,15 +68,18 @@ def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
     """Score every plan of a space that may fit. Empty spaces give empty results."""
     possible = may_fit(space.plans)
     plans = space.plans.take(possible)
-    parts = [evaluate(plans.take(np.arange(at, min(at + CHUNK, len(plans))))) for at in range(0, len(plans), CHUNK)]
-    step_s, total, fits = (
-        np.concatenate([np.asarray(getattr(part, name)) for part in parts]) if parts else np.zeros(0)
-        for name in ("step_s", "total_bytes", "fits")
-    )
-    fits = fits.astype(np.bool_)
+    parts = [
+        evaluate(plans.take(np.arange(at, min(at + CHUNK, len(plans))))) for at in range(0, len(plans), CHUNK)
+    ]
+    step_s, total = (_joined([getattr(part, name) for part in parts]) for name in ("step_s", "total_bytes"))
+    fits = _joined([part.fits for part in parts]).astype(np.bool_)
     rows = np.flatnonzero(fits)
     ranking = rows[rank(step_s[rows], total[rows])]
     return Found(plans, step_s, total, fits, ranking, int((~possible).sum()) + int((~fits).sum()))
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.zeros(0)
 
 
 def rank(step_s: Floats, total_bytes: Floats) -> NDArray[np.int64]:

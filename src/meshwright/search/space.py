@@ -112,7 +112,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
 
 def factorisations(number: int, parts: int) -> Ints:
     """All ordered factorisations of a number into ``parts`` factors: (count, parts)."""
-    rows = [(number,)]
+    rows: list[tuple[int, ...]] = [(number,)]
     for _ in range(parts - 1):
         rows = [(*row[:-1], d, row[-1] // d) for row in rows for d in divisors(row[-1])]
     return np.array(rows, dtype=np.int64)

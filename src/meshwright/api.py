@@ -1,0 +1,109 @@
+"""The verbs as functions. Both towers meet here and nowhere else; the command line only renders what these return.
+
+Every function takes names or paths as a person writes them and returns JSON-ready data or frozen values. Wrong
+input raises ``InputError`` with all problems; an answer that is "no" raises ``InfeasibleError`` with the reasons.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.describing import describe_anything
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.change import apply_settings
+from meshwright.plan.files import load_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.resolve import Resolved, resolve
+from meshwright.plan.short import ShortPlan, WorkloadSpec
+from meshwright.planning import PlanAnswer, Question, answer
+from meshwright.result import Report
+
+__all__ = ["compare", "describe", "export", "plan", "predict", "trace"]
+
+
+def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
+    """What we think a model, cluster, stack or plan is, with every default. ``long``: a plan's long form."""
+    return describe_anything(name, long=long, seq_len=seq_len)
+
+
+def plan(
+    model: str,
+    *,
+    on: str,
+    seq_len: int,
+    global_batch: int,
+    stack: str = "megatron-core",
+    precision: str = "bf16",
+    task: str = "pretrain",
+    keep: Iterable[str] = (),
+    top: int = 5,
+) -> PlanAnswer:
+    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
+
+    Raises InfeasibleError when nothing fits.
+    """
+    workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
+    header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
+    return answer(Question(header, tuple(keep), top))
+
+
+def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
+    """The Report of a plan file; ``settings`` change it first, as ``tp=4``."""
+    from meshwright.cost.predict import closed_form, report
+
+    resolved = load(path, settings)
+    if resolved.short is not None and resolved.long.pipeline.stages == "balanced":
+        estimate = closed_form(resolved.short, resolved.setting)
+    else:
+        from meshwright.simulate.predict import simulated
+
+        estimate = simulated(resolved.long, resolved.setting)
+    return report(resolved.long, estimate, resolved.setting)
+
+
+def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
+    """The simulated step of a plan as a Chrome trace (JSON-ready), one process per pipeline rank."""
+    from meshwright.simulate.predict import played
+    from meshwright.simulate.trace import perfetto_trace
+
+    resolved = load(path, settings)
+    return perfetto_trace(*played(resolved.long, resolved.setting))
+
+
+def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
+    """Two plans line by line: what they say, and what they are predicted to do."""
+    from meshwright.report.comparing import compare_reports
+
+    return compare_reports((load(a), predict(a)), (load(b), predict(b)))
+
+
+def export(path: str | Path, *, to: str) -> dict[str, Any]:
+    """Files with which a framework runs a plan: ``{"files": {path: text}, "refused": […]}``."""
+    from meshwright.export import TARGETS
+
+    if to not in TARGETS:
+        raise InputError(Problem("to", to, "is no target of export", nearest(to, TARGETS)))
+    resolved = load(path)
+    setting = resolved.setting
+    return TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack).to_json()
+
+
+def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
+    """A plan file with everything that it names; ``settings`` change it first. Raises InputError."""
+    read = load_plan(path)
+    chosen = tuple(settings)
+    if not chosen:
+        return resolve(read)
+    return resolve(_changed(read, chosen))
+
+
+def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan:
+    from meshwright.cluster.load import load_cluster
+    from meshwright.plan.expand import shorten
+
+    short = shorten(read) if isinstance(read, LongPlan) else read
+    if short is None:
+        rule = "the plan has no short form, so single settings can not be changed"
+        raise InputError(Problem("set", list(settings), rule, "edit the file"))
+    clusters: Mapping[str, str] = dict(s.split("=", 1) for s in settings if s.startswith("cluster="))
+    return apply_settings(short, settings, load_cluster(clusters.get("cluster", short.cluster)).devices)

@@ -1,0 +1,27 @@
+"""``meshwright compare``: two plans line by line."""
+
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import errors_as_messages, print_json
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A plan file.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another plan file.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compare two plans: what they say and what they are predicted to do."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        data = api.compare(a, b)
+        if as_json:
+            print_json(data)
+            return
+        from meshwright.report.comparing import render_comparison
+
+        render_comparison(data, a, b)

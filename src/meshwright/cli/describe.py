@@ -1,0 +1,28 @@
+"""``meshwright describe``: what we think a model, cluster, stack or plan is."""
+
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import errors_as_messages, print_json
+
+
+def describe(
+    name: Annotated[str, typer.Argument(metavar="MODEL|CLUSTER|STACK|PLAN", help="A name or a file.")],
+    long: Annotated[bool, typer.Option("--long", help="A plan in its long form.")] = False,
+    seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sequence for FLOPs.")] = 4096,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a model, cluster, stack or plan is, with every default."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        data = api.describe(name, long=long, seq_len=seq_len)
+        if as_json:
+            print_json(data)
+            return
+        from meshwright.report.descriptions import render_description
+
+        render_description(data)

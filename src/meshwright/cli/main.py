@@ -1,0 +1,40 @@
+"""The entry point ``meshwright``: one command per verb, errors as messages, exit codes as the contract says.
+
+0 done; 1 the answer is no; 2 the input is wrong. Verbs import what they need when they run, so that ``--help`` is
+quick. No environment variable is read except those that the terminal library honours (``NO_COLOR``).
+"""
+
+import typer
+
+from meshwright.cli import compare, describe, export, plan, predict
+
+app = typer.Typer(
+    name="meshwright",
+    help="Plan, predict and run the way a large model is spread over many devices.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("plan")(plan.plan)
+app.command("describe")(describe.describe)
+app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
+app.command("export")(export.export)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
+    if version:
+        from meshwright import __version__
+
+        typer.echo(f"meshwright {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,54 @@
+"""``meshwright plan``: search the best plans for a model on a cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+
+
+def plan(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Zoo name, config.json, or hub id.")],
+    on: Annotated[str, typer.Option("--on", metavar="CLUSTER", help='"DEVICE x COUNT" or a cluster file.')],
+    seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sequence.")],
+    global_batch: Annotated[int, typer.Option("--global-batch", help="Sequences per step.")],
+    stack: Annotated[
+        str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
+    ] = "megatron-core",
+    precision: Annotated[str, typer.Option("--precision", help="bf16, fp16 or fp8.")] = "bf16",
+    task: Annotated[str, typer.Option("--task", help="pretrain or sft.")] = "pretrain",
+    keep: Annotated[list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8. Repeatable.")] = None,
+    top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Search the best parallelization plans and say why."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        if output:
+            check_writable(output, "output")
+        answer = api.plan(
+            model,
+            on=on,
+            seq_len=seq_len,
+            global_batch=global_batch,
+            stack=stack,
+            precision=precision,
+            task=task,
+            keep=keep or (),
+            top=top,
+        )
+        if output:
+            write_whole(output, answer.proposals[0].to_yaml())
+        if as_json:
+            print_json(answer.to_json())
+            return
+        from meshwright.report.plans import render_answer
+
+        render_answer(answer.to_json(), str(output) if output else None)

@@ -1,0 +1,42 @@
+"""``meshwright predict``: time, memory, money and energy of a plan."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug, PlanFile
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+
+
+def predict(
+    plan: PlanFile,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change the plan: tp=4. Repeatable."),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write the simulated step as a Perfetto trace (JSON).")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Predict what a plan costs. Exits with 1 when it does not fit."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        if trace:
+            check_writable(trace, "trace")
+        report = api.predict(plan, settings=set_ or ())
+        if trace:
+            import json
+
+            write_whole(trace, json.dumps(api.trace(plan, settings=set_ or ()), allow_nan=False))
+        if as_json:
+            print_json(report.to_json())
+        else:
+            from meshwright.report.prediction import render_report
+
+            render_report(report.to_json(), str(trace) if trace else None)
+        if not report.fits:
+            raise typer.Exit(1)

@@ -1,0 +1,143 @@
+"""Predict one plan: its Report, by closed forms where the plan has a short form, by simulation where it has none."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright.cost.constants import kernels
+from meshwright.cost.evaluate import pipeline_groups
+from meshwright.cost.group_memory import rank_ledgers
+from meshwright.cost.group_time import pipeline_lengths, step_parts
+from meshwright.cost.memory import KEYS, fits
+from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
+from meshwright.plan.arrays import from_shorts
+from meshwright.plan.layers import stage_layers
+from meshwright.plan.long import LongPlan
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.program.lower import plan_mode
+from meshwright.program.shape import Mode
+from meshwright.result import Report
+
+NOT_CALIBRATED = "null: prediction intervals are not calibrated yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds by category and, per pipeline rank, bytes by kind; ``method`` says how they were found."""
+
+    parts: dict[str, float]
+    ledgers: tuple[dict[str, int], ...]
+    method: str
+
+
+def closed_form(short: ShortPlan, setting: Setting) -> Estimate:
+    """Estimate a plan that has a short form."""
+    ((_, group),) = pipeline_groups(from_shorts([short]), setting)
+    ((length, silent),) = pipeline_lengths([group])
+    parts = {name: float(value[0]) for name, value in step_parts(group, length, silent).items()}
+    table = rank_ledgers(group)
+    ledgers = tuple({key: int(table[key][0, rank]) for key in KEYS} for rank in range(group.ranks))
+    return Estimate(parts, ledgers, "closed forms over the lowered plan's bodies")
+
+
+def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
+    """The Report of an estimate."""
+    step_s = sum(estimate.parts.values())
+    cluster, workload = setting.cluster, setting.workload
+    tokens_per_s = workload.tokens_per_step / step_s
+    layout = next(iter(plan.layouts.values()))
+    memory = memory_table(plan, estimate, setting)
+    usd = cluster.usd_per_hour
+    return Report(
+        kind="predicted",
+        unit="step",
+        step_time_s=step_s,
+        step_time_low_s=None,
+        step_time_high_s=None,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_device=tokens_per_s / cluster.devices,
+        **_utilisations(tokens_per_s, plan_mode(plan, layout, setting.stack), setting),
+        memory_bytes=memory,
+        fits=bool(fits(memory["total"], memory["capacity"])),
+        fits_probability=None,
+        breakdown_s=estimate.parts,
+        usd_per_hour=usd,
+        usd_per_step=None if usd is None else usd * step_s / 3600,
+        joules_per_step=_joules(step_s, setting),
+        origin=_origins(estimate, setting),
+    )
+
+
+def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[str, Any]:
+    """The worst rank's ledger with its total and capacity, and every rank's under ``stages``."""
+    contents = stage_layers(plan.pipeline, setting.model.architecture.layers)
+    totals = [sum(ledger.values()) for ledger in estimate.ledgers]
+    stages = [
+        {
+            "rank": rank,
+            "layers": [
+                f"{c.first}..{c.last - 1}"
+                for c, placed in zip(contents, plan.pipeline.placement, strict=True)
+                if placed == rank and c.count
+            ],
+            "total": totals[rank],
+            **ledger,
+        }
+        for rank, ledger in enumerate(estimate.ledgers)
+    ]
+    worst = int(np.argmax(totals))
+    capacity = setting.cluster.pool.device.memory_bytes
+    return {
+        "total": totals[worst],
+        "capacity": capacity,
+        **estimate.ledgers[worst],
+        "worst_rank": worst,
+        "stages": stages,
+    }
+
+
+def _utilisations(tokens_per_s: float, mode: Mode, setting: Setting) -> dict[str, float | None]:
+    cluster, workload, model = setting.cluster, setting.workload, setting.model
+    peak = cluster.pool.device.peak_flops.get(workload.peak_precision)
+    if not peak:
+        return {"mfu": None, "mfu_causal": None, "hfu": None}
+    rate = tokens_per_s / (peak * cluster.devices)
+    seq_len = workload.seq_len
+    whole = model_flops_per_token(model, seq_len, causal=False)
+    again = recomputed_flops_per_token(model, seq_len, mode, causal=False)
+    return {
+        "mfu": rate * whole,
+        "mfu_causal": rate * model_flops_per_token(model, seq_len, causal=True),
+        "hfu": rate * (whole + again),
+    }
+
+
+def _joules(step_s: float, setting: Setting) -> float | None:
+    pool = setting.cluster.pool
+    if pool.device.power_w is None:
+        return None
+    return pool.device.power_w * setting.cluster.devices * step_s
+
+
+def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
+    pool = setting.cluster.pool
+    kernel, price = kernels(pool.device.id), pool.usd_per_device_hour
+    measured = (
+        "measured"
+        if kernel.measured
+        else f"not measured on {pool.device.id}; those of {kernel.family} stand in"
+    )
+    return {
+        "step_time_s": f"predicted: {estimate.method}; kernel constants {measured} ({kernel.origin})",
+        "step_time_low_s": NOT_CALIBRATED,
+        "step_time_high_s": NOT_CALIBRATED,
+        "fits_probability": NOT_CALIBRATED,
+        "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages",
+        "mfu": "6·N_active + 12·layers·heads·head_dim·seq per token over the dense peak; docs/metrics.md",
+        "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",
+        "joules_per_step": "null: board power unknown"
+        if pool.device.power_w is None
+        else "upper bound: board power limit × devices × step time; hosts and network not included",
+    }

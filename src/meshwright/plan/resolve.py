@@ -1,0 +1,73 @@
+"""From the names in a plan file to the nouns they mean, and a legal plan or all its problems."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from meshwright.cluster.graph import Cluster
+from meshwright.cluster.load import load_cluster
+from meshwright.errors import InputError, PlanError, Problem
+from meshwright.model.graph import ModelGraph
+from meshwright.model.load import load_model
+from meshwright.plan.check import check_plan
+from meshwright.plan.expand import expand, shorten
+from meshwright.plan.long import LongPlan
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.supported import workload_of
+from meshwright.stack.load import load_stack
+from meshwright.stack.stack import Stack
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Nouns:
+    """What a plan names, loaded. None where it could not be: ``problems`` says why."""
+
+    model: ModelGraph | None
+    cluster: Cluster | None
+    stack: Stack | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A legal plan with what it is for. ``short`` is None where the plan can not be said in short."""
+
+    long: LongPlan
+    short: ShortPlan | None
+    setting: Setting
+    warnings: tuple[Problem, ...] = ()
+
+
+def resolve(plan: ShortPlan | LongPlan) -> Resolved:
+    """Load the nouns a plan names, expand it and check it. Raises ``InputError`` with all problems."""
+    nouns = load_nouns(plan)
+    model, cluster, stack = nouns.model, nouns.cluster, nouns.stack
+    if model is None or cluster is None or stack is None:
+        raise InputError(nouns.problems)
+    long = plan if isinstance(plan, LongPlan) else expand(plan, model.architecture)
+    found = check_plan(long, model, cluster, stack)
+    errors = [problem for problem in found if problem.severity == "error"]
+    if errors:
+        raise PlanError(errors)
+    warnings = tuple(problem for problem in found if problem.severity == "warning")
+    return Resolved(long, shorten(long), Setting(model, cluster, workload_of(long), stack), warnings)
+
+
+def load_nouns(plan: ShortPlan | LongPlan) -> Nouns:
+    """Load model, cluster and stack; the problems of all three are collected."""
+    problems: list[Problem] = []
+    model = _loaded(lambda: load_model(plan.model), problems)
+    cluster = _loaded(lambda: load_cluster(plan.cluster), problems)
+    stack = _loaded(lambda: load_stack(plan.stack), problems)
+    return Nouns(model, cluster, stack, tuple(problems))
+
+
+def _loaded(load: Callable[[], T], problems: list[Problem]) -> T | None:
+    try:
+        return load()
+    except InputError as error:
+        problems += error.problems
+        return None

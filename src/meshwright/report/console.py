@@ -1,0 +1,33 @@
+"""The console that all renderings write to, and the numbers' forms."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from meshwright.units import GIB
+
+WIDTH_OF_FILES = 160
+
+
+def console() -> Console:
+    """Standard output; colours only on a terminal, lines of a fixed width where it is none."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+
+
+def plain_table(*columns: str, title: str | None = None) -> Table:
+    """A table without frames; the first column is left, the others right aligned."""
+    table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    return table
+
+
+def gib(value: float) -> str:
+    """Memory in GiB, without the unit: the column's head says it."""
+    return f"{value / GIB:.2f}"
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent; a dash where there is none."""
+    return "–" if value is None else f"{value:.1%}"

@@ -1,0 +1,71 @@
+"""The answer of ``plan`` as text: ranked table, reasons, memory per stage, what was rejected, size of the space."""
+
+from typing import Any
+
+from rich.markup import escape
+
+from meshwright.report.console import console, gib, percent, plain_table
+from meshwright.report.prediction import print_memory
+from meshwright.units import format_seconds
+
+DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
+TIE = 0.01
+
+
+def render_answer(data: dict[str, Any], written: str | None) -> None:
+    """Print an answer in the public JSON form."""
+    out = console()
+    plans = data["plans"]
+    out.print(_ranking(plans))
+    close = sum(p["predict"]["step_time_s"] <= (1 + TIE) * plans[0]["predict"]["step_time_s"] for p in plans)
+    if close > 1:
+        out.print(f"\nThe first {close} are within {TIE:.0%} of each other: too close to tell apart.")
+    out.print("\n[bold]Why plan 1[/bold] (each choice against the best plan with another value)")
+    for reason in plans[0]["reasons"]:
+        out.print(f"  {reason['field']}: {reason['value']}  [dim]{escape(reason['reason'])}[/dim]")
+    out.print("\n[bold]Memory of plan 1[/bold] (predicted, per device of each pipeline rank)")
+    print_memory(out, plans[0]["predict"]["memory_bytes"])
+    _print_space(out, data)
+    origin = plans[0]["predict"]["origin"]
+    out.print(f"\n[dim]Times: {escape(origin['step_time_s'])}.[/dim]")
+    out.print(f"[dim]Price: {escape(origin['usd_per_hour'])}.[/dim]")
+    if written:
+        out.print(f"\nPlan 1 is in {escape(written)}.")
+
+
+def _ranking(plans: list[dict[str, Any]]) -> Any:
+    table = plain_table(
+        "#", "layout", "mb", "schedule", "sharding", "recompute", "step", "MFU", "tok/s/dev", "GiB", "$/step"
+    )
+    for number, proposal in enumerate(plans, 1):
+        plan, report = proposal["plan"], proposal["predict"]
+        pipeline = plan["pipeline"]
+        chunks, usd = pipeline["virtual_stages"], report["usd_per_step"]
+        table.add_row(
+            str(number),
+            layout_words(plan["layout"]),
+            str(pipeline["micro_batch"]),
+            pipeline["schedule"] + (f" ×{chunks}" if chunks > 1 else ""),
+            plan["sharding"],
+            str(plan["recompute"]),
+            format_seconds(report["step_time_s"]),
+            percent(report["mfu"]),
+            f"{report['tokens_per_s_per_device']:,.0f}",
+            gib(report["memory_bytes"]["total"]),
+            "–" if usd is None else f"{usd:.2f}",
+        )
+    return table
+
+
+def layout_words(layout: dict[str, Any]) -> str:
+    """The degrees above 1, as ``pp4 tp4 dp_shard8``."""
+    return " ".join(f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1) or "one device"
+
+
+def _print_space(out: Any, data: dict[str, Any]) -> None:
+    out.print(
+        f"\n[bold]Space[/bold]: {data['candidates_considered']:,} combinations, {data['candidates_legal']:,} legal,"
+        f" {data['candidates_feasible']:,} fit; searched in {data['search_time_s']:.2f} s. Not taken:"
+    )
+    for reason, count in data["rejected"].items():
+        out.print(f"  {count:>12,}  {escape(reason)}")

@@ -1,0 +1,64 @@
+"""A Report as text: time and where it goes, memory per stage, money and energy, each with its origin."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from meshwright.report.console import console, gib, percent, plain_table
+from meshwright.units import format_seconds
+
+KINDS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
+
+
+def render_report(data: dict[str, Any], trace: str | None) -> None:
+    """Print a Report in its JSON form."""
+    out = console()
+    step = data["step_time_s"]
+    out.print(f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']})")
+    out.print(f"{data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_device']:,.1f} per device")
+    out.print(f"MFU {percent(data['mfu'])}, causal {percent(data['mfu_causal'])}, HFU {percent(data['hfu'])}")
+    print_breakdown(out, data)
+    memory = data["memory_bytes"]
+    verdict = "fits" if data["fits"] else "[bold red]does not fit[/bold red]"
+    out.print(
+        f"\n[bold]Memory[/bold]: {gib(memory['total'])} of {gib(memory['capacity'])} GiB on the worst device: {verdict}"
+    )
+    print_memory(out, memory)
+    print_money(out, data)
+    out.print("\n[bold]Origin[/bold]")
+    for name, text in data["origin"].items():
+        out.print(f"  {name}: [dim]{escape(text)}[/dim]")
+    if trace:
+        out.print(f"\nThe simulated step is in {escape(trace)}; open it at ui.perfetto.dev.")
+
+
+def print_breakdown(out: Console, data: dict[str, Any]) -> None:
+    """Where the time goes, largest first."""
+    table = plain_table("where", "time", "share")
+    for name, seconds in sorted(data["breakdown_s"].items(), key=lambda item: -item[1]):
+        if seconds:
+            table.add_row(name, format_seconds(seconds), percent(seconds / data["step_time_s"]))
+    out.print("\n[bold]Time[/bold] (busiest pipeline rank; exposed parts only)")
+    out.print(table)
+
+
+def print_memory(out: Console, memory: dict[str, Any]) -> None:
+    """The ledger of every pipeline rank."""
+    kinds = [kind for kind in KINDS if any(stage[kind] for stage in memory["stages"])]
+    table = plain_table("GiB on rank", *kinds, "total", "layers")
+    for stage in memory["stages"]:
+        layers = " ".join(stage["layers"])
+        shown = layers if len(layers) <= 24 else layers[:21] + "…"
+        table.add_row(str(stage["rank"]), *(gib(stage[kind]) for kind in kinds), gib(stage["total"]), shown)
+    out.print(table)
+
+
+def print_money(out: Console, data: dict[str, Any]) -> None:
+    """Price and energy, or that they are unknown."""
+    if data["usd_per_hour"] is not None:
+        out.print(
+            f"\n[bold]Money[/bold]: ${data['usd_per_hour']:,.2f} per hour, ${data['usd_per_step']:,.4f} per step"
+        )
+    if data["joules_per_step"] is not None:
+        out.print(f"[bold]Energy[/bold]: at most {data['joules_per_step'] / 1e6:,.2f} MJ per step")

@@ -1,0 +1,84 @@
+"""Why a plan won: for each choice, what the best plan with another value loses, or that it does not fit.
+
+Works on the evaluated arrays, so every sentence rests on numbers that were computed in the same search.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import SHARDINGS
+from meshwright.search.exhaustive import Found
+from meshwright.units import format_bytes, format_seconds
+
+FIELDS = ("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", "sharding", "recompute", "schedule")
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one field has its value. ``rivals`` are (value, what the best plan with it costs)."""
+
+    field: str
+    value: str
+    text: str
+
+    def to_json(self) -> dict[str, str]:
+        """JSON-ready data."""
+        return {"field": self.field, "value": self.value, "reason": self.text}
+
+
+def explain_choices(found: Found, row: int) -> list[Reason]:
+    """A reason for each choice of the plan at ``row``; fields with one possible value are left out."""
+    reasons = []
+    for field in FIELDS:
+        column = getattr(found.plans, field)
+        others = [int(value) for value in np.unique(column) if value != column[row]]
+        if others:
+            text = "; ".join(_rivals(found, row, field, others))
+            reasons.append(Reason(field, value_name(found, field, int(column[row])), text))
+    return reasons
+
+
+def value_name(found: Found, field: str, value: int) -> str:
+    """A column's value as a plan file writes it."""
+    names = {
+        "sharding": SHARDINGS,
+        "schedule": found.plans.schedules,
+        "recompute": found.plans.recomputes,
+    }.get(field)
+    return str(names[value]) if names else str(value)
+
+
+def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
+    column = getattr(found.plans, field)
+    fitting: list[tuple[float, str]] = []
+    too_large: list[tuple[float, str]] = []
+    for value in others:
+        rows = np.flatnonzero(column == value)
+        name = f"{field} {value_name(found, field, value)}"
+        best = _best(found, rows)
+        if best is not None:
+            fitting.append((float(found.step_s[best]), name))
+        else:
+            too_large.append((float(found.total_bytes[rows].min()), name))
+    own = float(found.step_s[row])
+    texts = [f"{name}: {_against(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
+    if too_large:
+        least = min(too_large)
+        names = ", ".join(name for _, name in sorted(too_large)[:SHOWN])
+        texts.append(f"does not fit with {names} (at least {format_bytes(least[0])})")
+    return texts
+
+
+def _best(found: Found, rows: NDArray[np.int64]) -> int | None:
+    rows = rows[found.fits[rows]]
+    return int(rows[found.step_s[rows].argmin()]) if len(rows) else None
+
+
+def _against(seconds: float, own: float) -> str:
+    change = seconds / own - 1
+    if abs(change) < 0.0005:
+        return f"{format_seconds(seconds)}, equal"
+    return f"{format_seconds(seconds)}, {abs(change):.1%} {'slower' if change > 0 else 'faster'}"

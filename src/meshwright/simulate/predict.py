@@ -1,0 +1,49 @@
+"""Estimate one plan by lowering and playing it: for plans without a short form, and for traces."""
+
+from meshwright.cost.group_time import PARTS
+from meshwright.cost.predict import Estimate
+from meshwright.cost.pricing import message_seconds, program_prices
+from meshwright.plan.long import LongPlan
+from meshwright.plan.setting import Setting
+from meshwright.program.lower import lower
+from meshwright.program.program import Program
+from meshwright.schedule.action import COMPUTE_KINDS
+from meshwright.simulate.ledger import rank_ledger
+from meshwright.simulate.record import Simulation
+from meshwright.simulate.simulator import simulate
+
+
+def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
+    """Lower a plan and play its Program."""
+    program = lower(plan, setting.model, setting.cluster, setting.workload, setting.stack)
+    return program, simulate(program, program_prices(program, setting))
+
+
+def simulated(plan: LongPlan, setting: Setting) -> Estimate:
+    """Estimate any legal plan; categories inside passes are those of the busiest pipeline rank."""
+    program, simulation = played(plan, setting)
+    ledgers = tuple(rank_ledger(program, r, plan.sharding) for r in range(program.pipeline_ranks))
+    return Estimate(_parts(program, simulation, setting), ledgers, "simulation of the lowered Program")
+
+
+def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[str, float]:
+    prices = program_prices(program, setting)
+    busiest = max(range(program.pipeline_ranks), key=simulation.busy_s)
+    parts = dict.fromkeys(PARTS, 0.0)
+    schedule_end = 0.0
+    for record in simulation.ranks[busiest]:
+        action = record.action
+        if action.kind in COMPUTE_KINDS:
+            assert action.stage is not None
+            for name, value in prices.body(program.bodies[action.stage, action.kind]).items():
+                parts[name] += float(value)
+            schedule_end = record.end
+        elif action.kind == "STEP":
+            parts["optimizer"] += record.end - record.start
+    sends = sum(r.action.kind in ("SEND_F", "SEND_B") for r in simulation.ranks[busiest])
+    message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+    idle = max(0.0, schedule_end - sum(parts.values()) + parts["optimizer"])
+    parts["pp"] = min(idle, sends * message)
+    parts["bubble"] = idle - parts["pp"]
+    parts["dp"] += simulation.step_s - sum(parts.values())
+    return parts
