@@ -1,6 +1,7 @@
 """Write the generated parts of the documentation: what stands between ``begin NAME`` and ``end NAME`` marks.
 
-``python scripts/write_docs.py`` rewrites docs/*.md and the frozen list of command-line options; a test compares.
+``python scripts/write_docs.py`` rewrites docs/*.md and the README; tests compare. With ``--options`` it also rewrites
+the frozen list of command-line options, tests/house/cli_options.txt: do that only when an option changes on purpose.
 """
 
 import csv
@@ -10,17 +11,23 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from command_line import frozen_list, verbs
+
+from meshwright import api
 from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.prices import usual_price
 from meshwright.export import TARGETS
 from meshwright.model.load import load_model, zoo_names
+from meshwright.planning import Proposal
 from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+OPTIONS = ROOT / "tests" / "house" / "cli_options.txt"
 MARKED = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+EXAMPLE_DEGREES = ("pp", "dp_shard", "cp", "tp")
 UNITS = {"_us": "µs", "_gb_s": "GB/s", "_mb": "MB"}
 CURVES = ("latency_us", "latency_per_rank_us", "bandwidth_gb_s", "saturation_mb", "saturation_power")
 
@@ -100,6 +107,53 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
 
 
+def verb_table() -> str:
+    """One line for every verb."""
+    rows = ((f"`{verb.name}`", verb.help.partition("\n")[0]) for verb in verbs())
+    return table(("verb", "does"), rows)
+
+
+def verb_pages() -> str:
+    """Every verb with its arguments and options."""
+    parts = []
+    for verb in verbs():
+        rows = [
+            (
+                f"`{parameter.usage}`",
+                parameter.help,
+                "required" if parameter.required else parameter.default and f"`{parameter.default}`",
+            )
+            for parameter in verb.parameters
+            if not parameter.hidden
+        ]
+        text = f"## {verb.name}\n\n{verb.help}\n\n" + table(("argument or option", "", "default"), rows)
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def example_plan() -> str:
+    """What ``plan`` answers for the README's question: the best plans, and why the first one won."""
+    answer = api.plan("llama-3.1-70b", on="h100-sxm-80gb x 64", seq_len=8192, global_batch=512, top=3)
+    rows = [_plan_row(number, found) for number, found in enumerate(answer.proposals, start=1)]
+    degrees = (*EXAMPLE_DEGREES, "schedule", "sharding", "recompute", "step", "MFU", "memory")
+    why = [f"- `{r.field}: {r.value}` {r.text}" for r in answer.proposals[0].reasons]
+    head = f"{answer.considered:,} combinations, {answer.legal:,} legal, {answer.feasible:,} fit. Predicted:"
+    lead = "Why the first one won: the best plan with another value, field by field."
+    return "\n".join([head, "", table(("#", *degrees), rows), lead, "", *why, ""])
+
+
+def _plan_row(number: int, found: Proposal) -> Iterator[object]:
+    layout, pipeline, report = found.plan.layout, found.plan.pipeline, found.report
+    yield number
+    yield from (getattr(layout, axis) for axis in EXAMPLE_DEGREES)
+    chunks = pipeline.virtual_stages
+    yield pipeline.schedule + (f" ×{chunks}" if chunks > 1 else "")
+    yield from (found.plan.sharding, found.plan.recompute)
+    yield f"{report.step_time_s:.1f} s"
+    yield f"{report.mfu:.1%}" if report.mfu else None
+    yield f"{report.memory_bytes['total'] / GIB:.1f} GiB"
+
+
 def constants() -> str:
     """Global constants of the cost model."""
     rows = _csv_rows("constants.csv")
@@ -145,6 +199,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "stacks": stacks,
     "schedules": schedules,
     "targets": targets,
+    "example-plan": example_plan,
+    "verbs": verb_table,
+    "verb-pages": verb_pages,
     "constants": constants,
     "kernels": kernels,
 }
@@ -155,14 +212,25 @@ def rewritten(text: str) -> str:
     return MARKED.sub(lambda match: f"{match[1]}{SECTIONS[match[2]]()}{match[3]}", text)
 
 
-def main() -> None:
-    """Rewrite every page."""
-    for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        if (new := rewritten(text)) != text:
-            path.write_text(new, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
+def pages() -> list[Path]:
+    """The pages that may have generated parts."""
+    return [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file if its text is new, and say so."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+def main(arguments: list[str]) -> None:
+    """Rewrite every page, and with ``--options`` the list of options."""
+    for path in pages():
+        write(path, rewritten(path.read_text(encoding="utf-8")))
+    if "--options" in arguments:
+        write(OPTIONS, frozen_list())
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,11 +1,12 @@
 """The documentation says what is true: generated parts, names, tables, links, numbers."""
 
-import importlib.util
 import re
 from dataclasses import fields
 
+import command_line
 import pytest
-from doc_pages import DOCS, blocks, page, pages
+import write_docs
+from doc_pages import blocks, page, pages
 from source_tree import PACKAGE, ROOT, modules, room
 
 from meshwright.cluster.catalog import device_ids
@@ -30,24 +31,46 @@ CODE = re.compile(r"`([^`]+)`")
 ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def writer():
-    """scripts/write_docs.py as a module."""
-    spec = importlib.util.spec_from_file_location("write_docs", ROOT / "scripts" / "write_docs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
-def test_generated_parts_are_fresh(path, writer):
+@pytest.mark.parametrize("path", write_docs.pages(), ids=lambda path: path.name)
+def test_generated_parts_are_fresh(path):
     text = path.read_text(encoding="utf-8")
-    assert writer.rewritten(text) == text, "run `make docs`"
+    assert write_docs.rewritten(text) == text, "run `make docs`"
 
 
-def test_every_generated_section_stands_somewhere(writer):
-    everything = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
-    assert {match[1] for match in writer.MARKED.findall(everything)} == set(writer.SECTIONS)
+def test_every_generated_section_stands_somewhere():
+    everything = "".join(path.read_text(encoding="utf-8") for path in write_docs.pages())
+    assert {match[1] for match in write_docs.MARKED.findall(everything)} == set(write_docs.SECTIONS)
+
+
+def test_commands_in_the_documentation_exist():
+    shell = "\n".join(
+        [
+            *re.findall(r"`(meshwright [^`]+)`", _everything()),
+            *(line for name in pages() for block in _shell(name) for line in block.splitlines()),
+        ]
+    )
+    options = {verb.name: {n for p in verb.parameters for n in p.names} for verb in command_line.verbs()}
+    used = re.findall(r"^meshwright +([a-z]\S*)(.*)$", shell, re.MULTILINE)
+    assert used
+    for verb, rest in used:
+        assert verb in options, f"meshwright {verb} is no verb"
+        assert set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest)) <= options[verb] | {"--help"}, rest
+
+
+def test_make_targets_in_the_documentation_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = re.findall(r"(?:`|^)make (?:[A-Z]+=\S+ )?([a-z]+)", _everything(), re.MULTILINE)
+    assert {"quickstart", "test", "check", "proof"} <= set(named) | {"test"} <= targets | {"help"}
+
+
+def _everything():
+    paths = [*pages().values(), ROOT / "CONTRIBUTING.md"]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+def _shell(name):
+    text = pages()[name].read_text(encoding="utf-8")
+    return re.findall(r"^```(?:bash|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def test_every_name_is_in_the_catalogue():

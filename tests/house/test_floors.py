@@ -46,8 +46,8 @@ THIRD_PARTY = {
     "numpy": {"plan", "program", "cost", "simulate", "search", "report", "api"},
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
-    "typer": {"cli"},
-    "rich": {"cli"},
+    "typer": {"cli", "report"},
+    "rich": {"cli", "report"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
 LAZY_ROOMS = {"cli", "api"}  # a verb loads what it needs when it runs: `--help` stays quick

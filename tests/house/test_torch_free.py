@@ -1,0 +1,86 @@
+"""Every verb runs without torch and other heavy modules, installed or not, and starts quickly."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+from doc_pages import blocks
+
+HEAVY = ("torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "huggingface_hub")
+GUARD = f"""
+import sys
+from importlib.abc import MetaPathFinder
+
+class Refuse(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {HEAVY!r}:
+            raise AssertionError(f"{{name}} is imported")
+
+sys.meta_path.insert(0, Refuse())
+from meshwright.cli.main import main
+main()
+"""
+HELP_CPU_S, PREDICT_CPU_S = 0.4, 0.8
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plans") / "plan.yaml"
+    text = blocks("plans.md", "yaml")[0].replace("recompute: selective", "recompute: full")
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+VERBS = {
+    "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 8", "--seq-len", "2048", "--global-batch", "16"],
+    "describe": ["mixtral-8x7b"],
+    "predict": ["PLAN"],
+    "compare": ["PLAN", "PLAN"],
+    "export": ["PLAN", "--to", "megatron"],
+}
+
+
+def _run(*arguments):
+    environment = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", GUARD, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_loads_nothing_heavy(verb, form, plan_file):
+    arguments = [plan_file if argument == "PLAN" else argument for argument in VERBS[verb]]
+    done = _run(verb, *arguments, *form)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_the_guard_would_notice():
+    code = GUARD.replace("from meshwright.cli.main import main\nmain()", "import torch")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "torch is imported" in done.stderr
+
+
+def _cpu_s(*arguments):
+    """The least of three runs, in CPU seconds of the child."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", GUARD, *arguments], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        time.sleep(0.01)
+    return min(seconds)
+
+
+def test_help_and_predict_start_quickly(plan_file):
+    assert _cpu_s("--help") <= HELP_CPU_S
+    assert _cpu_s("predict", plan_file) <= PREDICT_CPU_S
