@@ -1,8 +1,7 @@
 """Step time of a group of plans: pipeline, exposed gathers and reductions, norm, optimizer, as arrays.
 
 Mirrors ``simulate/simulator.py`` action by action, in closed form; where the simulation follows every rank, this
-follows the chain that ends the step. What it leaves out: reductions of earlier chunks that still run when the last
-chunk's begins.
+follows the chain that ends the step. What it leaves out: how long a rank waits between its last passes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.cost.group import Floats, Group
+from meshwright.cost.group import Floats, Group, Ints
 from meshwright.cost.pipeline import pipeline_seconds
 from meshwright.cost.pricing import message_seconds
 from meshwright.cost.step import (
@@ -160,10 +159,23 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, backward, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slow = np.asarray(reduction_slowdown(seconds, backward, units))
-    tail = np.asarray(reduction_tail(seconds, backward, units))
-    chain = slow[:, : group.ranks].sum(1) + slow[:, group.ranks :: group.ranks].sum(1)
-    return chain + _ranks_end(group, backward, tail[:, : group.ranks])
+    slowed = np.asarray(reduction_slowdown(seconds, backward, units)).sum(1)
+    return slowed + _ranks_end(group, backward, _first_chunks_tail(group, seconds, backward, units))
+
+
+def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:
+    """What is left of each rank's reductions when its last pass ends: (n, P).
+
+    A rank's reductions follow each other. Between the last pass of chunk c+1 and that of chunk c lie the other P−1
+    passes of the round: what chunk c+1's reduction needs beyond them delays chunk c's.
+    """
+    tail = np.zeros((len(seconds), group.ranks))
+    for first in range((group.chunks - 1) * group.ranks, -1, -group.ranks):
+        chunk = slice(first, first + group.ranks)
+        passes = backward[:, chunk]
+        ahead = np.maximum(0.0, tail - (group.ranks - 1) * passes)
+        tail = np.asarray(reduction_tail(seconds[:, chunk], passes, units[chunk], ahead))
+    return tail
 
 
 def _ranks_end(group: Group, backward: Floats, after: Floats) -> Floats:

@@ -39,7 +39,10 @@ def reduction_slowdown(reduction: Number, backward: Number, units: Number) -> Nu
     return constants()["overlap_slowdown"] * beside
 
 
-def reduction_tail(reduction: Number, backward: Number, units: Number) -> Number:
-    """What is left of a reduction when the (slowed) backward pass has ended."""
-    window = backward * (units - 1) / units + reduction_slowdown(reduction, backward, units)
-    return np.maximum(reduction / units, reduction - window)
+def reduction_tail(reduction: Number, backward: Number, units: Number, ahead: Number = 0.0) -> Number:
+    """What is left of a reduction when the (slowed) backward pass has ended.
+
+    It begins when the first of the blocks is done, or ``ahead`` seconds into the pass if it has to wait for another.
+    """
+    length = backward + reduction_slowdown(reduction, backward, units)
+    return np.maximum(reduction / units, np.maximum(backward / units, ahead) + reduction - length)
