@@ -9,7 +9,7 @@ receive whose data it needs next; it posts receives in the channel's order.
 plain NCCL pair has, even 1F1B blocks: the two directions then wait for each other.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from meshwright.schedule.action import Action, ActionLists
 
 SENDS = ("SEND_F", "SEND_B")
 RECEIVES = ("RECV_F", "RECV_B")
+_NEIGHBOUR: dict[str, int] = {"SEND_F": 1, "RECV_F": -1, "SEND_B": -1, "RECV_B": 1}
+"""From the stage of an action to the stage at the other end of its message."""
 
 
 class Message(NamedTuple):
@@ -32,17 +34,17 @@ def message_of(action: Action) -> Message:
     """The message that a SEND or RECV moves, named by its producing stage."""
     assert action.stage is not None
     assert action.micro_batch is not None
-    step = {"SEND_F": 0, "SEND_B": 0, "RECV_F": -1, "RECV_B": 1}[action.kind]
+    step = _NEIGHBOUR[action.kind] if action.kind in RECEIVES else 0
     return Message(action.kind[-1], action.stage + step, action.micro_batch)
 
 
 def check_messages(
     lists: ActionLists, placement: Sequence[int], *, per_direction: bool = True
 ) -> list[Problem]:
-    """Problems of the lists' messages: sends and receives that do not pair up, or a deadlock."""
-    unpaired = _unpaired(lists)
-    if unpaired:
-        return unpaired
+    """Problems of the lists' messages: misplaced ones, sends and receives that do not pair up, or a deadlock."""
+    problems = _misplaced(lists, placement) or _unpaired(lists)
+    if problems:
+        return problems
     queues = _communicators(lists, placement, per_direction)
     positions, arrived = [0] * len(lists), set[Message]()
     progress = True
@@ -53,16 +55,13 @@ def check_messages(
                 positions[rank] += 1
                 progress = True
         for ends in queues.values():
-            progress |= _transfer(ends, lists, positions, arrived)
+            progress |= _transfer(ends, positions, arrived)
     stuck = [str(a[p]) for a, p in zip(lists, positions, strict=True) if p < len(a)]
     if not stuck:
         return []
     rule = "the ranks wait for each other's messages and none can go on"
-    return [
-        Problem(
-            "pipeline.schedule", " ".join(stuck), rule, "reorder the actions, or one channel per direction"
-        )
-    ]
+    hint = "reorder the actions" if per_direction else "one communicator per direction"
+    return [Problem("lists", " ".join(stuck), rule, hint)]
 
 
 class _Post(NamedTuple):
@@ -84,8 +83,7 @@ def _communicators(
             if action.kind not in SENDS + RECEIVES:
                 continue
             message = message_of(action)
-            step = 1 if message.kind == "F" else -1
-            ends = placement[message.stage], placement[message.stage + step]
+            ends = placement[message.stage], placement[message.stage + _NEIGHBOUR[f"SEND_{message.kind}"]]
             key: object = ends if per_direction else frozenset(ends)
             queues[key][rank].append(_Post(message, rank, position, action.kind in SENDS))
     for sides in queues.values():
@@ -100,7 +98,7 @@ def _post_in_channel_order(sides: dict[int, deque[_Post]]) -> None:
     for rank, queue in sides.items():
         if queue and not queue[0].sends:
             posts = sorted(queue, key=lambda post: order[post.message])
-            earliest = len(posts) and posts[-1].position
+            earliest = posts[-1].position
             moved = []
             for post in reversed(posts):
                 earliest = min(earliest, post.position)
@@ -108,9 +106,7 @@ def _post_in_channel_order(sides: dict[int, deque[_Post]]) -> None:
             sides[rank] = deque(reversed(moved))
 
 
-def _transfer(
-    sides: dict[int, deque[_Post]], lists: ActionLists, positions: list[int], arrived: set[Message]
-) -> bool:
+def _transfer(sides: dict[int, deque[_Post]], positions: list[int], arrived: set[Message]) -> bool:
     """Move the message at the head of both queues, if both ranks have reached it."""
     if len(sides) < 2 or not all(sides.values()):
         return False
@@ -130,22 +126,35 @@ def _can_run(action: Action, arrived: set[Message]) -> bool:
     return action.kind not in RECEIVES or message_of(action) in arrived
 
 
+def _misplaced(lists: ActionLists, placement: Sequence[int]) -> list[Problem]:
+    """Messages of stages that do not exist, stand on another rank, or have no neighbour on another rank."""
+    problems = []
+    for rank, actions in enumerate(lists):
+        for action in actions:
+            if action.kind in SENDS + RECEIVES and not _belongs(action, rank, placement):
+                rule = "there is no such message on this rank"
+                problems.append(Problem(f"lists.{rank}", str(action), rule, "take it out"))
+    return problems
+
+
+def _belongs(action: Action, rank: int, placement: Sequence[int]) -> bool:
+    stage, step = action.stage, _NEIGHBOUR[action.kind]
+    if stage is None or action.micro_batch is None:
+        return False
+    inside = 0 <= stage < len(placement) and 0 <= stage + step < len(placement)
+    return inside and placement[stage] == rank and placement[stage + step] != rank
+
+
 def _unpaired(lists: ActionLists) -> list[Problem]:
-    sends = [message_of(a) for actions in lists for a in actions if a.kind in SENDS]
-    receives = [message_of(a) for actions in lists for a in actions if a.kind in RECEIVES]
-    problems = [
-        Problem("pipeline.schedule", str(m), "is received but never sent", "add the send")
-        for m in sorted(set(receives) - set(sends))
-    ]
-    problems += [
-        Problem("pipeline.schedule", str(m), "is sent but never received", "add the receive")
-        for m in sorted(set(sends) - set(receives))
-    ]
-    for name, messages in (("sent", sends), ("received", receives)):
-        twice = (
-            sorted({m for m in messages if messages.count(m) > 1})
-            if len(set(messages)) < len(messages)
-            else []
-        )
-        problems += [Problem("pipeline.schedule", str(m), f"is {name} twice", "remove one") for m in twice]
+    """Messages that are not sent once and received once."""
+    everything = [action for actions in lists for action in actions]
+    sends = Counter(message_of(a) for a in everything if a.kind in SENDS)
+    receives = Counter(message_of(a) for a in everything if a.kind in RECEIVES)
+    problems = []
+    for message in sorted(sends.keys() | receives.keys()):
+        sent, received = sends[message], receives[message]
+        if (sent, received) != (1, 1):
+            text = f"{message.stage}{message.kind}{message.micro_batch}"
+            rule = f"its result is sent {sent} times and received {received} times, not once each"
+            problems.append(Problem("lists", text, rule, "one send, one receive"))
     return problems

@@ -1,0 +1,44 @@
+"""A Program beside the model that it was made for: what the rules of ``validate.py`` look at."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from meshwright.errors import Problem
+from meshwright.model.graph import ModelGraph
+from meshwright.program.program import Program
+from meshwright.schedule.action import Action
+
+
+@dataclass(frozen=True)
+class Case:
+    """``places[rank]`` says where an action stands in that rank's list (the last place of one that is there twice)."""
+
+    program: Program
+    model: ModelGraph
+
+    @cached_property
+    def places(self) -> tuple[dict[Action, int], ...]:
+        """Position of every action, per pipeline rank."""
+        lists = self.program.lists
+        return tuple({action: at for at, action in enumerate(actions)} for actions in lists)
+
+    @property
+    def placement(self) -> tuple[int, ...]:
+        """The pipeline rank of every stage."""
+        return tuple(stage.rank for stage in self.program.stages)
+
+    @property
+    def tied_ranks(self) -> tuple[int, ...]:
+        """The two ranks that each hold a copy of the embedding table; empty where there is one copy."""
+        ends = self.program.end_ranks
+        return ends if self.model.architecture.tied_embeddings and len(ends) > 1 else ()
+
+    def misordered(self, rank: int, first: Action, then: Action, why: str) -> Iterator[Problem]:
+        """A problem where both actions are in a rank's list, the wrong way round."""
+        places = self.places[rank]
+        if first in places and then in places and places[first] > places[then]:
+            yield Problem(f"lists.{rank}", f"{then} … {first}", why, f"{first} before {then}")
+
+
+Rule = Callable[[Case], Iterator[Problem]]

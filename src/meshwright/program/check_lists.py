@@ -1,0 +1,106 @@
+"""Rules on the action lists: every pass once, data before its use, one message per boundary, memory as declared."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from meshwright.errors import Problem
+from meshwright.program.case import Case, Rule
+from meshwright.program.rendezvous import RECEIVES, SENDS, check_messages
+from meshwright.schedule.action import COMPUTE_KINDS, Action
+
+WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
+
+
+def every_pass_once(case: Case) -> Iterator[Problem]:
+    """Each stage runs, for each micro-batch, F once, and B once or I and W once each, on its own rank."""
+    for rank, actions in enumerate(case.program.lists):
+        found = Counter(action for action in actions if action.kind in COMPUTE_KINDS)
+        for stage in case.program.stages_of(rank):
+            for m in range(case.program.micro_batches):
+                counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
+                yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
+        for action in found:
+            rule = "no stage of this rank has this micro-batch"
+            yield Problem(f"lists.{rank}", str(action), rule, "take it out")
+
+
+def _pass_problems(
+    rank: int, stage: int, micro_batch: int, forward: int, backward: tuple[int, ...]
+) -> Iterator[Problem]:
+    if forward != 1:
+        action = Action("F", stage, micro_batch)
+        yield Problem(f"lists.{rank}", str(action), f"is there {forward} times", "once")
+    if backward not in (WHOLE, SPLIT):
+        text = " ".join(f"{n}×{kind}" for n, kind in zip(backward, COMPUTE_KINDS[1:], strict=True))
+        rule = f"the backward pass of stage {stage}, micro-batch {micro_batch} is there as {text}"
+        yield Problem(f"lists.{rank}", text, rule, "B once, or I and W once each")
+
+
+def data_before_use(case: Case) -> Iterator[Problem]:
+    """F, then B or I, then W; a receive before its consumer, a send after its producer, stages in order."""
+    for rank, actions in enumerate(case.program.lists):
+        for action in actions:
+            if action.kind in COMPUTE_KINDS:
+                yield from _around_pass(case, rank, action)
+
+
+def _around_pass(case: Case, rank: int, action: Action) -> Iterator[Problem]:
+    stage, m = action.stage, action.micro_batch
+    assert stage is not None
+    if action.kind == "W":
+        yield from case.misordered(rank, Action("I", stage, m), action, "W needs what I leaves")
+        return
+    way, neighbour = ("F", stage - 1) if action.kind == "F" else ("B", stage + 1)
+    for source in (Action("F", neighbour, m),) if way == "F" else _backward(neighbour, m):
+        yield from case.misordered(rank, source, action, "its input is the other's output")
+    receive, send = Action("RECV_" + way, stage, m), Action("SEND_" + way, stage, m)  # type: ignore[arg-type]
+    yield from case.misordered(rank, receive, action, "it needs what is received")
+    yield from case.misordered(rank, action, send, "it makes what is sent")
+    if way == "B":
+        yield from case.misordered(rank, Action("F", stage, m), action, "no backward pass before its forward")
+
+
+def _backward(stage: int, micro_batch: int | None) -> tuple[Action, Action]:
+    return Action("B", stage, micro_batch), Action("I", stage, micro_batch)
+
+
+def every_message_once(case: Case) -> Iterator[Problem]:
+    """Each boundary between ranks is crossed once each way by each micro-batch, and no rank waits for ever."""
+    wanted = _wanted_messages(case)
+    complete = True
+    for rank, actions in enumerate(case.program.lists):
+        found = Counter(action for action in actions if action.kind in SENDS + RECEIVES)
+        for action in (wanted[rank] - found).elements():
+            complete = False
+            yield Problem(f"lists.{rank}", str(action), "a message that is missing", "add it")
+        for action in (found - wanted[rank]).elements():
+            complete = False
+            yield Problem(f"lists.{rank}", str(action), "a message that nobody needs", "take it out")
+    if complete:
+        yield from check_messages(case.program.lists, case.placement)
+
+
+def _wanted_messages(case: Case) -> list[Counter[Action]]:
+    wanted: list[Counter[Action]] = [Counter() for _ in case.program.lists]
+    placement = case.placement
+    for stage in range(len(placement) - 1):
+        low, high = placement[stage], placement[stage + 1]
+        for m in range(case.program.micro_batches) if low != high else ():
+            wanted[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
+            wanted[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
+    return wanted
+
+
+def memory_as_declared(case: Case) -> Iterator[Problem]:
+    """No rank holds more forward passes at once than ``Program.in_flight`` says."""
+    for rank, declared in enumerate(case.program.in_flight):
+        held = peak = 0
+        for action in case.program.lists[rank]:
+            held += {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
+            peak = max(peak, held)
+        if peak > declared:
+            rule = f"{peak} forward passes are in flight at once, {declared} are declared"
+            yield Problem(f"in_flight.{rank}", declared, rule, str(peak))
+
+
+LIST_RULES: tuple[Rule, ...] = (every_pass_once, data_before_use, every_message_once, memory_as_declared)

@@ -1,0 +1,90 @@
+"""Rules on what surrounds the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
+
+All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
+classes are those of REDUCE_TIED (two pipeline ranks) and NORM (all of them): each of their ranks must have the
+action once, and in the same order.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from meshwright.errors import Problem
+from meshwright.program.case import Case, Rule
+from meshwright.program.rendezvous import RECEIVES, SENDS
+from meshwright.schedule.action import COMPUTE_KINDS, Action
+
+PASSES_AND_MESSAGES = (*COMPUTE_KINDS, *SENDS, *RECEIVES)
+NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
+
+
+def step_actions_once(case: Case) -> Iterator[Problem]:
+    """Every rank has the actions that the collectives call for, and each of them once."""
+    for rank, actions in enumerate(case.program.lists):
+        found = Counter(action for action in actions if action.kind not in PASSES_AND_MESSAGES)
+        wanted = Counter(_wanted(case, rank))
+        for action in (wanted - found).elements():
+            yield Problem(f"lists.{rank}", str(action), "is missing", "add it")
+        for action in (found - wanted).elements():
+            yield Problem(f"lists.{rank}", str(action), "has nothing to do, or is there twice", "take it out")
+
+
+def _wanted(case: Case, rank: int) -> Iterator[Action]:
+    program = case.program
+    for stage in program.stages_of(rank):
+        for kind in ("GATHER", "REDUCE"):
+            if (stage.index, kind) in program.collectives:
+                yield Action(kind, stage.index)
+        if program.mode.gather == "per-step":
+            yield Action("FREE", stage.index)
+    if rank in case.tied_ranks:
+        yield TIED
+    if (None, "NORM") in program.collectives:
+        yield NORM
+    yield STEP
+
+
+def step_actions_in_order(case: Case) -> Iterator[Problem]:
+    """Passes, then REDUCE, REDUCE_TIED, NORM, STEP; gathers before the first pass or after the optimizer."""
+    program = case.program
+    early = program.mode.gather == "per-step" or "GATHER" in program.beside
+    for rank, actions in enumerate(program.lists):
+        for stage in program.stages_of(rank):
+            gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
+            passes = [a for a in actions if a.stage == stage.index and a.kind in COMPUTE_KINDS]
+            if passes and early:
+                yield from case.misordered(
+                    rank, gather, passes[0], "parameters are gathered before their use"
+                )
+            elif passes:
+                yield from case.misordered(rank, STEP, gather, "the optimizer makes what is gathered")
+            for after in (reduce, free) if passes else ():
+                yield from case.misordered(rank, passes[-1], after, "the stage's last pass comes first")
+            for later in (TIED, NORM, STEP):
+                yield from case.misordered(
+                    rank, reduce, later, "gradients are complete when they are reduced"
+                )
+        yield from case.misordered(rank, TIED, NORM, "the norm is that of complete gradients")
+        yield from case.misordered(rank, NORM, STEP, "the optimizer clips by the norm")
+        for action in actions if STEP in case.places[rank] else ():
+            if action.kind in PASSES_AND_MESSAGES:
+                yield from case.misordered(rank, action, STEP, "the optimizer comes after all passes")
+
+
+def groups_exist(case: Case) -> Iterator[Problem]:
+    """Collectives of the step have groups of several ranks and something to exchange."""
+    program = case.program
+    for (stage, kind), collectives in program.collectives.items():
+        for collective in collectives:
+            field = f"collectives.{'' if stage is None else stage}{kind}"
+            if program.group_size(collective.axes) < 2:
+                yield Problem(field, collective.axes, "a group of one rank exchanges nothing", "take it out")
+            if not (np.isfinite(collective.logical_bytes) and collective.logical_bytes > 0):
+                yield Problem(field, float(collective.logical_bytes), "no bytes to exchange", "take it out")
+    if case.tied_ranks and (None, "REDUCE_TIED") not in program.collectives:
+        rule = "two ranks hold the embedding table and do not add up its gradients"
+        yield Problem("collectives.REDUCE_TIED", None, rule, "add it")
+
+
+STEP_RULES: tuple[Rule, ...] = (step_actions_once, step_actions_in_order, groups_exist)
