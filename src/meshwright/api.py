@@ -13,7 +13,7 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.change import apply_settings
 from meshwright.plan.files import load_plan
 from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import Resolved, resolve
+from meshwright.plan.resolve import Resolved, beside, resolve
 from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.planning import PlanAnswer, Question, answer
 from meshwright.result import Report
@@ -52,7 +52,7 @@ def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
     from meshwright.cost.predict import closed_form, report
 
     resolved = load(path, settings)
-    if resolved.short is not None and resolved.long.pipeline.stages == "balanced":
+    if resolved.short is not None and resolved.short.gather is None:
         estimate = closed_form(resolved.short, resolved.setting)
     else:
         from meshwright.simulate.predict import simulated
@@ -90,7 +90,7 @@ def export(path: str | Path, *, to: str) -> dict[str, Any]:
 
 def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     """A plan file with everything that it names; ``settings`` change it first. Raises InputError."""
-    read = load_plan(path)
+    read = beside(load_plan(path), Path(path).parent)
     chosen = tuple(settings)
     if not chosen:
         return resolve(read)

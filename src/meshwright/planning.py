@@ -201,7 +201,9 @@ def smallest_cluster(setting: Setting, keep: Keep) -> str:
 
 def _search(setting: Setting, keep: Keep) -> tuple[Space, Found]:
     space = enumerate_space(setting, keep)
-    return space, search_all(space, lambda p: evaluate(p, setting), lambda p: may_fit(p, setting))
+    return space, search_all(
+        space, lambda p: evaluate(p, setting, only_fitting=True), lambda p: may_fit(p, setting)
+    )
 
 
 def _proposal(found: Found, row: int, header: ShortPlan, setting: Setting) -> Proposal:

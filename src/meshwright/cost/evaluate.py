@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshwright.cost.group import Group
 from meshwright.cost.group_memory import worst_ledger
 from meshwright.cost.group_time import PARTS, pipeline_lengths, step_parts
-from meshwright.cost.memory import KEYS, fits
+from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.pricing import array_prices
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
@@ -45,19 +45,33 @@ class Estimates:
         return np.asarray(fits(self.total_bytes, self.capacity_bytes), dtype=np.bool_)
 
 
-def evaluate(plans: PlanArrays, setting: Setting) -> Estimates:
-    """Estimate every plan of an array. The plans are legal for the setting."""
+def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False) -> Estimates:
+    """Estimate every plan of an array. The plans are legal for the setting.
+
+    ``only_fitting``: plans that do not fit get no time (infinite), which is what a search needs.
+    """
     n = len(plans)
-    parts = {name: np.zeros(n) for name in PARTS}
+    parts = {name: np.full(n, np.inf if only_fitting else 0.0) for name in PARTS}
     memory = {key: np.zeros(n) for key in KEYS}
-    groups = list(pipeline_groups(plans, setting))
-    lengths = pipeline_lengths([group for _, group in groups])
-    for (rows, group), (length, silent) in zip(groups, lengths, strict=True):
-        for table, values in ((parts, step_parts(group, length, silent)), (memory, worst_ledger(group))):
-            for name, value in values.items():
-                table[name][rows] = value
-    step = sum(parts.values(), start=np.zeros(n))
-    return Estimates(step, parts, memory, setting.cluster.pool.device.memory_bytes)
+    capacity = setting.cluster.pool.device.memory_bytes
+    timed: list[tuple[NDArray[np.int64], Group]] = []
+    for rows, group in pipeline_groups(plans, setting):
+        ledger = worst_ledger(group)
+        _store(memory, rows, ledger)
+        chosen = np.arange(len(rows))
+        if only_fitting:
+            chosen = np.flatnonzero(fits(total_bytes(ledger), capacity))
+        if len(chosen):
+            timed.append((rows[chosen], group if len(chosen) == len(rows) else group.take(chosen)))
+    lengths = pipeline_lengths([group for _, group in timed])
+    for (rows, group), (length, silent) in zip(timed, lengths, strict=True):
+        _store(parts, rows, step_parts(group, length, silent))
+    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity)
+
+
+def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, Floats]) -> None:
+    for name, value in values.items():
+        table[name][rows] = value
 
 
 def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Group]]:

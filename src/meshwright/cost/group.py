@@ -40,6 +40,10 @@ class Group:
     mode: Mode
     setting: Setting
 
+    def take(self, rows: Ints) -> "Group":
+        """The plans at ``rows``, with the same prices."""
+        return Group(self.plans.take(rows), self.inverse[rows], self.prices, self.mode, self.setting)
+
     @property
     def ranks(self) -> int:
         """Pipeline ranks P."""

@@ -46,7 +46,7 @@ def _activations(group: Group) -> Floats:
         for index, block in enumerate(group.setting.model.blocks)
     }
     stages = np.floor(_per_stage(group, kept)).reshape(-1, group.chunks, group.ranks)
-    enough = np.array([sufficient(group.schedule, group.ranks, int(m)) for m in group.micro_batches])
+    enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
     for count in np.unique(enough):
         rows = np.flatnonzero(enough == count)

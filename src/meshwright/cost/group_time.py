@@ -159,8 +159,24 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, backward, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slowed = np.asarray(reduction_slowdown(seconds, backward, units)).sum(1)
+    slowed = _slowed_drain(np.asarray(reduction_slowdown(seconds, backward, units)), backward, group.ranks)
     return slowed + _ranks_end(group, backward, _first_chunks_tail(group, seconds, backward, units))
+
+
+def _slowed_drain(slow: Floats, backward: Floats, ranks: int) -> Floats:
+    """How much later rank 0's last pass ends when the last backward pass of every stage takes ``slow`` longer.
+
+    Delays add up along the last micro-batch's way back through the stages. A stage that takes longer than all before
+    it on that way still has its backlog of P−1 passes then, which absorbs what has come together on other ranks.
+    """
+    delay, dearest = np.zeros(len(slow)), np.zeros(len(slow))
+    of_rank = [np.zeros(len(slow))] * ranks
+    for stage in range(slow.shape[1] - 1, -1, -1):
+        rank, passes = stage % ranks, backward[:, stage]
+        slack = (ranks - 1) * np.maximum(0.0, passes - dearest)
+        delay = np.maximum(delay - slack, of_rank[rank]) + slow[:, stage]
+        of_rank[rank], dearest = delay, np.maximum(dearest, passes)
+    return delay
 
 
 def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:

@@ -34,7 +34,7 @@ def held_counts(actions: list[Action], ranks: int, chunks: int) -> Counts:
     return np.unique(held[before_release], axis=0)
 
 
-def sufficient(schedule: str, ranks: int, micro_batches: int) -> int:
+def sufficient(schedule: str, ranks: int, micro_batches: Counts) -> Counts:
     """Micro-batches that suffice to see the peak: the steady state of a schedule repeats."""
     rounds = SCHEDULES[schedule].steady_rounds
-    return micro_batches if rounds is None else min(micro_batches, rounds * ranks)
+    return micro_batches if rounds is None else np.minimum(micro_batches, rounds * ranks)

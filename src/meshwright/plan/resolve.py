@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from meshwright.cluster.graph import Cluster
@@ -54,6 +55,23 @@ def resolve(plan: ShortPlan | LongPlan) -> Resolved:
         raise PlanError(errors)
     warnings = tuple(problem for problem in found if problem.severity == "warning")
     return Resolved(long, shorten(long), Setting(model, cluster, workload_of(long), stack), warnings)
+
+
+def beside(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:
+    """The plan with relative file names meant from ``folder``, where such a file is there."""
+    found = {
+        name: str(folder / getattr(plan, name))
+        for name in ("model", "cluster", "stack")
+        if _is_file(folder / getattr(plan, name))
+    }
+    return plan.model_copy(update=found)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file() or (path / "config.json").is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def load_nouns(plan: ShortPlan | LongPlan) -> Nouns:

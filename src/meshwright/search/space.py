@@ -3,9 +3,9 @@
 The raw space is the product of all ordered factorisations of the devices into (pp, tp, cp, dp_replicate, dp_shard)
 and of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and recomputation. It is
 built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that it
-removes. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and four that
+removes. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and some that
 only a search has: no plan that equals another one, interleaving only where all stages get equally many layers,
-micro-batches up to ``MAX_MICRO_BATCH``, and what the question keeps fixed.
+micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and what the question keeps fixed.
 """
 
 from collections import Counter
@@ -136,11 +136,11 @@ def _options(setting: Setting) -> _Options:
     moe = arch.moe
     ep = divisors(moe.experts) if moe and stack.ep else (1,)
     etp = divisors(moe.intermediate) if moe and stack.etp else (1,)
-    devices = setting.cluster.devices
+    devices, domain = setting.cluster.devices, setting.cluster.pool.node.scaleup_domain
     return _Options(
         micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
         schedule=tuple(schedule),
-        experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0),
+        experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0 and t <= domain),
         sharding=tuple(i for i, name in enumerate(SHARDINGS) if name in stack.shardings),
         recompute=tuple(i for i, name in enumerate(RECOMPUTES) if name in stack.recomputes),
     )

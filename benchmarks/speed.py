@@ -1,0 +1,104 @@
+"""How fast: closed forms per CPU second, and CPU seconds of the verbs from a cold start.
+
+    python benchmarks/speed.py            prints the tables
+    python benchmarks/speed.py --write    also writes benchmarks/speed.md
+
+CPU seconds, best of three: on shared machines they are steadier than wall clock.
+"""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from meshwright import __version__
+from meshwright.cluster.load import load_cluster
+from meshwright.cost.bounds import may_fit
+from meshwright.cost.evaluate import evaluate
+from meshwright.model.load import load_model
+from meshwright.plan.setting import Setting
+from meshwright.search.space import enumerate_space
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+QUESTIONS = (
+    ("llama-3.1-70b", "h100-sxm-80gb x 64", 8192, 512),
+    ("mixtral-8x7b", "a100-sxm-80gb x 32", 4096, 256),
+    ("gpt-3-175b", "a100-sxm-80gb x 1024", 2048, 1536),
+    ("llama-3.1-405b", "h100-sxm-80gb x 16384", 8192, 2048),
+    ("deepseek-v3", "h800-sxm-80gb x 2048", 4096, 15360),
+)
+MOST = 200_000
+REPEATS = 3
+
+
+def closed_forms() -> list[str]:
+    """Time and memory of every plan of a space that may fit (at most ``MOST`` of them, evenly picked)."""
+    lines = ["| question | plans | CPU s | plans per CPU s |", "|---|--:|--:|--:|"]
+    for model, cluster, seq_len, batch in QUESTIONS:
+        workload = Workload(seq_len=seq_len, global_batch=batch)
+        setting = Setting(load_model(model), load_cluster(cluster), workload, load_stack("megatron-core"))
+        plans = enumerate_space(setting).plans
+        plans = plans.take(may_fit(plans, setting))
+        plans = plans.take(np.arange(0, len(plans), max(1, len(plans) // MOST)))
+        seconds = min(_cpu_s(lambda p=plans, s=setting: evaluate(p, s)) for _ in range(REPEATS))
+        lines.append(f"| {model} on {cluster} | {len(plans):,} | {seconds:.2f} | {len(plans) / seconds:,.0f} |")
+    return lines
+
+
+def verbs() -> list[str]:
+    """CPU seconds of whole processes."""
+    lines = ["| command | CPU s | target |", "|---|--:|--:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        plan = str(Path(folder) / "plan.yaml")
+        for model, cluster, seq_len, batch in QUESTIONS[1::-1]:
+            sizes = ["--seq-len", str(seq_len), "--global-batch", str(batch)]
+            command = ["plan", model, "--on", cluster, *sizes, "-o", plan]
+            lines.append(f"| plan {model} on {cluster} | {_process_s(command):.2f} | 3 |")
+        lines.append(f"| predict | {_process_s(['predict', plan]):.2f} | 0.8 |")
+        lines.append(f"| --help | {_process_s(['--help']):.2f} | 0.4 |")
+    return lines
+
+
+def _cpu_s(call) -> float:  # type: ignore[no-untyped-def]
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def _process_s(arguments: list[str]) -> float:
+    return min(_child_s(arguments) for _ in range(REPEATS))
+
+
+def _child_s(arguments: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", "from meshwright.cli.main import main; main()", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def page(text: str) -> str:
+    """The page that is kept under ``benchmarks/``."""
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    return f"""# Speed
+
+CPU seconds, best of {REPEATS}, measured by version {__version__} on {date.today().isoformat()} ({machine}). Made by
+`python benchmarks/speed.py --write`.
+
+{text}
+"""
+
+
+if __name__ == "__main__":
+    report = "\n".join(["Closed forms, time and memory together:", "", *closed_forms(), "", "Verbs:", "", *verbs()])
+    print(report)
+    if "--write" in sys.argv:
+        (Path(__file__).parent / "speed.md").write_text(page(report), encoding="utf-8")
