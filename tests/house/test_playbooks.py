@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from doc_pages import blocks
+from numpy.typing import NDArray
 
 from meshwright.cluster.catalog import usual_node
 from meshwright.cluster.load import load_cluster
@@ -44,7 +45,7 @@ def rounds(monkeypatch):
     names = _defined(function, ScheduleKind=ScheduleKind)
     (kind,) = _defined("entry = {" + entry + "}", **names)["entry"].items()
     monkeypatch.setitem(SCHEDULES, *kind)
-    made = _defined(form, np=np, Array=np.ndarray, gpipe_seconds=pipeline.gpipe_seconds)
+    made = _defined(form, np=np, NDArray=NDArray, Array=np.ndarray, gpipe_seconds=pipeline.gpipe_seconds)
     monkeypatch.setitem(pipeline.FORMS, kind[0], made["gpipe_rounds_seconds"])
     return kind[0]
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import command_line
 import pytest
 from doc_pages import blocks
 
@@ -61,6 +62,10 @@ def test_a_verb_loads_nothing_heavy(verb, form, plan_file):
     done = _run(verb, *arguments, *form)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_every_verb_is_run():
+    assert list(VERBS) == [verb.name for verb in command_line.verbs()]
 
 
 def test_the_guard_would_notice():
