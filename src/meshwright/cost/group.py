@@ -20,10 +20,11 @@ from meshwright.plan.long import Pipeline, Schedule
 from meshwright.plan.setting import Setting
 from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.passes import pass_body
-from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.stages import stage_blocks
-from meshwright.program.states import Elements, block_elements
+from meshwright.program.states import Elements, StateKind, block_elements
 from meshwright.program.synchronise import add, gathers, reductions
+from meshwright.program.table import SHARDED
 from meshwright.schedule.generators import looped_placement
 
 Floats = NDArray[np.float64]
@@ -114,6 +115,25 @@ class Group:
         return tuple(
             self.per_plan_elements(add(*(self.block_elements[b] for b in k))) for k in self.stage_kinds
         )
+
+    def held(self, kind: StateKind) -> Floats:
+        """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
+        return self._sharded_elements if kind in SHARDED[self.sharding] else self._whole_elements
+
+    @cached_property
+    def _whole_elements(self) -> Floats:
+        return self._rank_elements(1, 1)
+
+    @cached_property
+    def _sharded_elements(self) -> Floats:
+        return self._rank_elements(self.shape.shard, self.shape.expert_shard)
+
+    def _rank_elements(self, shard: Number, expert_shard: Number) -> Floats:
+        blocks = {
+            index: np.ceil(self.per_plan(e.dense) / shard) + np.ceil(self.per_plan(e.expert) / expert_shard)
+            for index, e in self.block_elements.items()
+        }
+        return self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""

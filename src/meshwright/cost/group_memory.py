@@ -3,7 +3,6 @@
 import numpy as np
 
 from meshwright.cost.group import Floats, Group
-from meshwright.cost.group_time import held_elements
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
 from meshwright.program.activations import kept_bytes, working_bytes
@@ -14,11 +13,11 @@ from meshwright.program.synchronise import add
 def rank_ledgers(group: Group) -> dict[str, Floats]:
     """Every entry of the ledger for every plan and pipeline rank: (n, P)."""
     stack, rule = group.setting.stack, BufferRule(group.sharding, group.mode.gather)
-    gradients = bytes_per_element("gradient", stack) * held_elements(group, "gradient")
+    gradients = bytes_per_element("gradient", stack) * group.held("gradient")
     return {
-        "parameters": bytes_per_element("parameter", stack) * held_elements(group, "parameter"),
+        "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
         "gradients": 0 * gradients if rule.gradients_are_whole else gradients,
-        "optimizer": bytes_per_element("optimizer", stack) * held_elements(group, "optimizer"),
+        "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer"),
         "activations": _activations(group),
         "working": _working(group),
         "buffers": _buffers(group, rule),
@@ -34,25 +33,20 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
     return {key: ledgers[key][rows, worst] for key in KEYS}
 
 
-def _per_stage(group: Group, per_block: dict[int, Floats]) -> Floats:
-    """Sum of a block's value over the blocks of every stage: (n, K)."""
-    return group.spread([np.sum([per_block[b] for b in kind], axis=0) for kind in group.stage_kinds])
-
-
 def _activations(group: Group) -> Floats:
     shape, stack = group.prices.local.shape, group.setting.stack
     kept = {
         index: group.per_plan(kept_bytes(block, shape, group.mode, stack))
         for index, block in enumerate(group.setting.model.blocks)
     }
-    stages = np.floor(_per_stage(group, kept)).reshape(-1, group.chunks, group.ranks)
+    sizes = np.floor(np.stack([np.sum([kept[b] for b in kind], axis=0) for kind in group.stage_kinds], 1))
     enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
     for count in np.unique(enough):
         rows = np.flatnonzero(enough == count)
-        held = in_flight(group.schedule, group.ranks, int(count), group.chunks)
+        held = in_flight(group.schedule, group.ranks, int(count), tuple(group.kind_of.tolist()))
         for rank, candidates in enumerate(held):
-            result[rows, rank] = (stages[rows, :, rank] @ candidates.T).max(1)
+            result[rows, rank] = (sizes[rows] @ candidates.T).max(1)
     return result
 
 

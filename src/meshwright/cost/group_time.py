@@ -24,7 +24,6 @@ from meshwright.program.lower import p2p_bytes
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
 from meshwright.program.synchronise import gathers, reductions, whole_reduction
-from meshwright.program.table import SHARDED
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
@@ -159,38 +158,27 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, backward, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slowed = _slowed_drain(np.asarray(reduction_slowdown(seconds, backward, units)), backward, group.ranks)
+    slowed = np.asarray(reduction_slowdown(seconds, backward, units)).sum(1)
     return slowed + _ranks_end(group, backward, _first_chunks_tail(group, seconds, backward, units))
-
-
-def _slowed_drain(slow: Floats, backward: Floats, ranks: int) -> Floats:
-    """How much later rank 0's last pass ends when the last backward pass of every stage takes ``slow`` longer.
-
-    Delays add up along the last micro-batch's way back through the stages. A stage that takes longer than all before
-    it on that way still has its backlog of P−1 passes then, which absorbs what has come together on other ranks.
-    """
-    delay, dearest = np.zeros(len(slow)), np.zeros(len(slow))
-    of_rank = [np.zeros(len(slow))] * ranks
-    for stage in range(slow.shape[1] - 1, -1, -1):
-        rank, passes = stage % ranks, backward[:, stage]
-        slack = (ranks - 1) * np.maximum(0.0, passes - dearest)
-        delay = np.maximum(delay - slack, of_rank[rank]) + slow[:, stage]
-        of_rank[rank], dearest = delay, np.maximum(dearest, passes)
-    return delay
 
 
 def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:
     """What is left of each rank's reductions when its last pass ends: (n, P).
 
-    A rank's reductions follow each other. Between the last pass of chunk c+1 and that of chunk c lie the other P−1
-    passes of the round: what chunk c+1's reduction needs beyond them delays chunk c's.
+    A rank's reductions follow each other. Between the last pass of its chunk c+1 and that of its chunk c the last
+    micro-batch comes back through the P−1 stages between the two: what chunk c+1's reduction needs beyond that
+    delays chunk c's.
     """
-    tail = np.zeros((len(seconds), group.ranks))
-    for first in range((group.chunks - 1) * group.ranks, -1, -group.ranks):
-        chunk = slice(first, first + group.ranks)
-        passes = backward[:, chunk]
-        ahead = np.maximum(0.0, tail - (group.ranks - 1) * passes)
-        tail = np.asarray(reduction_tail(seconds[:, chunk], passes, units[chunk], ahead))
+    ranks, message = group.ranks, _message(group)[:, None]
+    passed = np.cumsum(backward, 1)
+    tail = np.zeros((len(seconds), ranks))
+    for first in range((group.chunks - 1) * ranks, -1, -ranks):
+        chunk = slice(first, first + ranks)
+        ahead = np.zeros_like(tail)
+        if first + ranks < len(group.stages):
+            between = passed[:, first + ranks - 1 : first + 2 * ranks - 1] - passed[:, chunk]
+            ahead = np.maximum(0.0, tail - between - ranks * message)
+        tail = np.asarray(reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], ahead))
     return tail
 
 
@@ -217,16 +205,4 @@ def _norm_and_ties(group: Group) -> Floats:
 
 def _optimizer(group: Group) -> Floats:
     """The slowest rank's optimizer step."""
-    return np.asarray(optimizer_seconds(held_elements(group, "optimizer"), group.forms)).max(1)
-
-
-def held_elements(group: Group, kind: str) -> Floats:
-    """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
-    sharded = kind in SHARDED[group.sharding]
-    shard = group.shape.shard if sharded else 1
-    expert_shard = group.shape.expert_shard if sharded else 1
-    blocks = {
-        index: np.ceil(group.per_plan(e.dense) / shard) + np.ceil(group.per_plan(e.expert) / expert_shard)
-        for index, e in group.block_elements.items()
-    }
-    return group.per_rank(group.spread([sum(blocks[b] for b in kind) for kind in group.stage_kinds]))  # type: ignore[misc]
+    return np.asarray(optimizer_seconds(group.held("optimizer"), group.forms)).max(1)

@@ -1,8 +1,9 @@
 """How many micro-batches of each stage a rank holds at once, from the schedule's own lists.
 
 A rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
-candidate for the peak. Which one is the peak depends on the sizes of
-the stages: peak bytes = max over candidates of Σ count·bytes. Exact, and the same for any schedule.
+candidate for the peak. Which one is the peak depends on the sizes of the stages: peak bytes = max over candidates of
+Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
+schedule.
 """
 
 from functools import lru_cache
@@ -16,15 +17,25 @@ from meshwright.schedule.action import Action
 Counts = NDArray[np.int64]
 
 
-@lru_cache(maxsize=512)
-def in_flight(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
-    """Per rank an array (candidates, chunks) of counts; chunk c of rank r is stage c·P + r."""
+@lru_cache(maxsize=4096)
+def in_flight(schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, ...]) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, kinds of stages) of counts; ``kinds`` has the kind of every stage.
+
+    Stage s is on rank s mod ``ranks``.
+    """
+    one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
+    held = _held(schedule, ranks, micro_batches, len(kinds) // ranks)
+    return tuple(np.unique(counts @ one_hot[rank::ranks], axis=0) for rank, counts in enumerate(held))
+
+
+@lru_cache(maxsize=1024)
+def _held(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
     lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
     return tuple(held_counts(actions, ranks, chunks) for actions in lists)
 
 
 def held_counts(actions: list[Action], ranks: int, chunks: int) -> Counts:
-    """The candidates of one rank's list."""
+    """The candidates of one rank's list: (candidates, chunks)."""
     changes = np.zeros((len(actions), chunks), dtype=np.int64)
     for position, action in enumerate(actions):
         assert action.stage is not None
