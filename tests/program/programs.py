@@ -59,11 +59,13 @@ GPT = {
     "attn_pdrop": 0.1,
 }
 CONFIGS = {"dense": DENSE, "moe": MOE, "gpt": GPT}
+DEEP = DENSE | {"num_hidden_layers": 64}
 
 
 @cache
 def model(name: str) -> ModelGraph:
-    return build_graph(read_architecture(CONFIGS[name], name, "a test"))
+    config = DEEP if name == "deep" else CONFIGS[name]
+    return build_graph(read_architecture(config, name, "a test"))
 
 
 @dataclass(frozen=True)

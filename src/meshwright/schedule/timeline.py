@@ -40,7 +40,7 @@ class DeadlockError(Exception):
         super().__init__("no rank can go on; waiting: " + " ".join(map(str, waiting)))
 
 
-def run(lists: ActionLists, duration: Duration, comm: float = 0.0) -> Timeline:
+def run(lists: ActionLists, duration: Duration, comm: float = 0) -> Timeline:
     """Play the lists. Raises ``DeadlockError`` when they can not finish."""
     stages = 1 + max((a.stage or 0) for actions in lists for a in actions)
     done: dict[tuple[str, int, int], tuple[float, int]] = {}
@@ -55,7 +55,7 @@ def run(lists: ActionLists, duration: Duration, comm: float = 0.0) -> Timeline:
                 ready = _ready(action, rank, stages, done, comm)
                 if ready is None:
                     break
-                start = max(ready, ends[rank][-1] if ends[rank] else 0.0)
+                start = max(ready, ends[rank][-1] if ends[rank] else 0)
                 starts[rank].append(start)
                 ends[rank].append(start + duration(action))
                 done[_key(action)] = (ends[rank][-1], rank)
@@ -89,7 +89,7 @@ def _ready(
 ) -> float | None:
     source = predecessor(action, stages)
     if source is None:
-        return 0.0
+        return 0
     if source not in done:
         return None
     end, where = done[source]

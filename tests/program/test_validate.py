@@ -1,0 +1,256 @@
+"""Every rule of the validator sees the mistake that it is for."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from programs import lowered, short_plan, short_plans
+
+from meshwright.program.case import Case
+from meshwright.program.validate import RULES, validate
+from meshwright.schedule.action import parse_actions
+
+INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
+BASE = lowered(short_plan("moe", {"pp": 4, "dp_shard": 2, "ep": 2}, sharding="zero1"))
+CHUNKED = lowered(short_plan("dense", {"pp": 2, "tp": 2}, pipeline=INTERLEAVED))
+GATHERED = lowered(short_plan("dense", {"pp": 2, "dp_shard": 2}, sharding="zero3"))
+LATE = lowered(short_plan("dense", {"dp_shard": 2}, sharding="zero1"), overlap_parameter_gather=False)
+
+
+def rules_broken(plan, program) -> set[str]:
+    """Names of the rules that object."""
+    case = Case(program, plan.model)
+    return {rule.__name__ for rule in RULES if any(True for _ in rule(case))}
+
+
+def with_list(program, rank, actions):
+    lists = list(program.lists)
+    lists[rank] = tuple(actions)
+    return replace(program, lists=tuple(lists))
+
+
+def edited(rank, change):
+    """A mistake in one rank's list, made on its text."""
+
+    def edit(program):
+        text = " ".join(map(str, program.lists[rank]))
+        new = change(text)
+        assert new != text
+        return with_list(program, rank, parse_actions(new))
+
+    return edit
+
+
+def swap(one, other):
+    def change(text):
+        words = text.split()
+        i, j = words.index(one), words.index(other)
+        words[i], words[j] = words[j], words[i]
+        return " ".join(words)
+
+    return change
+
+
+def drop(word):
+    return lambda text: " ".join(w for w in text.split() if w != word)
+
+
+def move_to_end(word):
+    return lambda text: drop(word)(text) + " " + word
+
+
+def move_to_front(word):
+    return lambda text: word + " " + drop(word)(text)
+
+
+def add(word):
+    return lambda text: text + " " + word
+
+
+def split_backward(word):
+    """B becomes W then I: the wrong way round."""
+    stage, m = word.split("B")
+    return lambda text: text.replace(f" {word} ", f" {stage}W{m} {stage}I{m} ")
+
+
+LISTS = {
+    "a forward pass is missing": (BASE, edited(1, drop("1F3")), "every_pass_once"),
+    "a backward pass is missing": (BASE, edited(1, drop("1B3")), "every_pass_once"),
+    "a forward pass is there twice": (BASE, edited(1, add("1F3")), "every_pass_once"),
+    "a weight gradient too many": (BASE, edited(1, add("1W3")), "every_pass_once"),
+    "a pass of another rank": (BASE, edited(1, add("2F3")), "every_pass_once"),
+    "a micro-batch too many": (BASE, edited(1, add("1F99")), "every_pass_once"),
+    "a stage that is not there": (BASE, edited(1, add("9F0")), "every_pass_once"),
+    "backward before forward": (BASE, edited(3, swap("3F0", "3B0")), "data_before_use"),
+    "a weight gradient before its input gradient": (
+        BASE,
+        edited(1, split_backward("1B0")),
+        "data_before_use",
+    ),
+    "a receive after its consumer": (BASE, edited(1, swap("1RECV_F0", "1F0")), "data_before_use"),
+    "a gradient received after its use": (BASE, edited(1, swap("1RECV_B0", "1B0")), "data_before_use"),
+    "a send before its producer": (BASE, edited(1, swap("1F0", "1SEND_F0")), "data_before_use"),
+    "a gradient sent before it is made": (BASE, edited(1, swap("1B0", "1SEND_B0")), "data_before_use"),
+    "two messages are mixed up": (BASE, edited(1, swap("1RECV_F0", "1RECV_F1")), "data_before_use"),
+    "a send is missing": (BASE, edited(1, drop("1SEND_F2")), "every_message_once"),
+    "a receive is missing": (BASE, edited(1, drop("1RECV_F2")), "every_message_once"),
+    "a message that nobody needs": (BASE, edited(0, add("0RECV_F0")), "every_message_once"),
+    "a message is sent twice": (BASE, edited(1, add("1SEND_F2")), "every_message_once"),
+    "ranks wait for each other": (BASE, edited(0, move_to_front("0RECV_B0")), "every_message_once"),
+    "too much in flight": (
+        BASE,
+        lambda program: replace(program, in_flight=(1, *program.in_flight[1:])),
+        "memory_as_declared",
+    ),
+}
+STEPS = {
+    "a reduction is missing": (BASE, edited(1, drop("1REDUCE")), "step_actions_once"),
+    "a reduction is there twice": (BASE, edited(1, add("1REDUCE")), "step_actions_once"),
+    "a reduction of another rank's stage": (BASE, edited(1, add("2REDUCE")), "step_actions_once"),
+    "no optimizer": (BASE, edited(2, drop("STEP")), "step_actions_once"),
+    "no norm on one rank": (BASE, edited(2, drop("NORM")), "step_actions_once"),
+    "no tied reduction on one of two ranks": (BASE, edited(0, drop("REDUCE_TIED")), "step_actions_once"),
+    "a tied reduction between the ends": (BASE, edited(1, add("REDUCE_TIED")), "step_actions_once"),
+    "no gather": (BASE, edited(1, drop("1GATHER")), "step_actions_once"),
+    "parameters are never freed": (GATHERED, edited(1, drop("1FREE")), "step_actions_once"),
+    "reduced before the last backward pass": (
+        BASE,
+        edited(1, swap("1REDUCE", "1B7")),
+        "step_actions_in_order",
+    ),
+    "norm before a reduction": (BASE, edited(1, swap("1REDUCE", "NORM")), "step_actions_in_order"),
+    "norm before the tied reduction": (BASE, edited(0, swap("REDUCE_TIED", "NORM")), "step_actions_in_order"),
+    "optimizer before the norm": (BASE, edited(1, swap("STEP", "NORM")), "step_actions_in_order"),
+    "optimizer in the middle": (CHUNKED, edited(0, move_to_front("STEP")), "step_actions_in_order"),
+    "gathered after the first pass": (GATHERED, edited(1, move_to_end("1GATHER")), "step_actions_in_order"),
+    "freed before the last pass": (GATHERED, edited(1, swap("1FREE", "1B7")), "step_actions_in_order"),
+    "gathered before the optimizer": (LATE, edited(0, move_to_front("0GATHER")), "step_actions_in_order"),
+    "a collective of one rank": (
+        BASE,
+        lambda p: replace(
+            p,
+            collectives=p.collectives
+            | {(1, "REDUCE"): (replace(p.collectives[1, "REDUCE"][0], axes=("tp",)),)},
+        ),
+        "groups_exist",
+    ),
+    "a collective of nothing": (
+        BASE,
+        lambda p: replace(
+            p,
+            collectives=p.collectives
+            | {(1, "REDUCE"): (replace(p.collectives[1, "REDUCE"][0], logical_bytes=0),)},
+        ),
+        "groups_exist",
+    ),
+    "tied tables drift apart": (
+        BASE,
+        lambda p: replace(p, collectives={k: c for k, c in p.collectives.items() if k[1] != "REDUCE_TIED"}),
+        "groups_exist",
+    ),
+}
+
+
+def row(index, **change):
+    def edit(program):
+        rows = list(program.states)
+        rows[index] = replace(rows[index], **change)
+        return replace(program, states=tuple(rows))
+
+    return edit
+
+
+def stage(at, **change):
+    def edit(program):
+        stages = list(program.stages)
+        stages[at] = replace(stages[at], **{k: v(stages[at]) for k, v in change.items()})
+        return replace(program, stages=tuple(stages))
+
+    return edit
+
+
+STATES = {
+    "a row is missing": (BASE, lambda p: replace(p, states=p.states[1:]), "every_state_once"),
+    "a row is there twice": (BASE, lambda p: replace(p, states=(*p.states, p.states[3])), "every_state_once"),
+    "a row of no unit": (BASE, row(0, name="other"), "every_state_once"),
+    "elements are missing": (BASE, row(2, elements=BASE.program.states[2].elements - 1), "every_state_once"),
+    "elements too many": (BASE, row(2, elements=BASE.program.states[2].elements + 1), "every_state_once"),
+    "a layer is missing": (BASE, row(4, layers=(), repeat=1), "every_state_once"),
+    "wrong repeat": (BASE, row(4, repeat=7), "every_state_once"),
+    "cut over the wrong axis": (BASE, row(0, layout=("ep",)), "every_state_once"),
+    "sharded in one row only": (BASE, row(0, layout=("tp", "cp", "dp_shard")), "sharded_alike"),
+    "parameters sharded and gradients not": (
+        GATHERED,
+        lambda p: replace(
+            p, states=tuple(replace(r, layout=("tp",)) if r.kind == "gradient" else r for r in p.states)
+        ),
+        "sharded_alike",
+    ),
+    "a block is missing": (BASE, stage(1, blocks=lambda s: s.blocks[1:]), "every_layer_once"),
+    "a layer is in two stages": (BASE, stage(1, layers=lambda s: (1, *s.layers[1:])), "every_layer_once"),
+    "a stage on another rank": (BASE, stage(1, rank=lambda s: 2), "every_layer_once"),
+    "stages out of order": (BASE, stage(1, index=lambda s: 2), "every_layer_once"),
+    "a pass without a layer": (
+        BASE,
+        lambda p: replace(p, bodies=p.bodies | {(1, "F"): p.bodies[1, "F"][1:]}),
+        "bodies_hold_stages",
+    ),
+    "a pass forwards that goes backwards": (
+        BASE,
+        lambda p: replace(p, bodies=p.bodies | {(0, "F"): p.bodies[0, "B"]}),
+        "bodies_hold_stages",
+    ),
+    "a pass that is not there": (
+        BASE,
+        lambda p: replace(p, bodies={k: b for k, b in p.bodies.items() if k != (0, "B")}),
+        "bodies_hold_stages",
+    ),
+}
+MISTAKES = LISTS | STEPS | STATES
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_seen_by_its_rule(name):
+    plan, make, rule = MISTAKES[name]
+    assert rule in rules_broken(plan, make(plan.program))
+
+
+@pytest.mark.parametrize("plan", [BASE, CHUNKED, GATHERED, LATE], ids=["base", "chunked", "gathered", "late"])
+def test_the_programs_without_mistakes_are_good(plan):
+    assert validate(plan.program, plan.model) == []
+
+
+def test_every_rule_has_a_mistake():
+    assert {rule for _, _, rule in MISTAKES.values()} == {rule.__name__ for rule in RULES}
+
+
+@given(short_plans(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_action_can_be_left_out_or_repeated(short, data):
+    plan = lowered(short)
+    rank = data.draw(st.integers(0, plan.program.pipeline_ranks - 1))
+    actions = list(plan.program.lists[rank])
+    at = data.draw(st.integers(0, len(actions) - 1))
+    fewer = with_list(plan.program, rank, actions[:at] + actions[at + 1 :])
+    more = with_list(plan.program, rank, [*actions, actions[at]])
+    assert validate(fewer, plan.model)
+    assert validate(more, plan.model)
+
+
+@given(short_plans(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_lists_of_two_ranks_can_not_change_places(short, data):
+    plan = lowered(short)
+    assume(plan.program.pipeline_ranks > 1)
+    first, *rest = plan.program.lists
+    assert validate(replace(plan.program, lists=(*rest, first)), plan.model)
+
+
+def test_validating_64_micro_batches_on_16_ranks_takes_less_than_half_a_second():
+    keys = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
+    deep = lowered(short_plan("deep", {"pp": 16}, workload={"global_batch": 64}, pipeline=keys))
+    start = time.process_time()
+    assert validate(deep.program, deep.model) == []
+    assert time.process_time() - start < 0.5
