@@ -5,7 +5,6 @@ import numpy as np
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
-from meshwright.program.activations import kept_bytes, working_bytes
 from meshwright.program.states import Elements, bytes_per_element
 from meshwright.program.synchronise import add
 
@@ -34,11 +33,7 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
 
 
 def _activations(group: Group) -> Floats:
-    shape, stack = group.prices.local.shape, group.setting.stack
-    kept = {
-        index: group.per_plan(kept_bytes(block, shape, group.mode, stack))
-        for index, block in enumerate(group.setting.model.blocks)
-    }
+    kept = [group.per_plan(value) for value in group.prices.kept]
     sizes = np.floor(np.stack([np.sum([kept[b] for b in kind], axis=0) for kind in group.stage_kinds], 1))
     enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
@@ -51,11 +46,7 @@ def _activations(group: Group) -> Floats:
 
 
 def _working(group: Group) -> Floats:
-    shape, stack = group.prices.local.shape, group.setting.stack
-    extra = {
-        index: group.per_plan(working_bytes(block, shape, group.mode, stack))
-        for index, block in enumerate(group.setting.model.blocks)
-    }
+    extra = [group.per_plan(value) for value in group.prices.working]
     stages = group.spread([np.max([extra[b] for b in kind], axis=0) for kind in group.stage_kinds])
     return np.floor(stages.reshape(-1, group.chunks, group.ranks).max(1))
 

@@ -7,11 +7,14 @@ its host launch time. ``Breakdown`` splits a time into compute and the exposed p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from meshwright.cost.constants import constants
 from meshwright.cost.operators import Local, operator_seconds
+from meshwright.model.graph import Block
+from meshwright.program.activations import kept_bytes, working_bytes
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.shape import Number
@@ -61,7 +64,7 @@ class Prices:
     local: Local
     mesh: Mesh
     items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
-    layers: frozenset[int]
+    blocks: tuple[Block, ...]
     _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
 
     def collective(self, collective: Collective) -> Number:
@@ -88,7 +91,7 @@ class Prices:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
             parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
-            if block in self.layers:
+            if self.blocks[block].kind == "layer":
                 parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
             self._blocks[block, kind] = parts
         return self._blocks[block, kind]
@@ -103,6 +106,18 @@ class Prices:
                 parts = overlapped(parts, factor * self.collectives(segment.beside), "dp")
             result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
         return result
+
+    @cached_property
+    def kept(self) -> list[Number]:
+        """Bytes that each block keeps from F to its backward pass."""
+        local = self.local
+        return [kept_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+
+    @cached_property
+    def working(self) -> list[Number]:
+        """Bytes that each block's backward pass brings back."""
+        local = self.local
+        return [working_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
 
     def _host(self, kind: PassKind) -> float:
         """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""

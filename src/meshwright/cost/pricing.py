@@ -31,7 +31,7 @@ def program_prices(program: Program, setting: Setting) -> Prices:
         Local(forms, program.shape, program.mode, program.stack),
         mesh,
         program.block_items,
-        layer_blocks(setting),
+        program.blocks,
     )
 
 
@@ -44,7 +44,7 @@ def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
         for index, block in enumerate(setting.model.blocks)
         for kind in ("F", "B")
     }
-    return Prices(Local(forms, shape, mode, setting.stack), mesh, items, layer_blocks(setting))
+    return Prices(Local(forms, shape, mode, setting.stack), mesh, items, setting.model.blocks)
 
 
 def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
@@ -103,11 +103,6 @@ def whole_mesh(
     expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
     return Mesh(every, {**steps, **expert_steps, "world": 1, "tied": ends}, forms.domain)
-
-
-def layer_blocks(setting: Setting) -> frozenset[int]:
-    """Indices of the blocks that are decoder layers: those have host time."""
-    return frozenset(i for i, block in enumerate(setting.model.blocks) if block.kind == "layer")
 
 
 def message_seconds(mesh: Mesh, forms: Forms, message_bytes: Ints) -> Ints:

@@ -46,7 +46,7 @@ class PlainComposer(Composer):
             _check_scalar(node, is_key)
         elif is_key:
             raise ComposerError(None, None, "a key must be text", node.start_mark)
-        return node  # type: ignore[no-any-return]
+        return node
 
 
 def _check_scalar(node: ScalarNode, is_key: bool) -> None:
