@@ -1,0 +1,169 @@
+"""Small models, settings and random legal plans on which closed forms and simulation are compared."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from meshwright.cluster.load import load_cluster
+from meshwright.model.architecture import Architecture, Experts
+from meshwright.model.blocks import build_graph
+from meshwright.plan.case import Case
+from meshwright.plan.check_degrees import DEGREE_RULES
+from meshwright.plan.check_pipeline import PIPELINE_RULES
+from meshwright.plan.expand import expand
+from meshwright.plan.long import LongPlan
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import (
+    DEFAULT_RANK_ORDER,
+    Axis,
+    ShortLayout,
+    ShortPipeline,
+    ShortPlan,
+    WorkloadSpec,
+)
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+SEQ_LEN = 2048
+
+TIED = Architecture(
+    name="tied",
+    family="llama",
+    source="a test",
+    layers=16,
+    hidden=1024,
+    vocab=32000,
+    heads=16,
+    kv_heads=8,
+    head_dim=64,
+    v_head_dim=64,
+    intermediate=2816,
+    gated=True,
+    activation="silu",
+    max_positions=8192,
+    tied_embeddings=True,
+    windows=(None,) * 16,
+)
+UNTIED = replace(
+    TIED,
+    name="untied",
+    layers=18,
+    kv_heads=16,
+    vocab=50257,
+    intermediate=4096,
+    gated=False,
+    norm="layernorm",
+    positions="learned",
+    mlp_bias=True,
+    dropout=True,
+    tied_embeddings=False,
+    windows=(512, None) * 9,
+)
+SPARSE = replace(
+    TIED,
+    name="sparse",
+    layers=17,
+    tied_embeddings=False,
+    windows=(None,) * 17,
+    moe=Experts(
+        experts=8,
+        experts_per_token=2,
+        intermediate=704,
+        shared_intermediate=1408,
+        layers=(False,) + (True,) * 16,
+    ),
+)
+
+MODELS = {architecture.name: build_graph(architecture) for architecture in (TIED, UNTIED, SPARSE)}
+CLUSTERS = {
+    "h100-sxm-80gb x 8": 64,
+    "a100-sxm-80gb x 16": 64,
+    "h100-sxm-80gb x 24": 48,
+    "h100-sxm-80gb x 64": 64,
+}
+"""Clusters with their global batch, in sequences."""
+
+STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")
+RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
+    DEFAULT_RANK_ORDER,
+    ("cp", "tp", "pp", "dp_shard", "dp_replicate"),
+    ("dp_shard", "tp", "dp_replicate", "cp", "pp"),
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Plans that share a setting."""
+
+    setting: Setting
+    header: ShortPlan
+    plans: tuple[ShortPlan, ...]
+
+    def long(self, plan: ShortPlan) -> LongPlan:
+        """The long form of one of the plans."""
+        return expand(plan, self.setting.model.architecture)
+
+
+def family(model: str, cluster: str, stack: str, count: int, seed: int) -> Family:
+    """``count`` different legal plans of a setting, in an order that only the seed decides."""
+    rng = random.Random(f"{model} {cluster} {stack} {seed}")
+    workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
+    setting = Setting(MODELS[model], load_cluster(cluster), Workload(**workload), load_stack(stack))
+    header = ShortPlan(
+        plan=1,
+        model=model,
+        cluster=cluster,
+        workload=WorkloadSpec(**workload),
+        stack=stack,
+        layout=ShortLayout(rank_order=rng.choice(RANK_ORDERS)),
+    )
+    found: dict[str, ShortPlan] = {}
+    for plan in _legal_plans(header, setting, rng):
+        found[plan.model_dump_json()] = plan
+        if len(found) == count:
+            break
+    return Family(setting, header, tuple(found.values()))
+
+
+def _legal_plans(header: ShortPlan, setting: Setting, rng: random.Random) -> Iterator[ShortPlan]:
+    while True:
+        plan = _random_plan(header, setting, rng)
+        case = Case(expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack)
+        problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
+        if not any(problem.severity == "error" for problem in problems):
+            yield plan
+
+
+def _random_plan(header: ShortPlan, setting: Setting, rng: random.Random) -> ShortPlan:
+    sharding = rng.choice(("none", "zero1", "zero2", "zero3"))
+    rest = setting.cluster.devices
+    degrees = {}
+    for axis, largest in rng.sample([("pp", 8), ("tp", 8), ("cp", 4), ("dp_shard", 64)], 4):
+        choices = [d for d in (1, 2, 3, 4, 6, 8, 16) if d <= largest and rest % d == 0]
+        degrees[axis] = 1 if axis == "dp_shard" and sharding == "none" else rng.choice(choices)
+        rest //= degrees[axis]
+    ranks = setting.cluster.devices // degrees["pp"]
+    sparse = setting.model.architecture.moe is not None
+    ep = rng.choice([e for e in (1, 2, 4, 8) if ranks % e == 0]) if sparse else 1
+    etp = rng.choice([e for e in (1, 1, 2) if ranks // ep % e == 0]) if sparse else 1
+    schedule = rng.choice(("gpipe", "1f1b", "interleaved-1f1b", "interleaved-1f1b"))
+    virtual = rng.choice((2, 2, 4)) if schedule == "interleaved-1f1b" else 1
+    return header.model_copy(
+        update={
+            "layout": ShortLayout(
+                **degrees,
+                dp_replicate=rest,
+                ep=ep,
+                etp=etp,
+                sequence_parallel=rng.choice((True, False, None)),
+                rank_order=header.layout.rank_order,
+            ),
+            "sharding": sharding,
+            "pipeline": ShortPipeline(
+                schedule=schedule, micro_batch=rng.choice((1, 1, 2, 4)), virtual_stages=virtual
+            ),
+            "recompute": rng.choice(
+                ("none", "selective", "full", ("core_attn",), ("layernorm", "moe_act"), ("mlp",))
+            ),
+        }
+    )
