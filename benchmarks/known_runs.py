@@ -1,7 +1,7 @@
 """Predict published runs and lay the predictions beside the published step times.
 
-    python benchmarks/known_runs.py            prints the table
-    python benchmarks/known_runs.py --write    also writes benchmarks/known-runs.md
+python benchmarks/known_runs.py            prints the table
+python benchmarks/known_runs.py --write    also writes benchmarks/known-runs.md
 """
 
 import csv

@@ -49,7 +49,9 @@ def closed_forms() -> list[str]:
         plans = plans.take(may_fit(plans, setting))
         plans = plans.take(np.arange(0, len(plans), max(1, len(plans) // MOST)))
         seconds = min(_cpu_s(lambda p=plans, s=setting: evaluate(p, s)) for _ in range(REPEATS))
-        lines.append(f"| {model} on {cluster} | {len(plans):,} | {seconds:.2f} | {len(plans) / seconds:,.0f} |")
+        lines.append(
+            f"| {model} on {cluster} | {len(plans):,} | {seconds:.2f} | {len(plans) / seconds:,.0f} |"
+        )
     return lines
 
 
@@ -98,7 +100,9 @@ CPU seconds, best of {REPEATS}, measured by version {__version__} on {date.today
 
 
 if __name__ == "__main__":
-    report = "\n".join(["Closed forms, time and memory together:", "", *closed_forms(), "", "Verbs:", "", *verbs()])
+    report = "\n".join(
+        ["Closed forms, time and memory together:", "", *closed_forms(), "", "Verbs:", "", *verbs()]
+    )
     print(report)
     if "--write" in sys.argv:
         (Path(__file__).parent / "speed.md").write_text(page(report), encoding="utf-8")

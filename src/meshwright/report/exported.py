@@ -1,14 +1,13 @@
 """An export as text: the files themselves, or where they were written, and what the target could not say."""
 
+import sys
 from typing import Any
-
-import typer
 
 
 def render_export(data: dict[str, Any], folder: str | None) -> None:
     """Print an export in its JSON form."""
     for name, text in data["files"].items():
-        typer.echo(f"{folder}/{name}" if folder else f"# ==== {name} ====\n{text}")
+        print(f"{folder}/{name}" if folder else f"# ==== {name} ====\n{text}")
     for refusal in data["refused"]:
         typer.echo(
             f"Not said to the target: {refusal['key']} = {refusal['value']} ({refusal['why']})", err=True
