@@ -5,10 +5,9 @@ from typing import Any
 
 
 def render_export(data: dict[str, Any], folder: str | None) -> None:
-    """Print an export in its JSON form."""
+    """Print an export in its JSON form; what was not said goes to standard error."""
     for name, text in data["files"].items():
         print(f"{folder}/{name}" if folder else f"# ==== {name} ====\n{text}")
     for refusal in data["refused"]:
-        typer.echo(
-            f"Not said to the target: {refusal['key']} = {refusal['value']} ({refusal['why']})", err=True
-        )
+        line = f"Not said to the target: {refusal['key']} = {refusal['value']} ({refusal['why']})"
+        print(line, file=sys.stderr)
