@@ -5,6 +5,7 @@ from functools import cache
 from types import SimpleNamespace
 
 from meshwright.cluster.load import load_cluster
+from meshwright.cost.constants import constants
 from meshwright.cost.prices import Mesh
 from meshwright.cost.pricing import program_prices
 from meshwright.model.architecture import Architecture
@@ -113,7 +114,8 @@ class GivenPrices:
 
     @property
     def local(self) -> SimpleNamespace:
-        return SimpleNamespace(forms=SimpleNamespace(p2p=lambda size, crosses: self.message))
+        form = SimpleNamespace(p2p=lambda size, crosses: self.message, constants=constants())
+        return SimpleNamespace(forms=form)
 
     def body(self, body: tuple[int, str]) -> dict[str, float]:
         return {"compute": self.seconds[body]}

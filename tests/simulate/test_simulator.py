@@ -49,7 +49,8 @@ def test_a_message_keeps_its_sender_and_then_travels(schedule, ranks, micro_batc
     """The table with the sender's share of a message in the pass and the rest between ranks."""
     seconds, message, stages = random_seconds(ranks * chunks, 7), 0.2, ranks * chunks
     program = plain_program(schedule, ranks, micro_batches, chunks)
-    kept = send_occupancy(chunks > 1, program.stack.overlap_p2p)
+    prices = GivenPrices(seconds, message)
+    kept = send_occupancy(chunks > 1, program.stack.overlap_p2p, prices.local.forms)
 
     def duration(action):
         sends = ranks > 1 and (action.stage < stages - 1 if action.kind == "F" else action.stage > 0)
@@ -57,7 +58,7 @@ def test_a_message_keeps_its_sender_and_then_travels(schedule, ranks, micro_batc
 
     lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
     table = run(lists, duration, (1 - kept) * message)
-    assert simulate(program, GivenPrices(seconds, message)).step_s == pytest.approx(table.latency)
+    assert simulate(program, prices).step_s == pytest.approx(table.latency)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])

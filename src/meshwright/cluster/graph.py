@@ -83,12 +83,16 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the plan runs on. ``failures_per_1000_node_days`` is None where nobody has said."""
+    """What the plan runs on. ``failures_per_1000_node_days`` is None where nobody has said.
+
+    ``calibration`` holds constants of the cost model, by name, that were measured on this very cluster.
+    """
 
     name: str
     pools: tuple[Pool, ...]
     tiers: tuple[Tier, ...] = ()
     failures_per_1000_node_days: Sourced | None = None
+    calibration: tuple[tuple[str, float], ...] = ()
     source: str = field(default="")
 
     @property

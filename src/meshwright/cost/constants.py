@@ -5,7 +5,8 @@ row of its nearest relative (``RELATIVES``) or a generic row, and is reported as
 """
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -69,6 +70,19 @@ def kernels(device_id: str) -> Kernels:
     chosen = family or relative or GENERIC
     found = _kernels(chosen, rows[chosen], measured=family is not None)
     return found
+
+
+KERNEL_NUMBERS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")
+
+
+def calibrated(found: Kernels, calibration: Mapping[str, float]) -> Kernels:
+    """Kernel constants with those that a calibration knows better; ``attention_efficiency.CLASS`` for attention."""
+    numbers = {name: calibration[name] for name in KERNEL_NUMBERS if name in calibration}
+    attention = {
+        name: calibration.get(f"attention_efficiency.{name}", value)
+        for name, value in found.attention_efficiency.items()
+    }
+    return replace(found, attention_efficiency=attention, **numbers)  # type: ignore[arg-type]
 
 
 def _is_of(device_id: str, family: str) -> bool:

@@ -14,12 +14,14 @@ What they ignore: clocks and power, wave quantisation below ~1,000 rows, congest
 beyond the declared tiers. Bandwidths are per device and one direction; a device owns its share of the NICs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from meshwright.cluster.graph import Pool
-from meshwright.cost.constants import Curve, Kernels, constants, kernels
+from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
 from meshwright.program.shape import Number
 
 BYTES_16 = 2
@@ -30,6 +32,7 @@ class Forms:
     """Forms of one pool's device, node and network at one precision. Times in seconds."""
 
     kernels: Kernels
+    constants: Mapping[str, float]
     peak_flops: float
     peak_16bit_flops: float
     memory_bytes_per_s: float
@@ -54,7 +57,7 @@ class Forms:
 
     def grouped_gemm(self, rows: Number, experts: Number, k: Number, n: Number) -> Number:
         """``rows`` spread evenly over ``experts`` local experts, each (rows/experts, k) × (k, n)."""
-        c = constants()
+        c = self.constants
         per_expert = np.maximum(rows / experts, 1e-9)
         efficiency = c["grouped_plateau"] * per_expert / (per_expert + c["grouped_half_tokens"])
         return self.kernels.gemm_launch_s + 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops)
@@ -68,11 +71,11 @@ class Forms:
 
     def pass_(self, moved: Number, efficiency: str = "hbm_efficiency") -> Number:
         """A memory-bound kernel that moves ``moved`` bytes."""
-        return moved / (constants()[efficiency] * self.memory_bytes_per_s)
+        return moved / (self.constants[efficiency] * self.memory_bytes_per_s)
 
     def collective(self, kind: str, logical_bytes: Number, ranks: Number, local: Number) -> Number:
         """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member."""
-        c = constants()
+        c = self.constants
         nodes = np.maximum(1, ranks / local)
         curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
         bus = 2.0 if kind == "all-reduce" else 1.0
@@ -105,7 +108,7 @@ class Forms:
 
     def p2p(self, message_bytes: Number, crosses: Number) -> Number:
         """A pipeline message; ``crosses`` is true where it leaves the fast domain."""
-        c = constants()
+        c = self.constants
         fast = c["p2p_scaleup_efficiency"] * self.scaleup_bytes_per_s
         slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s
         return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
@@ -130,12 +133,13 @@ _REFERENCE: dict[str, float] = {
 """Scale-up bandwidth per device, one direction, of the nodes on which the curves were measured."""
 
 
-def forms_for(pool: Pool, precision: str) -> Forms:
-    """Forms of a pool at a workload's precision."""
+def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = MappingProxyType({})) -> Forms:
+    """Forms of a pool at a workload's precision; ``calibration`` overrides constants by name."""
     peaks = pool.device.peak_flops
     sixteen = peaks.get("bf16") or peaks.get("fp16") or next(iter(peaks.values()))
     return Forms(
-        kernels=kernels(pool.device.id),
+        kernels=calibrated(kernels(pool.device.id), calibration),
+        constants={**constants(), **calibration},
         peak_flops=peaks.get(precision, sixteen),
         peak_16bit_flops=sixteen,
         memory_bytes_per_s=pool.device.memory_bytes_per_s,

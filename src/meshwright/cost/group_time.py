@@ -40,7 +40,7 @@ class Pipelined:
 def pipelined(group: Group, messages: bool) -> Pipelined:
     """Stage times of a group; a send keeps its rank for a part of the message's time."""
     message = _message(group) if messages else np.zeros(len(group.plans))
-    kept = send_occupancy(group.chunks > 1, group.setting.stack.overlap_p2p)
+    kept = send_occupancy(group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
     held = np.broadcast_to((kept * message)[:, None], group.forward_s.shape).copy()
     down, up = held.copy(), held
     down[:, -1] = up[:, 0] = 0.0
@@ -135,7 +135,7 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
         gathered = ready[:, rank] if beside else whole[:, rank]
         start = np.maximum(arrival, rank_end[:, rank]) if beside else np.maximum(arrival, gathered)
         left = np.maximum(0.0, gathered - start)
-        end = start + (beside_gather(forward[:, stage], left) if beside else forward[:, stage])
+        end = start + (beside_gather(forward[:, stage], left, group.forms) if beside else forward[:, stage])
         rank_end[:, rank] = end + (group.ranks - 1) * forward[:, stage]
         arrival = end + message
         ideal = ideal + forward[:, stage] + message
@@ -158,7 +158,7 @@ def _reductions(group: Group, backward: Floats) -> Floats:
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, backward, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slowed = np.asarray(reduction_slowdown(seconds, backward, units)).sum(1)
+    slowed = np.asarray(reduction_slowdown(seconds, backward, units, group.forms)).sum(1)
     return slowed + _ranks_end(group, backward, _first_chunks_tail(group, seconds, backward, units))
 
 
@@ -178,7 +178,9 @@ def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: I
         if first + ranks < len(group.stages):
             between = passed[:, first + ranks - 1 : first + 2 * ranks - 1] - passed[:, chunk]
             ahead = np.maximum(0.0, tail - between - ranks * message)
-        tail = np.asarray(reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], ahead))
+        tail = np.asarray(
+            reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
+        )
     return tail
 
 

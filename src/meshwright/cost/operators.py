@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.cost.constants import constants
 from meshwright.cost.forms import BYTES_16, Forms
 from meshwright.model.graph import attended_positions
 from meshwright.model.operators import (
@@ -55,7 +54,7 @@ def operator_seconds(op: Operator, phase: Phase, local: Local) -> Number:
 
 
 def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
-    c = constants()
+    c = local.forms.constants
     if phase == "I":
         return 0.0
     name = "embedding_forward_bytes" if phase == "F" else "embedding_backward_bytes"
@@ -68,7 +67,7 @@ def _norm(op: Norm, phase: Phase, local: Local) -> Number:
     fused = "" if local.stack.fused_norm else "eager_"
     name = f"norm_{fused}{'forward' if phase == 'F' else 'backward'}_bytes"
     cut = local.shape.tp if op.place == "tensor" else 1
-    return local.moved(op.width * op.instances * local.tokens(op) / cut, constants()[name])
+    return local.moved(op.width * op.instances * local.tokens(op) / cut, local.forms.constants[name])
 
 
 def _linear(op: Linear, phase: Phase, local: Local) -> Number:
@@ -88,11 +87,11 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
 
 def _accumulate(parameters: Number, local: Local) -> Number:
     """The gradient buffer is read and written."""
-    return local.forms.pass_(parameters * constants()["gradient_accumulation_bytes"])
+    return local.forms.pass_(parameters * local.forms.constants["gradient_accumulation_bytes"])
 
 
 def _attention(op: Attention, phase: Phase, local: Local) -> Number:
-    c, shape = constants(), local.shape
+    c, shape = local.forms.constants, local.shape
     if phase == "W":
         return 0.0
     widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
@@ -103,7 +102,7 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
 
 
 def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
-    c, shape = constants(), local.shape
+    c, shape = local.forms.constants, local.shape
     positions = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
     flops = op.flops_per_token(positions) * shape.tokens / shape.tp
     output = op.heads * op.v_dim * shape.tokens / shape.tp
@@ -116,7 +115,7 @@ def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Numbe
 
 def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
     """Two batched GEMMs (four backward) over all positions, and passes over the scores."""
-    c, shape = constants(), local.shape
+    c, shape = local.forms.constants, local.shape
     rows = op.heads / shape.tp * shape.tokens
     scores = rows * shape.seq_len
     matmuls = local.forms.gemm(rows, op.qk_dim, shape.seq_len) + local.forms.gemm(
@@ -137,7 +136,7 @@ def _activation(op: Activation, phase: Phase, local: Local) -> Number:
 def _elementwise(elements: Number, gated: bool, phase: Phase, local: Local) -> Number:
     if phase == "W":
         return 0.0
-    ratio = 1.0 if phase == "F" else constants()["activation_backward_ratio"]
+    ratio = 1.0 if phase == "F" else local.forms.constants["activation_backward_ratio"]
     return local.moved(elements, (6 if gated else 4) * ratio)
 
 
@@ -145,11 +144,11 @@ def _residual(op: Residual, phase: Phase, local: Local) -> Number:
     if phase == "W":
         return 0.0
     name = "residual_forward_bytes" if phase == "F" else "residual_backward_bytes"
-    return local.moved(op.width * local.tokens(op), constants()[name] - (0 if op.dropout else 1))
+    return local.moved(op.width * local.tokens(op), local.forms.constants[name] - (0 if op.dropout else 1))
 
 
 def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
-    c, shape = constants(), local.shape
+    c, shape = local.forms.constants, local.shape
     rows = shape.expert_rows(local.mode, op.experts_per_token)
     inputs: Number = op.inputs / shape.etp if op.split == "row" else op.inputs
     outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
@@ -172,7 +171,7 @@ def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
     if phase == "W":
         return 0.0
     rows = local.shape.sequence_tokens(local.mode) * op.experts_per_token
-    return local.moved(op.width * rows, constants()["permute_bytes"])
+    return local.moved(op.width * rows, local.forms.constants["permute_bytes"])
 
 
 def _loss(op: Loss, phase: Phase, local: Local) -> Number:
@@ -180,7 +179,9 @@ def _loss(op: Loss, phase: Phase, local: Local) -> Number:
         return 0.0
     cut = local.shape.tp if local.stack.loss_vocab_parallel else 1
     logits = local.shape.padded_vocab(op.vocab) * local.shape.tokens / cut
-    return local.moved(logits, constants()["loss_forward_bytes" if phase == "F" else "loss_backward_bytes"])
+    return local.moved(
+        logits, local.forms.constants["loss_forward_bytes" if phase == "F" else "loss_backward_bytes"]
+    )
 
 
 RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from meshwright.cost.constants import constants
 from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
 from meshwright.program.activations import kept_bytes, working_bytes
@@ -83,9 +82,8 @@ class Prices:
         if isinstance(item, Collective):
             return {CATEGORY[item.axes[-1]]: self.collective(item)}
         compute = sum((operator_seconds(c.operator, c.phase, self.local) for c in item.compute), start=0.0)
-        return overlapped(
-            {"compute": compute}, self.collectives(item.beside), CATEGORY[item.beside[0].axes[-1]]
-        )
+        beside = self.collectives(item.beside)
+        return self.overlapped({"compute": compute}, beside, CATEGORY[item.beside[0].axes[-1]])
 
     def block(self, block: int, kind: PassKind) -> Parts:
         """Seconds of one pass over one block by category, host time included."""
@@ -96,6 +94,12 @@ class Prices:
             self._blocks[block, kind] = parts
         return self._blocks[block, kind]
 
+    def overlapped(self, compute: Parts, beside: Number, category: str) -> Parts:
+        """Compute with collectives beside it: the exposed part and the slow-down go to ``category``."""
+        slowdown = self.local.forms.constants["overlap_slowdown"]
+        extra = np.maximum(slowdown * beside, beside - total(compute))
+        return add_parts(compute, {category: extra})
+
     def body(self, body: Body) -> Parts:
         """Seconds of a whole pass over a stage by category."""
         factor = self.local.stack.fsdp_communication_factor
@@ -103,7 +107,7 @@ class Prices:
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)
             if segment.beside:
-                parts = overlapped(parts, factor * self.collectives(segment.beside), "dp")
+                parts = self.overlapped(parts, factor * self.collectives(segment.beside), "dp")
             result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
         return result
 
@@ -122,15 +126,8 @@ class Prices:
     def _host(self, kind: PassKind) -> float:
         """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""
         forward = self.local.stack.host_s_per_layer
-        backward = forward * constants()["backward_host_ratio"]
+        backward = forward * self.local.forms.constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
-
-
-def overlapped(compute: Parts, beside: Number, category: str) -> Parts:
-    """Compute with collectives beside it: the exposed part and the slow-down go to ``category``."""
-    alone = total(compute)
-    extra = np.maximum(constants()["overlap_slowdown"] * beside, beside - alone)
-    return add_parts(compute, {category: extra})
 
 
 def add_parts(*parts: Parts) -> Parts:

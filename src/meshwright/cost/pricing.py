@@ -21,9 +21,15 @@ from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
 
 
+def setting_forms(setting: Setting) -> Forms:
+    """Forms of a setting's devices and network, with the cluster's own calibration."""
+    cluster = setting.cluster
+    return forms_for(cluster.pool, setting.workload.peak_precision, dict(cluster.calibration))
+
+
 def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
-    forms = forms_for(setting.cluster.pool, setting.workload.peak_precision)
+    forms = setting_forms(setting)
     mesh = whole_mesh(
         program.grid.sizes, program.grid.order, program.expert_grid.sizes, program.expert_grid.order, forms
     )
@@ -37,7 +43,7 @@ def program_prices(program: Program, setting: Setting) -> Prices:
 
 def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
     """Prices of all passes for every plan of an array; all of them have ``mode``."""
-    forms = forms_for(setting.cluster.pool, setting.workload.peak_precision)
+    forms = setting_forms(setting)
     shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)

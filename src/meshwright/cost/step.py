@@ -7,42 +7,43 @@ rest of that backward pass, and leaves at least 1/L of itself behind it.
 
 import numpy as np
 
-from meshwright.cost.constants import constants
 from meshwright.cost.forms import Forms
 from meshwright.program.shape import Number
 
 
 def optimizer_seconds(owned: Number, forms: Forms) -> Number:
     """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision."""
-    c = constants()
+    c = forms.constants
     moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"])
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 
-def send_occupancy(chunked: bool, overlaps: bool) -> float:
+def send_occupancy(chunked: bool, overlaps: bool, forms: Forms) -> float:
     """The part of a message's time that keeps the sender's compute stream: all of it, or the overlap's slow-down.
 
     Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
     interleaved ones send beside compute where the stack can.
     """
-    return constants()["overlap_slowdown"] if chunked and overlaps else 1.0
+    return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
 
 
-def beside_gather(compute: Number, left: Number) -> Number:
+def beside_gather(compute: Number, left: Number, forms: Forms) -> Number:
     """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
-    return np.maximum(compute + constants()["overlap_slowdown"] * left, left)
+    return np.maximum(compute + forms.constants["overlap_slowdown"] * left, left)
 
 
-def reduction_slowdown(reduction: Number, backward: Number, units: Number) -> Number:
+def reduction_slowdown(reduction: Number, backward: Number, units: Number, forms: Forms) -> Number:
     """What a reduction that runs beside the last backward pass of ``units`` blocks adds to that pass."""
     beside = np.minimum(reduction, backward * (units - 1) / units)
-    return constants()["overlap_slowdown"] * beside
+    return forms.constants["overlap_slowdown"] * beside
 
 
-def reduction_tail(reduction: Number, backward: Number, units: Number, ahead: Number = 0.0) -> Number:
+def reduction_tail(
+    reduction: Number, backward: Number, units: Number, forms: Forms, ahead: Number = 0.0
+) -> Number:
     """What is left of a reduction when the (slowed) backward pass has ended.
 
     It begins when the first of the blocks is done, or ``ahead`` seconds into the pass if it has to wait for another.
     """
-    length = backward + reduction_slowdown(reduction, backward, units)
+    length = backward + reduction_slowdown(reduction, backward, units, forms)
     return np.maximum(reduction / units, np.maximum(backward / units, ahead) + reduction - length)

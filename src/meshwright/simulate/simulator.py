@@ -51,7 +51,9 @@ class _Player:
         self.arrivals: dict[Action, float] = {}
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
-        self.occupancy = send_occupancy(len(program.stages) > len(program.lists), program.stack.overlap_p2p)
+        self.occupancy = send_occupancy(
+            len(program.stages) > len(program.lists), program.stack.overlap_p2p, prices.local.forms
+        )
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
 
     def done(self, rank: int) -> bool:
@@ -111,7 +113,7 @@ class _Player:
         duration = self.durations[action.stage, action.kind]
         gathered = state.gathered.pop(action.stage, 0.0) if action.kind == "F" else 0.0
         if gathered > state.clock:
-            duration = float(beside_gather(duration, gathered - state.clock))
+            duration = float(beside_gather(duration, gathered - state.clock, self.prices.local.forms))
         self._compute(action, rank, duration)
 
     def _compute(self, action: Action, rank: int, duration: float) -> None:
@@ -152,7 +154,7 @@ class _Player:
         state = self.ranks[rank]
         began, duration = state.last_pass
         units = len(self.program.stages[stage].blocks)
-        state.clock += float(reduction_slowdown(seconds, duration, units))
+        state.clock += float(reduction_slowdown(seconds, duration, units, self.prices.local.forms))
         start = max(state.data_parallel, began + duration / units)
         return start, max(start + seconds, state.clock + seconds / units)
 
