@@ -49,8 +49,6 @@ class Kernels:
     attention_launch_s: float
     all_reduce: Curve
     all_gather: Curve
-    fp8_gemm_efficiency: float | None
-    fp8_quantise_efficiency: float | None
     origin: str
 
 
@@ -99,9 +97,6 @@ def _kernels(family: str, row: dict[str, str], *, measured: bool) -> Kernels:
     def number(name: str) -> float:
         return float(row[name])
 
-    def optional(name: str) -> float | None:
-        return float(row[name]) if row[name] else None
-
     return Kernels(
         family=family,
         measured=measured,
@@ -116,8 +111,6 @@ def _kernels(family: str, row: dict[str, str], *, measured: bool) -> Kernels:
         attention_launch_s=number("flash_launch_us") * MICRO,
         all_reduce=_curve(row, "ar"),
         all_gather=_curve(row, "ag"),
-        fp8_gemm_efficiency=optional("fp8_gemm_efficiency"),
-        fp8_quantise_efficiency=optional("fp8_quantise_efficiency"),
         origin=row["origin"],
     )
 

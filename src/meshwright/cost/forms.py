@@ -1,7 +1,8 @@
 """Forms: how long one kernel or one collective takes on a given device and node. All accept arrays.
 
 GEMM     t = t0 + ‖F/(e·P), bytes/(b·BW)‖_p with F = 2mkn and bytes = 2(mk + kn + mn) (fitted to measured
-         kernels; 5–7 % error at training sizes). fp8 adds a pass of 3·m·k bytes that quantises the input.
+         kernels; 5–7 % error at training sizes), P the 16-bit peak. 8 and 4 bit are faster by a constant factor
+         and add a pass of 3·m·k bytes that quantises the input.
 flash    t = t0 + F/(e·P) + bytes/(η·BW); e per kernel class and device.
 pass     t = bytes/(η·BW).
 grouped  F/(e(r)·P), e(r) = plateau·r/(r + r½) with r rows per expert.
@@ -25,6 +26,7 @@ from meshwright.cost.constants import Curve, Kernels, calibrated, constants, ker
 from meshwright.program.shape import Number
 
 BYTES_16 = 2
+LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +35,43 @@ class Forms:
 
     kernels: Kernels
     constants: Mapping[str, float]
-    peak_flops: float
     peak_16bit_flops: float
     memory_bytes_per_s: float
     scaleup_bytes_per_s: float
     nic_bytes_per_s: float
     domain: int
-    fp8: bool = False
+    precision: str = "bf16"
 
     def gemm(self, m: Number, k: Number, n: Number) -> Number:
         """(m, k) × (k, n)."""
         kernel = self.kernels
-        flops = 2.0 * m * k * n
+        compute = 2.0 * m * k * n / (kernel.gemm_efficiency * self.peak_16bit_flops * self.speed_up)
         moved = BYTES_16 * (m * k + k * n + m * n)
-        efficiency, peak = kernel.gemm_efficiency, self.peak_16bit_flops
-        quantise: Number = 0.0
-        if self.fp8 and kernel.fp8_gemm_efficiency and kernel.fp8_quantise_efficiency:
-            efficiency, peak = kernel.fp8_gemm_efficiency, self.peak_flops
-            quantise = 3.0 * m * k / (kernel.fp8_quantise_efficiency * self.memory_bytes_per_s)
-        compute = flops / (efficiency * peak)
         memory = moved / (kernel.gemm_memory_efficiency * self.memory_bytes_per_s)
-        return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + quantise
+        return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + self._quantise(m * k)
+
+    @property
+    def speed_up(self) -> float:
+        """How much faster a matrix product is than in 16 bit, its quantisation left out."""
+        return self.constants.get(f"{self.precision}_speed_up", 1.0)
+
+    def _quantise(self, elements: Number) -> Number:
+        """Reading an input in 16 bit and writing it in 8 or 4."""
+        if self.precision not in LOW_PRECISIONS:
+            return 0.0
+        return (
+            elements
+            * self.constants["quantise_bytes"]
+            / (self.constants["quantise_efficiency"] * self.memory_bytes_per_s)
+        )
 
     def grouped_gemm(self, rows: Number, experts: Number, k: Number, n: Number) -> Number:
         """``rows`` spread evenly over ``experts`` local experts, each (rows/experts, k) × (k, n)."""
         c = self.constants
         per_expert = np.maximum(rows / experts, 1e-9)
         efficiency = c["grouped_plateau"] * per_expert / (per_expert + c["grouped_half_tokens"])
-        return self.kernels.gemm_launch_s + 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops)
+        compute = 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops * self.speed_up)
+        return self.kernels.gemm_launch_s + compute + self._quantise(rows * k)
 
     def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
         """An attention kernel; ``ratio`` scales the efficiency of the class."""
@@ -140,14 +151,26 @@ def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = Map
     return Forms(
         kernels=calibrated(kernels(pool.device.id), calibration),
         constants={**constants(), **calibration},
-        peak_flops=peaks.get(precision, sixteen),
         peak_16bit_flops=sixteen,
         memory_bytes_per_s=pool.device.memory_bytes_per_s,
         scaleup_bytes_per_s=pool.node.scaleup_bytes_per_s,
         nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
-        domain=pool.node.scaleup_domain,
-        fp8=precision == "fp8",
+        domain=usable_domain(pool),
+        precision=precision,
     )
+
+
+def usable_domain(pool: Pool) -> int:
+    """Devices of one fast domain that a job uses.
+
+    A job that does not fill its domains evenly is laid so that it does where it can: 256 devices use 64 of each
+    NVL72, because 72 does not divide 256 and 64 (a whole number of hosts) does.
+    """
+    domain, host = pool.node.scaleup_domain, min(pool.node.devices, pool.node.scaleup_domain)
+    if pool.count <= domain:
+        return pool.count
+    even = (size for size in range(domain, 0, -host) if pool.count % size == 0)
+    return next(even, domain)
 
 
 def _norm(a: Number, b: Number, p: float) -> Number:

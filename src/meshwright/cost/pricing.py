@@ -24,7 +24,7 @@ from meshwright.program.shape import LocalShape, Mode
 def setting_forms(setting: Setting) -> Forms:
     """Forms of a setting's devices and network, with the cluster's own calibration."""
     cluster = setting.cluster
-    return forms_for(cluster.pool, setting.workload.peak_precision, dict(cluster.calibration))
+    return forms_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
 
 
 def program_prices(program: Program, setting: Setting) -> Prices:
