@@ -10,7 +10,7 @@ import pytest
 from meshwright.cluster.catalog import device_ids
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import GENERIC, RELATIVES, constants, kernels
-from meshwright.cost.forms import forms_for
+from meshwright.cost.forms import LOW_PRECISIONS, forms_for
 
 DATA = files("meshwright.cost") / "data"
 PACKAGE = Path(str(files("meshwright")))
@@ -35,16 +35,14 @@ def test_every_constant_is_read_somewhere_and_none_is_read_that_is_not_there():
     source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     words = set(re.findall(r"\b[a-z][a-z0-9_]+\b", source))
     composed = {f"norm_{kind}{way}_bytes" for kind in ("", "eager_") for way in ("forward", "backward")}
+    composed |= {f"{precision}_speed_up" for precision in LOW_PRECISIONS}
     assert set(constants()) <= words | composed
     assert set(re.findall(r'(?:\bc|constants(?:\(\))?)\["([a-z0-9_]+)"\]', source)) <= set(constants())
 
 
 def test_every_kernel_row_is_complete_and_says_where_it_comes_from():
-    optional = {"fp8_gemm_efficiency", "fp8_quantise_efficiency"}
     for row in rows("kernels.csv"):
-        missing = {name for name, value in row.items() if not value}
-        assert missing <= optional, row["device"]
-        assert len(missing) in (0, 2), "both fp8 numbers or none"
+        assert all(row.values()), row["device"]
         assert len(row["origin"]) > 20
         units = ("efficiency", "norm", "power", "us", "gb_s", "mb")
         assert all(name.endswith(units) for name in row if name not in ("device", "origin"))

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import Curve, constants
-from meshwright.cost.forms import forms_for
+from meshwright.cost.forms import LOW_PRECISIONS, forms_for
 from meshwright.program.items import WIRE_FACTOR
 
 DEVICES = ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200")
 FORMS = {device: forms_for(load_cluster(f"{device} x 8").pool, "bf16") for device in DEVICES}
-FP8 = forms_for(load_cluster("h100-sxm-80gb x 8").pool, "fp8")
+POOL = load_cluster("b200 x 8").pool
+LOW = {precision: forms_for(POOL, precision) for precision in LOW_PRECISIONS}
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring")
 HUGE = 1e15
 
@@ -40,18 +41,20 @@ def test_a_gemm_lies_between_roofline_and_the_sum_of_its_parts(form, m, k, n):
 
 
 @laws
-@given(st.sampled_from([*FORMS.values(), FP8]), sizes, sizes, sizes, st.integers(1, 4096))
+@given(st.sampled_from([*FORMS.values(), *LOW.values()]), sizes, sizes, sizes, st.integers(1, 4096))
 def test_a_gemm_grows_with_each_of_its_widths(form, m, k, n, more):
     base = form.gemm(m, k, n)
     assert base > 0
     assert min(form.gemm(m + more, k, n), form.gemm(m, k + more, n), form.gemm(m, k, n + more)) > base
 
 
-def test_a_large_fp8_gemm_is_faster_than_a_16_bit_one_and_a_small_one_is_not():
-    sixteen = FORMS["h100-sxm-80gb"]
-    assert FP8.gemm(16384, 16384, 16384) < sixteen.gemm(16384, 16384, 16384)
-    assert FP8.gemm(16384, 128, 128) > sixteen.gemm(16384, 128, 128)
-    assert FP8.gemm(8192, 8192, 8192) > 2 * 8192**3 / FP8.peak_flops
+@pytest.mark.parametrize("precision", LOW_PRECISIONS)
+def test_a_large_low_precision_gemm_is_faster_than_a_16_bit_one_and_a_narrow_one_is_not(precision):
+    low, sixteen = LOW[precision], FORMS["b200"]
+    assert low.gemm(16384, 16384, 16384) < sixteen.gemm(16384, 16384, 16384)
+    assert low.gemm(16384, 128, 128) > sixteen.gemm(16384, 128, 128)
+    peak = POOL.device.peak_flops["fp4" if precision == "nvfp4" else "fp8"]
+    assert low.gemm(16384, 16384, 16384) > 2 * 16384**3 / peak
 
 
 @laws
@@ -156,3 +159,21 @@ def test_a_message_is_never_faster_across_domains_and_grows_with_its_bytes(form,
     inside, across = form.p2p(size, False), form.p2p(size, True)
     assert 0 < inside <= across
     assert form.p2p(size + more, True) > across
+
+
+@pytest.mark.parametrize(
+    ("cluster", "domain"),
+    [
+        ("h100-sxm-80gb x 4", 4),
+        ("h100-sxm-80gb x 8", 8),
+        ("h100-sxm-80gb x 64", 8),
+        ("gb200 x 64", 64),
+        ("gb200 x 72", 72),
+        ("gb200 x 144", 72),
+        ("gb200 x 256", 64),
+    ],
+)
+def test_a_job_uses_as_much_of_a_fast_domain_as_fills_its_domains_evenly(cluster, domain):
+    pool = load_cluster(cluster).pool
+    assert forms_for(pool, "bf16").domain == domain
+    assert pool.count % domain == 0
