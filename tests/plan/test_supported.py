@@ -37,7 +37,7 @@ CASES = [
     ({"workload": {"seq_len": 0, "global_batch": 8}}, "workload.seq_len", "whole number from 1"),
     ({"workload": {"seq_len": 8, "global_batch": 8, "task": "lora"}}, "workload.task", "not supported yet"),
     ({"workload": {"seq_len": 8, "global_batch": 8, "task": "x"}}, "workload.task", "unknown"),
-    ({"workload": {"seq_len": 8, "global_batch": 8, "precision": "nvfp4"}}, "workload.precision", "not supp"),
+    ({"workload": {"seq_len": 8, "global_batch": 8, "precision": "fp32"}}, "workload.precision", "not supp"),
     ({"groups": {"all": {"devices": "*"}, "b": {"devices": "*"}}}, "groups", "more than one group"),
     ({"groups": {"all": {"devices": "h100[0:8]"}}}, "groups.all.devices", "a part of a cluster"),
     (layout(on="rest"), "layouts.main.on", "there is no such group"),

@@ -17,7 +17,7 @@ def plan(
     stack: Annotated[
         str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
     ] = "megatron-core",
-    precision: Annotated[str, typer.Option("--precision", help="bf16, fp16 or fp8.")] = "bf16",
+    precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
     task: Annotated[str, typer.Option("--task", help="pretrain or sft.")] = "pretrain",
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8. Repeatable.")] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,

@@ -119,8 +119,8 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
 
 
 def score_bytes(op: Attention) -> int:
-    """Bytes per score: softmax result, and with dropout its mask and result."""
-    return ACTIVATION_BYTES + (MASK_BYTES + ACTIVATION_BYTES if op.dropout else 0)
+    """Bytes per score: result of the softmax, result of dropout (a copy even at rate 0), and dropout's mask."""
+    return 2 * ACTIVATION_BYTES + (MASK_BYTES if op.dropout else 0)
 
 
 def _activation(op: Activation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

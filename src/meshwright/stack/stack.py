@@ -21,6 +21,8 @@ class Stack:
         kernel class of the attention core.
     fused_norm, fused_softmax
         one kernel, or a chain of eager ones.
+    dropout
+        its recipes train GPT models with dropout unless they say otherwise.
     loss_vocab_parallel
         the loss works on vocabulary shards; False: every tp rank holds the whole vocabulary's logits.
     logit_bytes
@@ -65,6 +67,7 @@ class Stack:
     attention: AttentionKernel = "flash"
     fused_norm: bool = True
     fused_softmax: bool = True
+    dropout: bool = False
     loss_vocab_parallel: bool = True
     logit_bytes: int = 10
     parameter_bytes: int = 2
