@@ -201,3 +201,16 @@ def test_a_loss_on_whole_logits_gathers_the_padded_vocabulary():
     head = len(program.blocks) - 1
     (logits,) = [c for c in of_items(program.block_items[head, "F"]) if c.kind == "all-gather"]
     assert logits.logical_bytes == 2 * S * B * 1024
+
+
+def test_gradients_of_experts_are_reduced_over_the_experts_mesh():
+    """ep 2 of 8 ranks: edp 4, of which dp_replicate takes 2; a reduce-scatter, then an all-reduce of shards."""
+    layout = {"dp_shard": 4, "dp_replicate": 2, "ep": 2}
+    program = lowered(plan(layout, name="moe", sharding="zero2"), gradient_communication_bytes=4).program
+    assert (program.group_size(("edp_shard",)), program.group_size(("edp_replicate",))) == (2, 2)
+    layers, experts, width = 7, 8, 32
+    held = layers * experts // 2 * 3 * H * width
+    volume = step_bytes(program)
+    gathered = 2 * held / 2
+    assert volume[("edp_shard",)] == 4 * held / 2 + gathered
+    assert volume[("edp_replicate",)] == 2 * 4 * (held / 2) / 2

@@ -14,10 +14,13 @@ Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that
 input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). Ring attention sends keys and values round once
 forward, and with their gradients back once more (Liu et al., arXiv 2310.01889). Full recomputation repeats the
-whole forward pass with its collectives; a set repeats its operators only. Activations travel in 2 bytes.
+whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient of
+them, with the exchanges of its own (experts' all-to-all, ring) but without those at the edge of the tensor region.
+Activations travel in 2 bytes.
 """
 
 from collections.abc import Callable
+from itertools import groupby
 
 from meshwright.model.graph import Block
 from meshwright.model.operators import (
@@ -47,11 +50,12 @@ def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> 
 def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
     """I: what is recomputed, then gradients of the inputs, last operator first."""
     items: list[Item] = []
+    runs = _recomputed_runs(block, mode)
     if mode.full_recompute and block.kind == "layer":
         items += [_again(item) for item in forward_items(block, shape, mode, stack)]
     for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
-        if mode.recomputes(op.recompute) and block.kind == "layer":
-            items.append(Compute(op, "R"))
+        for again in runs.get(op.name, ()):
+            items += [_again(item) for item in _forward(again, shape, mode, stack)]
         gradient = _input_gradient(op, shape, mode)
         if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
             gradient = [
@@ -59,6 +63,15 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
             ]
         items += gradient
     return tuple(items)
+
+
+def _recomputed_runs(block: Block, mode: Mode) -> dict[str, list[Operator]]:
+    """The recomputed operators that stand in a row, by the name of the last of them."""
+    if block.kind != "layer":
+        return {}
+    runs = groupby(block.operators, lambda op: mode.recomputes(op.recompute))
+    rows = [list(run) for again, run in runs if again]
+    return {row[-1].name: row for row in rows}
 
 
 def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
