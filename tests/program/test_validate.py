@@ -65,6 +65,10 @@ def move_to_front(word):
     return lambda text: word + " " + drop(word)(text)
 
 
+def move_before(word, other):
+    return lambda text: drop(word)(text).replace(other, f"{word} {other}")
+
+
 def add(word):
     return lambda text: text + " " + word
 
@@ -125,7 +129,7 @@ STEPS = {
     "optimizer before the norm": (BASE, edited(1, swap("STEP", "NORM")), "step_actions_in_order"),
     "optimizer in the middle": (CHUNKED, edited(0, move_to_front("STEP")), "step_actions_in_order"),
     "gathered after the first pass": (GATHERED, edited(1, move_to_end("1GATHER")), "step_actions_in_order"),
-    "freed before the last pass": (GATHERED, edited(1, swap("1FREE", "1B7")), "step_actions_in_order"),
+    "freed before the last pass": (GATHERED, edited(1, move_before("1FREE", "1B7")), "step_actions_in_order"),
     "gathered before the optimizer": (LATE, edited(0, move_to_front("0GATHER")), "step_actions_in_order"),
     "a collective of one rank": (
         BASE,
