@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 MICRO = 1e-6
-GENERIC = "a100"
+GENERIC = "generic"
 
 RELATIVES: dict[str, str] = {
     "h800-sxm": "h100",
@@ -37,7 +37,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Kernel constants of one device family. ``measured`` is False for a stand-in; ``family`` names the row."""
+    """Kernel constants of one device family. ``measured`` is False for a stand-in; ``family`` names the row.
+
+    The curves were measured on links of ``measured_scaleup_bytes_per_s`` per device and direction.
+    """
 
     family: str
     measured: bool
@@ -47,6 +50,7 @@ class Kernels:
     gemm_norm: float
     attention_efficiency: dict[str, float]
     attention_launch_s: float
+    measured_scaleup_bytes_per_s: float
     all_reduce: Curve
     all_gather: Curve
     origin: str
@@ -66,7 +70,7 @@ def kernels(device_id: str) -> Kernels:
     family = next((name for name in sorted(rows, key=len, reverse=True) if _is_of(device_id, name)), None)
     relative = next((to for name, to in RELATIVES.items() if device_id.startswith(name)), None)
     chosen = family or relative or GENERIC
-    found = _kernels(chosen, rows[chosen], measured=family is not None)
+    found = _kernels(chosen, rows[chosen], measured=family is not None and rows[chosen]["measured"] == "yes")
     return found
 
 
@@ -109,6 +113,7 @@ def _kernels(family: str, row: dict[str, str], *, measured: bool) -> Kernels:
             "flash3": number("flash3_efficiency"),
         },
         attention_launch_s=number("flash_launch_us") * MICRO,
+        measured_scaleup_bytes_per_s=number("measured_scaleup_gb_s") * 1e9,
         all_reduce=_curve(row, "ar"),
         all_gather=_curve(row, "ag"),
         origin=row["origin"],

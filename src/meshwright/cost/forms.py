@@ -125,23 +125,9 @@ class Forms:
         return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
 
     def _fast(self, curve: Curve) -> float:
-        """The plateau of a curve, scaled when this node's links differ from the measured ones."""
-        return curve.bandwidth_bytes_per_s * min(
-            1.0, self.scaleup_bytes_per_s / _REFERENCE[self.kernels.family]
-        )
-
-
-_REFERENCE: dict[str, float] = {
-    "a100": 300e9,
-    "h100": 450e9,
-    "h200": 450e9,
-    "b200": 900e9,
-    "gb200": 900e9,
-    "b300": 900e9,
-    "gb300": 900e9,
-    "l40s": 32e9,
-}
-"""Scale-up bandwidth per device, one direction, of the nodes on which the curves were measured."""
+        """The plateau of a curve, scaled when this node's links are slower than the measured ones."""
+        share = self.scaleup_bytes_per_s / self.kernels.measured_scaleup_bytes_per_s
+        return curve.bandwidth_bytes_per_s * min(1.0, share)
 
 
 def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = MappingProxyType({})) -> Forms:

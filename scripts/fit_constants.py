@@ -1,0 +1,103 @@
+"""Fit the cost model's constants to a table of measured runs and write them where they live.
+
+    python scripts/fit_constants.py RUNS.csv               prints errors before and after, and the constants
+    python scripts/fit_constants.py RUNS.csv --left-out    also errors with each source left out of the fit
+    python scripts/fit_constants.py RUNS.csv --write       rewrites constants.csv, kernels.csv and the stacks' files
+
+Takes minutes: some fifty constants, each moved for a numerical derivative.
+"""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from meshwright.calibration.fit import fit
+from meshwright.calibration.left_out import left_out_errors
+from meshwright.calibration.observations import Observation
+from meshwright.calibration.parameters import parameters_for
+from meshwright.calibration.runs import observations_of
+from meshwright.validation.rows import Run, read_runs
+
+PACKAGE = Path(__file__).parent.parent / "src" / "meshwright"
+COLUMNS = {
+    "attention_efficiency.flash": "flash_efficiency",
+    "attention_efficiency.flash3": "flash3_efficiency",
+}
+
+
+def show(label: str, source: str, errors: np.ndarray) -> None:
+    """One line of a source's errors."""
+    ratio = np.exp(errors)
+    mape, bias = np.abs(ratio - 1).mean(), np.exp(errors.mean()) - 1
+    print(f"{label:10} {source:52} n {len(errors):4} MAPE {mape:6.1%} bias {bias:+6.1%}", flush=True)
+
+
+def by_source(observations: list[Observation], values: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """log errors of every source."""
+    found: dict[str, list[float]] = {}
+    for observation in observations:
+        for source, error in zip(observation.sources, observation.log_errors(values), strict=True):
+            found.setdefault(source, []).append(float(error))
+    return {source: np.array(errors) for source, errors in sorted(found.items())}
+
+
+def write(values: Mapping[str, float]) -> None:
+    """Put every value where the cost model reads it."""
+    _write_table(PACKAGE / "cost/data/constants.csv", lambda row: values.get(row["name"]), "value")
+    for column_of, column in [("gemm_efficiency", "gemm_efficiency"), *COLUMNS.items()]:
+        _write_table(
+            PACKAGE / "cost/data/kernels.csv",
+            lambda row, name=column_of: values.get(f"{row['device']}:{name}"),
+            column,
+        )
+    for name, value in values.items():
+        if "/" in name:
+            stack, field = name.split("/")
+            (path,) = (PACKAGE / "stack/files").glob(f"{stack}-[0-9s v]*.yaml")
+            text = path.read_text(encoding="utf-8")
+            text, found = re.subn(rf"(?m)^{field}:\s*\S+", f"{field}: {value:.4g}", text)
+            path.write_text(text if found else f"{text.rstrip()}\n{field}: {value:.4g}\n", encoding="utf-8")
+
+
+def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-untyped-def]
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    for row in rows:
+        value = value_of(row)
+        if value is not None:
+            row[column] = f"{value:.4g}"
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(text.getvalue(), encoding="utf-8")
+
+
+def main(path: str, options: list[str]) -> None:
+    """Fit, print, and write where asked."""
+    observations = observations_of([run for run in read_runs(path) if isinstance(run, Run)])
+    for source, errors in by_source(observations, {}).items():
+        show("now", source, errors)
+    parameters = parameters_for(observations)
+    fitted = fit(
+        observations, parameters, lambda i, value: print(f"  iteration {i}: {value:.1f}", flush=True)
+    )
+    for source, errors in by_source(observations, fitted.values).items():
+        show("fitted", source, errors)
+    for p in parameters:
+        ratio = fitted.values[p.name] / p.value
+        print(
+            f"  {p.name:48} {p.value:10.4g} → {fitted.values[p.name]:10.4g} ×{ratio:.2f} ±{fitted.widths[p.name]:.2f}"
+        )
+    if "--write" in options:
+        write(fitted.values)
+    if "--left-out" in options:
+        left_out_errors(observations, lambda source, errors: show("left out", source, errors))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

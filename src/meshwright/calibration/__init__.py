@@ -1,0 +1,1 @@
+"""Calibration: fit constants of the cost model to measured runs, and say how well they would do on others."""

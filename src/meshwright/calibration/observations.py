@@ -1,0 +1,57 @@
+"""Measured runs as the fit sees them: settings with arrays of plans, measured step times, and where they are from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.constants import kernels
+from meshwright.cost.evaluate import evaluate
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.setting import Setting
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Runs that share a setting: n plans, their measured seconds per step and the source of each."""
+
+    setting: Setting
+    plans: PlanArrays
+    measured_s: Floats
+    sources: tuple[str, ...]
+
+    def log_errors(self, values: Mapping[str, float]) -> Floats:
+        """log(predicted/measured) of every run when constants have ``values``."""
+        return np.log(evaluate(self.plans, with_values(self.setting, values)).step_s / self.measured_s)
+
+
+def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
+    """The setting with constants changed: global ones, those of its device, those of its stack.
+
+    Names: ``hbm_efficiency`` (global), ``a100:gemm_efficiency`` (a kernel family's), ``llm-foundry/elementwise_factor``
+    (a stack's).
+    """
+    family = kernel_family(setting)
+    stack = setting.stack
+    calibration, numbers = {}, {}
+    for name, value in values.items():
+        if "/" in name:
+            owner, field = name.split("/")
+            if owner == stack.name:
+                numbers[field] = value
+        elif ":" in name:
+            owner, field = name.split(":")
+            if owner == family:
+                calibration[field] = value
+        else:
+            calibration[name] = value
+    cluster = replace(setting.cluster, calibration=tuple(calibration.items()))
+    return replace(setting, cluster=cluster, stack=replace(stack, **numbers))  # type: ignore[arg-type]
+
+
+def kernel_family(setting: Setting) -> str:
+    """The family of kernel constants that a setting's device uses."""
+    return kernels(setting.cluster.pool.device.id).family
