@@ -1,6 +1,7 @@
 """From a block to the items of its forward and backward pass.
 
-Compute operators come through as they are; boundary operators become collectives:
+Compute operators come through as they are; boundary operators become collectives (and a dispatch also puts the tokens
+in the order of their experts, which is compute):
 
 =============  ==================================  =====================================
 boundary       forward                             gradient of the input
@@ -94,6 +95,8 @@ BLOCK_PASSES: dict[PassKind, Callable[[Block, LocalShape, Mode, Stack], tuple[It
 
 
 def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+    if isinstance(op, Dispatch):
+        return [Compute(op, "F"), *_dispatch_forward(op, shape, mode)]
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode)]
     if isinstance(op, Attention):
@@ -104,6 +107,8 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
 
 
 def _input_gradient(op: Operator, shape: LocalShape, mode: Mode) -> list[Item]:
+    if isinstance(op, Dispatch):
+        return [*_dispatch_backward(op, shape, mode), Compute(op, "I")]
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode)]
     if isinstance(op, Attention):
@@ -149,13 +154,11 @@ _Boundary = Callable[..., list[Collective]]
 _BOUNDARY_FORWARD: dict[type[Operator], _Boundary] = {
     EnterTensor: _enter_forward,
     LeaveTensor: _leave_forward,
-    Dispatch: _dispatch_forward,
     Combine: _combine_forward,
 }
 _BOUNDARY_BACKWARD: dict[type[Operator], _Boundary] = {
     EnterTensor: _enter_backward,
     LeaveTensor: _leave_backward,
-    Dispatch: _dispatch_backward,
     Combine: _combine_backward,
 }
 
