@@ -11,13 +11,13 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.left_out import left_out_errors
+from meshwright.calibration.left_out import LeftOut, left_out_errors, weighted_quantiles
 from meshwright.calibration.observations import Observation
 from meshwright.calibration.parameters import parameters_for
 from meshwright.calibration.runs import observations_of
@@ -64,6 +64,23 @@ def write(values: Mapping[str, float]) -> None:
             path.write_text(text if found else f"{text.rstrip()}\n{field}: {value:.4g}\n", encoding="utf-8")
 
 
+INTERVAL_COLUMNS = ("models", "low", "high", "runs", "sources", "origin")
+
+
+def intervals(left: list[LeftOut]) -> Iterator[tuple[str, str, str, int, int, str]]:
+    """80 % of measured/predicted of runs whose source was left out, every source with the same weight."""
+    for models in ("dense", "experts"):
+        chosen = [
+            (o, e) for o, e in left if (o.setting.model.architecture.moe is not None) == (models == "experts")
+        ]
+        sources = [source for o, _ in chosen for source in o.sources]
+        ratios = -np.concatenate([errors for _, errors in chosen])
+        weights = np.array([1 / sources.count(source) for source in sources])
+        low, high = np.exp(weighted_quantiles(ratios, weights, (0.1, 0.9)))
+        origin = "quantiles of measured/predicted of published runs; each source left out of the fit"
+        yield models, f"{low:.3f}", f"{high:.3f}", len(ratios), len(set(sources)), origin
+
+
 def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-untyped-def]
     rows = list(csv.DictReader(path.open(encoding="utf-8")))
     for row in rows:
@@ -96,7 +113,13 @@ def main(path: str, options: list[str]) -> None:
     if "--write" in options:
         write(fitted.values)
     if "--left-out" in options:
-        left_out_errors(observations, lambda source, errors: show("left out", source, errors))
+        left = left_out_errors(observations, lambda source, errors: show("left out", source, errors))
+        rows = list(intervals(left))
+        print("\n".join(",".join(map(str, row)) for row in rows))
+        if "--write" in options:
+            path = PACKAGE / "cost/data/intervals.csv"
+            text = "\n".join(",".join(map(str, row)) for row in [INTERVAL_COLUMNS, *rows])
+            path.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

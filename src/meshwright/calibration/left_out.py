@@ -10,19 +10,26 @@ from meshwright.calibration.observations import Observation
 from meshwright.calibration.parameters import parameters_for
 
 Floats = NDArray[np.float64]
+LeftOut = tuple[Observation, Floats]
 
 
 def left_out_errors(
     observations: Sequence[Observation], progress: Callable[[str, Floats], None] | None = None
-) -> dict[str, Floats]:
-    """log(predicted/measured) of every source's runs under constants that were fitted without that source."""
-    sources = sorted({source for observation in observations for source in observation.sources})
-    errors = {}
-    for source in sources:
+) -> list[LeftOut]:
+    """Every observation with log(predicted/measured) under constants fitted without its source."""
+    found: list[LeftOut] = []
+    for source in sorted({source for observation in observations for source in observation.sources}):
         others = [o for o in observations if source not in o.sources]
-        own = [o for o in observations if source in o.sources]
         values = fit(others, parameters_for(others)).values
-        errors[source] = np.concatenate([o.log_errors(values) for o in own])
+        own = [(o, o.log_errors(values)) for o in observations if source in o.sources]
+        found += own
         if progress:
-            progress(source, errors[source])
-    return errors
+            progress(source, np.concatenate([errors for _, errors in own]))
+    return found
+
+
+def weighted_quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list[float]:
+    """Quantiles of weighted values: where the running sum of weights passes each share."""
+    order = np.argsort(values)
+    passed = np.cumsum(weights[order]) / weights.sum()
+    return [float(values[order][min(np.searchsorted(passed, share), len(values) - 1)]) for share in shares]
