@@ -239,6 +239,13 @@ CASES = [
         "tp = 1",
         "sequence_parallel: false",
     ),
+    (
+        expand(short_plan({"dp_shard": 16, "tp": 4, "sequence_parallel": False}), SPARSE),
+        {"architecture": SPARSE},
+        "layout.sequence_parallel",
+        "experts with tp = 4 > 1 need sequence parallelism",
+        "sequence_parallel: true",
+    ),
     (long_plan({"dp_shard": 8, "tp": 8}), {"devices": WIDE}, "layout.tp", "spans 8 ranks", "tp: 4 or less"),
     (
         long_plan({"dp_shard": 8, "tp": 8, "rank_order": ("pp", "cp", "dp_shard", "tp", "dp_replicate")}),

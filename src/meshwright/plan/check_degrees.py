@@ -155,6 +155,14 @@ def _legal_ep(case: Case) -> int:
     return largest_divisor(gcd(moe.experts, rest), mesh.ep)
 
 
+def expert_tokens(case: Case) -> Iterator[Problem]:
+    """With tp > 1 experts want sequence parallelism: without it all tp ranks send them the same tokens."""
+    tp = case.grid.tp
+    if case.arch.moe is not None and tp > 1 and not case.layout.sequence_parallel:
+        rule = f"experts with tp = {tp} > 1 need sequence parallelism, which gives every token to one tp rank"
+        yield Problem("layout.sequence_parallel", False, rule, "sequence_parallel: true")
+
+
 def sharded_axes(case: Case) -> Iterator[Problem]:
     """dp_shard wants something to shard, and sharding wants an axis."""
     grid, sharding = case.grid, case.plan.sharding
@@ -176,5 +184,6 @@ DEGREE_RULES: tuple[Rule, ...] = (
     experts_present,
     expert_widths,
     expert_product,
+    expert_tokens,
     sharded_axes,
 )

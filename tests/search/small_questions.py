@@ -1,0 +1,213 @@
+"""Small planning questions with odd numbers, and their spaces found one plan at a time."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from meshwright.cluster.load import load_cluster
+from meshwright.model.blocks import build_graph
+from meshwright.model.families import read_architecture
+from meshwright.plan.check import check_plan
+from meshwright.plan.expand import expand
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.schedule import SCHEDULES
+from meshwright.search.space import Space, enumerate_space
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+DENSE = {
+    "model_type": "llama",
+    "hidden_size": 96,
+    "intermediate_size": 240,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 6,
+    "head_dim": 8,
+    "vocab_size": 640,
+    "max_position_embeddings": 4096,
+}
+LEARNED = {"model_type": "gpt2", "n_embd": 80, "n_head": 10, "vocab_size": 500, "n_positions": 256}
+SPARSE = DENSE | {"model_type": "mixtral", "num_local_experts": 6, "num_experts_per_tok": 2}
+SPARSE |= {"intermediate_size": 36}
+SHARED = DENSE | {
+    "model_type": "qwen2_moe",
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+    "shared_expert_intermediate_size": 24,
+}
+LATENT = DENSE | {
+    "model_type": "deepseek_v3",
+    "num_key_value_heads": 12,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 10,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 8,
+}
+MODELS = {"dense": DENSE, "learned": LEARNED, "sparse": SPARSE, "shared": SHARED, "latent": LATENT}
+DEVICES = (4, 5, 6, 8, 9, 10, 12, 14, 16, 18, 20, 24)
+STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "llm-foundry", "megatron-lm-2021", "generic")
+LARGEST = 12_000
+WIDTHS = (
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "n_embd",
+    "head_dim",
+)
+
+Choice = dict[str, int | str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the header that its plans share."""
+
+    setting: Setting
+    header: ShortPlan
+
+
+def asked(kind: str, devices: int, stack: str, *, layers: int = 4, seq_len: int, batch: int, width: int = 1):
+    """A question about a tiny model; ``width`` multiplies its widths."""
+    config = MODELS[kind] | {"num_hidden_layers": layers, "n_layer": layers}
+    config |= {name: config[name] * width for name in WIDTHS if name in config}
+    model = build_graph(read_architecture(config, kind, "a test"))
+    cluster = f"h100-sxm-80gb x {devices}"
+    workload = Workload(seq_len=seq_len, global_batch=batch)
+    header = ShortPlan(
+        plan=1,
+        model=kind,
+        cluster=cluster,
+        workload=WorkloadSpec(seq_len=seq_len, global_batch=batch),
+        stack=stack,
+    )
+    return Asked(Setting(model, load_cluster(cluster), workload, load_stack(stack)), header)
+
+
+def random_question(seed: int) -> Asked:
+    """A question whose raw space is small enough to be walked through."""
+    rng = random.Random(f"question {seed}")
+    devices = DEVICES[seed % len(DEVICES)]
+    for tries in range(500):
+        question = asked(
+            rng.choice(tuple(MODELS)),
+            devices,
+            rng.choice(STACKS),
+            layers=rng.choice((2, 3, 4, 6)),
+            seq_len=rng.choice((32, 48, 60, 96, 128, 240)),
+            batch=rng.choice((1, 2, 3, 4, 6, 8, 12)),
+        )
+        enough = tries > 50 or len(enumerate_space(question.setting).plans) >= 20
+        if enough and 50 <= sum(1 for _ in raw_choices(question.setting)) <= LARGEST:
+            return question
+    raise AssertionError(f"no small question of {devices} devices")
+
+
+def raw_choices(setting: Setting) -> Iterator[Choice]:
+    """Every choice of the raw space, without any rule."""
+    devices = setting.cluster.devices
+    axes = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
+    degrees = product(_divisors(devices), repeat=5)
+    layouts = [dict(zip(axes, some, strict=True)) for some in degrees if prod(some) == devices]
+    for layout, micro_batch, (schedule, virtual), (ep, etp), sharding, recompute in product(
+        layouts,
+        [m for m in _divisors(setting.workload.global_batch) if m <= 64],
+        list(_schedules(setting)),
+        list(_experts(setting)),
+        setting.stack.shardings,
+        [name for name in ("none", "selective", "full") if name in setting.stack.recomputes],
+    ):
+        yield layout | {
+            "micro_batch": micro_batch,
+            "schedule": schedule,
+            "virtual_stages": virtual,
+            "ep": ep,
+            "etp": etp,
+            "sharding": sharding,
+            "recompute": recompute,
+        }
+
+
+def _schedules(setting: Setting) -> Iterator[tuple[str, int]]:
+    for name, kind in SCHEDULES.items():
+        if name in setting.stack.schedules or name == "1f1b":
+            counts = _divisors(setting.model.architecture.layers)[1:] if kind.chunked else [1]
+            yield from ((name, count) for count in counts)
+
+
+def _experts(setting: Setting) -> Iterator[tuple[int, int]]:
+    moe, stack = setting.model.architecture.moe, setting.stack
+    for ep in _divisors(moe.experts) if moe and stack.ep else [1]:
+        for etp in _divisors(moe.intermediate) if moe and stack.etp else [1]:
+            if setting.cluster.devices % (ep * etp) == 0 and etp <= setting.cluster.pool.node.scaleup_domain:
+                yield ep, etp
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def is_worth_searching(choice: Choice, setting: Setting) -> bool:
+    """The rules that only a search has."""
+    alone = choice["dp_shard"] * choice["cp"] == 1
+    if choice["pp"] == 1 and choice["schedule"] != "1f1b":
+        return False
+    if choice["sharding"] == "none" and choice["dp_shard"] > 1:
+        return False
+    if choice["sharding"] != "none" and alone and "none" in setting.stack.shardings:
+        return False
+    even = setting.model.architecture.layers % (choice["pp"] * choice["virtual_stages"]) == 0
+    return even or choice["virtual_stages"] == 1
+
+
+def short_plan(choice: Choice, header: ShortPlan) -> ShortPlan:
+    """The plan of a choice."""
+    degrees = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
+    pipeline = ("schedule", "micro_batch", "virtual_stages")
+    return header.model_copy(
+        update={
+            "layout": ShortLayout(**{name: choice[name] for name in degrees}),
+            "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
+            "sharding": choice["sharding"],
+            "recompute": choice["recompute"],
+        }
+    )
+
+
+def is_legal(choice: Choice, question: Asked) -> bool:
+    """Whether the plan of a choice has no problem."""
+    setting = question.setting
+    long = expand(short_plan(choice, question.header), setting.model.architecture)
+    found = check_plan(long, setting.model, setting.cluster, setting.stack)
+    return not any(problem.severity == "error" for problem in found)
+
+
+def choices_of(space: Space) -> list[Choice]:
+    """The plans of a space, one dictionary each, names instead of codes."""
+    plans = space.plans
+    names = {
+        "sharding": ("none", "zero1", "zero2", "zero3"),
+        "schedule": plans.schedules,
+        "recompute": plans.recomputes,
+    }
+    keys = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "micro_batch", "schedule", "virtual_stages")
+    keys += ("ep", "etp", "sharding", "recompute")
+    columns = {key: getattr(plans, key).tolist() for key in keys}
+    columns |= {key: [table[code] for code in columns[key]] for key, table in names.items()}
+    return [dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def as_set(choices) -> set[tuple]:
+    """Choices as a set; a choice that comes twice is a failure."""
+    listed = [tuple(sorted(choice.items())) for choice in choices]
+    assert len(set(listed)) == len(listed)
+    return set(listed)

@@ -1,0 +1,104 @@
+from math import prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_questions import (
+    MODELS,
+    as_set,
+    asked,
+    choices_of,
+    is_legal,
+    is_worth_searching,
+    random_question,
+    raw_choices,
+)
+
+from meshwright.search.space import divisors, enumerate_space, factorisations
+
+QUESTIONS = 36
+
+
+@pytest.mark.parametrize("seed", range(QUESTIONS))
+def test_the_space_is_what_walking_through_all_plans_finds(seed):
+    question = random_question(seed)
+    raw = list(raw_choices(question.setting))
+    wanted = [c for c in raw if is_worth_searching(c, question.setting) and is_legal(c, question)]
+    space = enumerate_space(question.setting)
+    assert as_set(choices_of(space)) == as_set(wanted)
+    assert space.considered == len(raw)
+    assert sum(space.rejected.values()) == len(raw) - len(wanted)
+    assert all(count > 0 for count in space.rejected.values())
+    assert (space.plans.sequence_parallel == (space.plans.tp > 1)).all()
+
+
+def test_the_questions_have_all_kinds_of_models_and_are_not_trivial():
+    questions = [random_question(seed) for seed in range(QUESTIONS)]
+    assert {question.header.model for question in questions} == set(MODELS)
+    assert {question.setting.cluster.devices for question in questions} >= {5, 12, 24}
+    spaces = [enumerate_space(question.setting) for question in questions]
+    assert sum(len(space.plans) >= 20 for space in spaces) >= QUESTIONS * 3 / 4
+    assert len({reason.split(" = ")[0] for space in spaces for reason in space.rejected}) >= 12
+
+
+KEEPS = [
+    {"tp": 2},
+    {"pp": 3, "micro_batch": 1},
+    {"sharding": "zero1"},
+    {"schedule": "interleaved-1f1b", "virtual_stages": 2},
+    {"recompute": "full", "ep": 2, "etp": 1},
+    {"dp_replicate": 2, "dp_shard": 3},
+    {"tp": 7},
+]
+
+
+@pytest.mark.parametrize("keep", KEEPS, ids=str)
+def test_what_is_kept_is_a_filter_of_the_space(keep):
+    question = asked("sparse", 12, "megatron-core", seq_len=96, batch=12)
+    whole, kept = enumerate_space(question.setting), enumerate_space(question.setting, keep)
+    wanted = [c for c in choices_of(whole) if all(c[name] == value for name, value in keep.items())]
+    assert as_set(choices_of(kept)) == as_set(wanted)
+    assert kept.considered == whole.considered
+    assert sum(kept.rejected.values()) == kept.considered - len(kept.plans)
+    assert any("as asked" in reason for reason in kept.rejected)
+
+
+def test_large_micro_batches_and_wide_experts_are_not_searched():
+    question = asked("shared", 24, "megatron-core", layers=2, seq_len=96, batch=128 * 3)
+    plans = enumerate_space(question.setting).plans
+    assert plans.micro_batch.max() == 64
+    assert set(plans.etp) == {1, 2, 3, 4, 6}  # 12 divides the experts' width, and is more than a node has
+
+
+def test_a_question_without_a_legal_plan_has_an_empty_space():
+    question = asked("dense", 7, "megatron-core", seq_len=96, batch=3)
+    space = enumerate_space(question.setting)
+    assert len(space.plans) == 0
+    assert sum(space.rejected.values()) == space.considered > 0
+
+
+@given(st.integers(1, 3000))
+@settings(deadline=None, max_examples=60)
+def test_divisors(number):
+    assert list(divisors(number)) == [d for d in range(1, number + 1) if number % d == 0]
+
+
+@given(st.integers(1, 400), st.integers(1, 5))
+@settings(deadline=None, max_examples=60)
+def test_factorisations_are_all_different_and_as_many_as_the_formula_says(number, parts):
+    rows = [tuple(row) for row in factorisations(number, parts).tolist()]
+    assert len(set(rows)) == len(rows)
+    assert {prod(row) for row in rows} == {number}
+    assert len(rows) == _ordered_factorisations(number, parts)
+
+
+def _ordered_factorisations(number, parts):
+    """Π over primes of C(exponent + parts − 1, parts − 1)."""
+    count, prime = 1, 2
+    while number > 1:
+        exponent = 0
+        while number % prime == 0:
+            number, exponent = number // prime, exponent + 1
+        count = count * prod(range(exponent + 1, exponent + parts)) // prod(range(1, parts))
+        prime += 1
+    return count
