@@ -32,4 +32,5 @@ def weighted_quantiles(values: Floats, weights: Floats, shares: Sequence[float])
     """Quantiles of weighted values: where the running sum of weights passes each share."""
     order = np.argsort(values)
     passed = np.cumsum(weights[order]) / weights.sum()
-    return [float(values[order][min(np.searchsorted(passed, share), len(values) - 1)]) for share in shares]
+    at = [min(int(np.searchsorted(passed, share)), len(values) - 1) for share in shares]
+    return [float(values[order][i]) for i in at]

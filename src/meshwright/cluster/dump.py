@@ -23,6 +23,7 @@ def dump_cluster(cluster: Cluster) -> str:
         "pools": [_pool(pool) for pool in cluster.pools],
         "tiers": [asdict(tier) for tier in cluster.tiers],
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
+        **({"calibration": dict(cluster.calibration)} if cluster.calibration else {}),
         "source": cluster.source,
     }
     yaml = YAML()

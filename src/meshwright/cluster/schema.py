@@ -102,11 +102,15 @@ class TierFile(Strict):
     oversubscription: Annotated[float, Field(ge=1, le=10**6)]
 
 
+CalibratedName = Literal["gemm_efficiency", "nic_efficiency", "host_s_per_layer"]
+
+
 class ClusterFile(Strict):
-    """The whole file."""
+    """The whole file. ``calibration`` holds constants of the cost model that were fitted to runs on this cluster."""
 
     name: Text = "cluster"
     pools: Annotated[tuple[PoolFile, ...], Field(min_length=1, max_length=1000)]
     tiers: Annotated[tuple[TierFile, ...], Field(max_length=100)] = ()
     failures_per_1000_node_days: FigureSpec | None = None
+    calibration: Annotated[dict[CalibratedName, Positive], Field(default_factory=dict)]
     source: Text = "the cluster file"

@@ -37,6 +37,7 @@ def unfold(spec: ClusterFile) -> Cluster:
         pools=made,
         tiers=tuple(Tier(**tier.to_data()) for tier in spec.tiers),  # type: ignore[arg-type]
         failures_per_1000_node_days=_failures(spec, made),
+        calibration=tuple(spec.calibration.items()),
         source=spec.source,
     )
 

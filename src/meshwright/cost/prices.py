@@ -125,7 +125,7 @@ class Prices:
 
     def _host(self, kind: PassKind) -> float:
         """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""
-        forward = self.local.stack.host_s_per_layer
+        forward = self.local.forms.constants.get("host_s_per_layer", self.local.stack.host_s_per_layer)
         backward = forward * self.local.forms.constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
 

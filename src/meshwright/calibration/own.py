@@ -1,0 +1,97 @@
+"""Calibrate a cluster on a few runs of one's own: compute, network and host time, nothing else.
+
+Three constants are fitted with priors around the present ones, so that three runs can not run away with them. What is
+gained is estimated by leaving each run out in turn: fit on the others, predict it. If that error is not smaller than
+the present one the calibration is refused: a bad one is worse than none.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.calibration.fit import fit
+from meshwright.calibration.observations import Observation
+from meshwright.calibration.parameters import Parameter
+from meshwright.cluster.graph import Cluster
+from meshwright.cost.constants import constants, kernels
+from meshwright.errors import InputError, Problem
+
+WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
+FEWEST_RUNS = 3
+
+
+@dataclass(frozen=True)
+class OwnCalibration:
+    """Constants fitted to one's own runs; mean absolute errors of runs that were left out, before and after."""
+
+    cluster: Cluster
+    values: Mapping[str, float]
+    present: Mapping[str, float]
+    runs: int
+    error_before: float
+    error_after: float
+
+    @property
+    def helps(self) -> bool:
+        """Whether runs that were not fitted are predicted better."""
+        return self.error_after < self.error_before
+
+    def to_json(self) -> dict[str, object]:
+        """JSON-ready data; errors are fractions."""
+        return {
+            "cluster": self.cluster.name,
+            "runs": self.runs,
+            "constants": [
+                {"name": name, "before": self.present[name], "after": value}
+                for name, value in self.values.items()
+            ],
+            "expected_error_before": self.error_before,
+            "expected_error_after": self.error_after,
+            "helps": self.helps,
+        }
+
+
+def calibrate_own(observations: Sequence[Observation]) -> OwnCalibration:
+    """Fit a cluster's constants to runs on it. Raises InputError when they are too few or of several clusters."""
+    runs = _single_runs(observations)
+    _check(runs)
+    parameters = own_parameters(runs[0])
+    values = fit(runs, parameters).values
+    present = {p.name: p.value for p in parameters}
+    before = [abs(np.expm1(run.log_errors({})[0])) for run in runs]
+    after = [
+        abs(np.expm1(run.log_errors(fit([o for o in runs if o is not run], parameters).values)[0]))
+        for run in runs
+    ]
+    cluster = replace(runs[0].setting.cluster, calibration=tuple(values.items()))
+    return OwnCalibration(cluster, values, present, len(runs), float(np.mean(before)), float(np.mean(after)))
+
+
+def own_parameters(run: Observation) -> list[Parameter]:
+    """What is fitted, from the present values of the run's device and stack."""
+    present = {
+        "gemm_efficiency": kernels(run.setting.cluster.pool.device.id).gemm_efficiency,
+        "nic_efficiency": constants()["nic_efficiency"],
+        "host_s_per_layer": run.setting.stack.host_s_per_layer,
+    }
+    return [Parameter(name, present[name], width) for name, width in WIDTHS.items()]
+
+
+def _single_runs(observations: Sequence[Observation]) -> list[Observation]:
+    """One observation per run, all of one source: each counts the same."""
+    return [
+        Observation(o.setting, o.plans.take(np.array([i])), o.measured_s[i : i + 1], ("own",))
+        for o in observations
+        for i in range(len(o.plans))
+    ]
+
+
+def _check(runs: Sequence[Observation]) -> None:
+    if len(runs) < FEWEST_RUNS:
+        rule = f"{len(runs)} runs can be used, at least {FEWEST_RUNS} are needed"
+        raise InputError(Problem("runs", len(runs), rule, "short runs that differ in tp, pp or micro-batch"))
+    devices = sorted({run.setting.cluster.pool.device.id for run in runs})
+    if len(devices) > 1:
+        rule = "the runs are of several devices: " + ", ".join(devices)
+        raise InputError(Problem("runs", len(devices), rule, "one file per cluster"))

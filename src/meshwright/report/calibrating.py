@@ -1,0 +1,25 @@
+"""A calibration as text: constants before and after, and what runs that were left out gain."""
+
+from typing import Any
+
+from rich.markup import escape
+
+from meshwright.report.console import console, plain_table
+
+
+def render_calibration(data: dict[str, Any], written: str | None) -> None:
+    """Print a calibration in its JSON form."""
+    out = console()
+    table = plain_table("constant", "before", "after", "after/before")
+    for row in data["constants"]:
+        ratio = row["after"] / row["before"]
+        table.add_row(row["name"], f"{row['before']:.4g}", f"{row['after']:.4g}", f"{ratio:.2f}")
+    out.print(table)
+    before, after = data["expected_error_before"], data["expected_error_after"]
+    out.print(
+        f"\nError of a run that was left out, mean of {data['runs']}: {before:.1%} before, {after:.1%} after."
+    )
+    if not data["helps"]:
+        out.print("That does not help: the present constants stay.")
+    if written:
+        out.print(f"The cluster with its calibration is in {escape(written)}.")

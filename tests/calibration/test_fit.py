@@ -1,0 +1,82 @@
+"""The fit against machines whose constants are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hidden_machine import PLANS, observation
+
+from meshwright.calibration.fit import fit
+from meshwright.calibration.left_out import left_out_errors, weighted_quantiles
+from meshwright.calibration.observations import with_values
+from meshwright.calibration.parameters import Parameter, parameters_for
+from meshwright.cost.constants import constants, kernels
+
+GEMM = Parameter("h100:gemm_efficiency", kernels("h100").gemm_efficiency, 0.3)
+HBM = Parameter("hbm_efficiency", constants()["hbm_efficiency"], 0.5)
+
+
+def test_hidden_constants_are_found_when_priors_leave_them_free():
+    hidden = {GEMM.name: GEMM.value * 0.85, HBM.name: HBM.value * 0.75}
+    found = fit([observation(hidden)], [replace(GEMM, width=3.0), replace(HBM, width=3.0)])
+    assert found.values == pytest.approx(hidden, rel=0.05)
+    assert found.after < found.before / 10
+
+
+def test_present_constants_stay_where_nothing_contradicts_them():
+    found = fit([observation({})], [GEMM, HBM])
+    assert found.values == pytest.approx({GEMM.name: GEMM.value, HBM.name: HBM.value})
+
+
+def test_a_narrow_prior_holds_a_constant_back():
+    hidden = {GEMM.name: GEMM.value * 0.8}
+    free = fit([observation(hidden)], [GEMM]).values[GEMM.name]
+    held = fit([observation(hidden)], [Parameter(GEMM.name, GEMM.value, 0.005)]).values[GEMM.name]
+    assert free < held < GEMM.value
+
+
+def test_one_wild_run_does_not_decide():
+    wild = observation({})
+    wild.measured_s[0] *= 5
+    found = fit([wild], [Parameter(GEMM.name, GEMM.value, 0.3)])
+    assert found.values[GEMM.name] == pytest.approx(GEMM.value, rel=0.08)
+
+
+def test_every_source_counts_the_same_however_many_runs_it_has():
+    slow = {GEMM.name: GEMM.value * 0.9}
+    many = [observation(slow, source="many") for _ in range(8)]
+    one = observation({GEMM.name: GEMM.value * 1.1}, source="one")
+    found = fit([*many, one], [GEMM]).values[GEMM.name]
+    assert found == pytest.approx(GEMM.value, rel=0.03)
+
+
+def test_values_change_only_what_they_name():
+    here = observation({}).setting
+    changed = with_values(here, {"a100:gemm_efficiency": 0.1, "torchtitan/host_s_per_layer": 9.0})
+    assert (changed.cluster.calibration, changed.stack) == ((), here.stack)
+    changed = with_values(here, {"megatron-core/host_s_per_layer": 9.0, "h100:gemm_efficiency": 0.1})
+    assert changed.stack.host_s_per_layer == 9.0
+    assert dict(changed.cluster.calibration) == {"gemm_efficiency": 0.1}
+
+
+def test_parameters_are_those_that_the_runs_can_speak_of():
+    names = {p.name for p in parameters_for([observation({})])}
+    assert {"hbm_efficiency", "h100:gemm_efficiency", "megatron-core/elementwise_factor"} <= names
+    assert not names & {"fp8_speed_up", "grouped_plateau", "a100:gemm_efficiency"}
+
+
+def test_a_source_is_predicted_without_having_been_fitted():
+    slow = {GEMM.name: GEMM.value * 0.85}
+    runs = [observation(slow, source="a"), observation(slow, source="b", plans=PLANS[:3])]
+    errors = {o.sources[0]: e for o, e in left_out_errors(runs)}
+    assert set(errors) == {"a", "b"}
+    unfitted = np.abs(observation(slow).log_errors({})).mean()
+    assert all(np.abs(e).mean() < unfitted for e in errors.values())
+
+
+def test_weighted_quantiles_equal_repetition():
+    values, weights = np.array([3.0, 1.0, 2.0, 5.0]), np.array([2, 1, 4, 3])
+    repeated = np.sort(np.repeat(values, weights))
+    for share in (0.1, 0.35, 0.5, 0.9):
+        wanted = repeated[int(np.ceil(share * len(repeated))) - 1]
+        assert weighted_quantiles(values, weights.astype(float), [share]) == [wanted]

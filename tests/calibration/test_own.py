@@ -1,0 +1,54 @@
+"""Calibration on a few runs of one's own."""
+
+import numpy as np
+import pytest
+from hidden_machine import PLANS, observation
+
+from meshwright.calibration.own import calibrate_own
+from meshwright.cluster.load import dump_cluster, load_cluster
+from meshwright.errors import InputError
+
+SLOW = {"gemm_efficiency": 0.55, "nic_efficiency": 0.4}
+
+
+def test_runs_on_a_slower_machine_help():
+    found = calibrate_own([observation(SLOW)])
+    assert found.helps
+    assert found.error_after < 0.5 * found.error_before
+    assert found.values["nic_efficiency"] < found.present["nic_efficiency"]
+
+
+def test_what_was_fitted_predicts_plans_that_were_not_run():
+    found = calibrate_own([observation(SLOW, PLANS[:4])])
+    unseen = observation(SLOW, PLANS[4:])
+    before, after = (np.abs(unseen.log_errors(values)).mean() for values in ({}, found.values))
+    assert after < before
+
+
+def test_noise_around_the_present_constants_is_refused_or_harmless():
+    refused = 0
+    for seed in range(6):
+        found = calibrate_own([observation({}, PLANS[:4], noise=0.03, seed=seed)])
+        refused += not found.helps
+        unseen = np.abs(observation({}, PLANS[4:]).log_errors(found.values)).mean()
+        assert unseen < 0.05
+    assert refused
+
+
+def test_the_cluster_file_carries_the_calibration():
+    found = calibrate_own([observation(SLOW, PLANS[:3])])
+    again = load_cluster(dump_cluster(found.cluster))
+    assert dict(again.calibration) == pytest.approx(dict(found.values))
+    assert again == found.cluster
+
+
+@pytest.mark.parametrize(
+    ("runs", "word"),
+    [
+        ([observation({}, PLANS[:2])], "at least 3"),
+        ([observation({}), observation({}, device="a100-sxm-80gb")], "several devices"),
+    ],
+)
+def test_too_few_or_mixed_runs_are_refused(runs, word):
+    with pytest.raises(InputError, match=word):
+        calibrate_own(runs)
