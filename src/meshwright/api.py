@@ -6,7 +6,7 @@ input raises ``InputError`` with all problems; an answer that is "no" raises ``I
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.describing import describe_anything
 from meshwright.errors import InputError, Problem, nearest
@@ -18,7 +18,10 @@ from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.planning import PlanAnswer, Question, answer
 from meshwright.result import Report
 
-__all__ = ["compare", "describe", "export", "plan", "predict", "trace"]
+if TYPE_CHECKING:
+    from meshwright.validation.result import Validation
+
+__all__ = ["compare", "describe", "export", "plan", "predict", "trace", "validate"]
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
@@ -86,6 +89,13 @@ def export(path: str | Path, *, to: str) -> dict[str, Any]:
     resolved = load(path)
     setting = resolved.setting
     return TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack).to_json()
+
+
+def validate(path: str | Path) -> "Validation":
+    """Predictions beside the measured runs of a CSV file, with a summary of their errors."""
+    from meshwright.validation.result import validate_runs
+
+    return validate_runs(path)
 
 
 def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:

@@ -23,6 +23,7 @@ FLOORS: dict[str, float] = {
     "search": 3,
     "export": 3,
     "report": 3,
+    "validation": 3,
     "planning": 4,
     "describing": 4,
     "api": 4,
@@ -43,7 +44,7 @@ SAME_FLOOR = {
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
-    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "api"},
+    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "validation", "api"},
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
     "typer": {"cli", "report"},

@@ -35,12 +35,21 @@ def plan_file(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def runs_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "runs.csv"
+    columns = "run_id,model,device,devices,seq_len,global_batch,sharding,step_time_s"
+    path.write_text(f"{columns}\na,llama-3.2-1b,H100,8,2048,16,fsdp,0.25\n", encoding="utf-8")
+    return str(path)
+
+
 VERBS = {
     "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 8", "--seq-len", "2048", "--global-batch", "16"],
     "describe": ["mixtral-8x7b"],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
     "export": ["PLAN", "--to", "megatron"],
+    "validate": ["RUNS"],
 }
 
 
@@ -57,8 +66,9 @@ def _run(*arguments):
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_loads_nothing_heavy(verb, form, plan_file):
-    arguments = [plan_file if argument == "PLAN" else argument for argument in VERBS[verb]]
+def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file):
+    files = {"PLAN": plan_file, "RUNS": runs_file}
+    arguments = [files.get(argument, argument) for argument in VERBS[verb]]
     done = _run(verb, *arguments, *form)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

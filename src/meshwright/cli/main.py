@@ -6,7 +6,7 @@ quick. No environment variable is read except those that the terminal library ho
 
 import typer
 
-from meshwright.cli import compare, describe, export, plan, predict
+from meshwright.cli import compare, describe, export, plan, predict, validate
 
 app = typer.Typer(
     name="meshwright",
@@ -22,6 +22,7 @@ app.command("describe")(describe.describe)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("validate")(validate.validate)
 
 
 @app.callback(invoke_without_command=True)

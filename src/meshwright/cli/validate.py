@@ -1,0 +1,64 @@
+"""``meshwright validate``: how far predictions are from measured runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import check_writable, errors_as_messages, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from meshwright.validation.result import Validation
+
+
+def validate(
+    runs: Annotated[str, typer.Argument(metavar="RUNS", help="A table of measured runs (CSV).")],
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw predicted against measured to this SVG file.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Predict measured runs and say how far off the predictions are."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        if picture:
+            check_writable(picture, "picture")
+        found = api.validate(runs)
+        if picture:
+            from meshwright.report.scatter import scatter
+
+            write_whole(picture, scatter(found.points(), f"Predicted against measured: {Path(runs).name}"))
+        if as_json:
+            _print(found)
+        else:
+            from meshwright.report.validation import render_validation
+
+            render_validation(found.summary, found.reasons(), str(picture) if picture else None)
+
+
+def _print(found: Validation) -> None:
+    """One JSON document with a run on every line; there may be a million."""
+    write = sys.stdout.write
+    write('{\n"rows": [')
+    _print_list(found.rows())
+    write('],\n"skipped": [')
+    _print_list(found.skipped_rows())
+    write(f'],\n"summary": {json.dumps(found.summary, indent=2, ensure_ascii=False, allow_nan=False)}\n}}\n')
+    sys.stdout.flush()
+
+
+def _print_list(rows: Iterator[dict[str, Any]]) -> None:
+    between = "\n"
+    for row in rows:
+        sys.stdout.write(between + json.dumps(row, ensure_ascii=False, allow_nan=False))
+        between = ",\n"

@@ -1,0 +1,99 @@
+"""Predict runs: those with the same setting at once, by the closed forms over arrays of plans.
+
+A setting is built once for all runs with equal ``Given``, and its distinct plans are evaluated together; a million
+runs of few settings are a few calls. A run whose setting or plan cannot be priced has a reason instead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.evaluate import evaluate
+from meshwright.cost.utilisation import model_flops_per_token
+from meshwright.errors import InputError
+from meshwright.plan.setting import Setting
+from meshwright.validation.plans import faults, plan_arrays, run_plan
+from meshwright.validation.rows import Run
+from meshwright.validation.settings import setting_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One entry per run. NaN where there is no prediction; ``reasons`` says why, by number of the run.
+
+    ``step_s`` and ``memory_bytes`` are predicted; ``ideal_s`` is the model's FLOPs of a step at the dense peak of all
+    devices, so that ``ideal_s / step_s`` is MFU. ``low_s`` and ``high_s`` are None while there are no intervals.
+    """
+
+    step_s: Floats
+    low_s: Floats | None
+    high_s: Floats | None
+    memory_bytes: Floats
+    fits: NDArray[np.bool_]
+    ideal_s: Floats
+    reasons: dict[int, str]
+
+    @property
+    def made(self) -> NDArray[np.bool_]:
+        """Which runs are predicted."""
+        return np.isfinite(self.step_s)
+
+
+def predict_runs(runs: Sequence[Run]) -> Predictions:
+    """Predict every run that can be priced."""
+    count = len(runs)
+    result = Predictions(
+        step_s=np.full(count, np.nan),
+        low_s=None,
+        high_s=None,
+        memory_bytes=np.full(count, np.nan),
+        fits=np.zeros(count, dtype=np.bool_),
+        ideal_s=np.full(count, np.nan),
+        reasons={},
+    )
+    same: dict[int, list[int]] = {}
+    for number, run in enumerate(runs):
+        same.setdefault(id(run.given), []).append(number)
+    for numbers in same.values():
+        _predict_setting(runs, np.array(numbers, dtype=np.int64), result)
+    return result
+
+
+def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) -> None:
+    """Fill in the runs of one setting."""
+    try:
+        setting = setting_of(runs[numbers[0]].given)
+    except InputError as error:
+        reason = "; ".join(f"{p.field}: {p.rule}" for p in error.problems)
+        result.reasons.update(dict.fromkeys(numbers.tolist(), reason))
+        return
+    result.ideal_s[numbers] = ideal_step_s(setting)
+    index: dict[int, int] = {}
+    which = np.array([index.setdefault(id(runs[n].chosen), len(index)) for n in numbers], dtype=np.int64)
+    _, first = np.unique(which, return_index=True)
+    plans = [run_plan(runs[n].chosen, setting.cluster.devices) for n in numbers[first]]
+    reasons = ["; ".join(faults(plan, setting)) for plan in plans]
+    legal = np.array([not reason for reason in reasons], dtype=np.bool_)
+    bad = np.flatnonzero(~legal[which])
+    result.reasons.update({int(numbers[i]): reasons[which[i]] for i in bad})
+    if not legal.any():
+        return
+    estimates = evaluate(plan_arrays([p for p, good in zip(plans, legal, strict=True) if good]), setting)
+    position = np.cumsum(legal) - 1
+    rows = np.flatnonzero(legal[which])
+    source, target = position[which[rows]], numbers[rows]
+    result.step_s[target] = estimates.step_s[source]
+    result.memory_bytes[target] = estimates.total_bytes[source]
+    result.fits[target] = estimates.fits[source]
+
+
+def ideal_step_s(setting: Setting) -> float:
+    """Seconds of a step if all devices worked at their dense peak: the numerator of MFU."""
+    flops = model_flops_per_token(setting.model, setting.workload.seq_len, causal=False)
+    peak = setting.cluster.pool.device.peak_flops[setting.workload.peak_precision]
+    return flops * setting.workload.tokens_per_step / (peak * setting.cluster.devices)

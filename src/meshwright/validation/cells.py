@@ -1,0 +1,116 @@
+"""Cells of a table of runs: from text to numbers, flags and words, each within what a run can be.
+
+A reader returns the value of a cell that is not empty, or raises ValueError with the rule that the text breaks.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from meshwright.cluster.catalog import device_id
+from meshwright.errors import InputError
+from meshwright.plan.short import Recompute
+from meshwright.schedule import KNOWN_SCHEDULES
+
+Reader = Callable[[str], Any]
+
+FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+SCHEDULE_SPELLINGS = {"none": "1f1b", "zb-1p": "zb-h1", "zb-2p": "zb-h2"}
+OPERATORS = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+REMARK = re.compile(r"\([^)]*\)?")
+SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A pipeline schedule in our words, and where the vocabulary lies if its name says so."""
+
+    name: str
+    vocabulary: str
+
+
+def whole(low: int, high: int) -> Reader:
+    """A reader of whole numbers; ``8.0`` is one, as spreadsheets write them."""
+
+    def read(text: str) -> int:
+        value = _float(text)
+        if value is None or not low <= value <= high or value != int(value):
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+def positive(high: float) -> Reader:
+    """A reader of numbers above zero."""
+
+    def read(text: str) -> float:
+        value = _float(text)
+        if value is None or not 0 < value <= high:
+            raise ValueError(f"must be a number above 0, up to {high:g}")
+        return value
+
+    return read
+
+
+def one_of(words: Iterable[str] | Mapping[str, Any]) -> Reader:
+    """A reader of words, case ignored; a mapping also translates them."""
+    known = dict(words) if isinstance(words, Mapping) else {word: word for word in words}
+
+    def read(text: str) -> Any:
+        if text.lower() not in known:
+            raise ValueError("must be one of " + ", ".join(known))
+        return known[text.lower()]
+
+    return read
+
+
+def device(text: str) -> str:
+    """The id of a device under any known spelling."""
+    try:
+        return device_id(text)
+    except InputError as error:
+        raise ValueError(error.problems[0].rule) from None
+
+
+def schedule(text: str) -> Schedule:
+    """``zb-2p (remark)`` is zb-h2; ``1f1b+vocab-1`` is 1f1b with the vocabulary spread."""
+    name, _, vocabulary = REMARK.sub("", text.lower()).strip().partition("+")
+    name = SCHEDULE_SPELLINGS.get(name.strip(), name.strip())
+    if name not in KNOWN_SCHEDULES:
+        raise ValueError("is no schedule that we know")
+    return Schedule(name, vocabulary.strip())
+
+
+def recompute(text: str) -> Recompute:
+    """``none``, ``selective``, ``full``, or names of operators with spaces, commas or semicolons between."""
+    names = tuple(dict.fromkeys(re.split(r"[\s,;+]+", text.lower().strip(" ,;+[]"))))
+    if len(names) == 1 and names[0] in ("none", "selective", "full"):
+        return names[0]  # type: ignore[return-value]
+    if not set(names) <= set(OPERATORS):
+        raise ValueError("must be none, selective, full or a list of " + ", ".join(OPERATORS))
+    return names  # type: ignore[return-value]
+
+
+def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:
+    """Values by name (None for an empty cell), and what is wrong with the others."""
+    values: dict[str, Any] = {}
+    wrong = []
+    for (name, read), text in zip(readers.items(), texts, strict=True):
+        try:
+            values[name] = read(text.strip()) if text.strip() else None
+        except ValueError as error:
+            shown = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+            wrong.append(f"{name} = {shown!r}: {error}")
+    return values, wrong
+
+
+def _float(text: str) -> float | None:
+    """A finite number; None for anything else, Python's own spellings (``1_000``) included."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) and "_" not in text else None

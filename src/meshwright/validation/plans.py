@@ -1,0 +1,196 @@
+"""The plan of a run as a row of ``PlanArrays``, or everything that forbids to price it.
+
+Defaults are those of plan files. Data parallelism is what the table says, else devices/(tp·pp·cp); with sharded states
+all of it is dp_shard, or ``shard_group`` of it, the rest dp_replicate (a shard group larger than dp counts the ranks of
+cp too, over which states are sharded as well). Without a pipeline every schedule is 1f1b; 1f1b with several virtual
+stages is interleaved.
+
+The rules are those of ``plan/check.py`` (a test holds the two together), except what the stack can run, of which the
+run is proof, and that the embedding and the head may have stages of their own (22 layers on 24 stages).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from meshwright.cost.pipeline import FORMS
+from meshwright.model.architecture import Architecture
+from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
+from meshwright.plan.check_stack import recomputable
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import Recompute
+from meshwright.schedule import SCHEDULES
+from meshwright.validation.rows import Chosen
+
+SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
+PRICED_VOCABULARIES = ("", "baseline")
+LARGEST = 2.0**52
+"""No count of elements of a step may be larger: sums of bytes stay exact in 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """One row of ``PlanArrays`` before it is an array."""
+
+    pp: int
+    dp_replicate: int
+    dp_shard: int
+    cp: int
+    tp: int
+    ep: int
+    etp: int
+    micro_batch: int
+    virtual_stages: int
+    sharding: str
+    schedule: str
+    recompute: Recompute
+    sequence_parallel: bool
+    vocabulary: str
+    data: int
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return self.pp * self.virtual_stages
+
+
+def run_plan(chosen: Chosen, devices: int) -> RunPlan:
+    """The plan of a run, legal or not."""
+    tp, pp, cp = chosen.tp or 1, chosen.pp or 1, chosen.cp or 1
+    data = chosen.dp or max(1, devices // (tp * pp * cp))
+    named = chosen.sharding or "none"
+    sharding = SHARDING_SPELLINGS.get(named, named)
+    group = min(chosen.shard_group or data, data * cp)
+    shard = 1 if sharding == "none" else group if group <= data else max(1, group // cp)
+    name, vocabulary = "1f1b", chosen.vocab_parallel or ""
+    if chosen.schedule:
+        name, vocabulary = chosen.schedule.name, chosen.schedule.vocabulary or vocabulary
+    virtual = chosen.virtual_stages or 1
+    if pp == 1:
+        name, virtual = "1f1b", 1
+    elif name == "1f1b" and virtual > 1:
+        name = "interleaved-1f1b"
+    return RunPlan(
+        pp=pp,
+        dp_replicate=max(1, data // shard),
+        dp_shard=shard,
+        cp=cp,
+        tp=tp,
+        ep=chosen.ep or 1,
+        etp=chosen.etp or 1,
+        micro_batch=chosen.micro_batch or 1,
+        virtual_stages=virtual,
+        sharding=sharding,
+        schedule=name,
+        recompute=chosen.recompute or "none",
+        sequence_parallel=tp > 1 and chosen.sequence_parallel is not False,
+        vocabulary=vocabulary,
+        data=data,
+    )
+
+
+def faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
+    """Why a plan is illegal or not priced; nothing for a good one."""
+    yield from _degree_faults(plan, setting)
+    yield from _batch_faults(plan, setting)
+    yield from _schedule_faults(plan, setting)
+    yield from _expert_faults(plan, setting.model.architecture)
+    if not isinstance(plan.recompute, str):
+        have = recomputable(setting.model.architecture)
+        yield from (f"the model has no {name} to recompute" for name in plan.recompute if name not in have)
+    if _largest(plan, setting) > LARGEST:
+        yield "sizes are beyond what can be priced"
+
+
+def _degree_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
+    arch, devices = setting.model.architecture, setting.cluster.devices
+    degrees = (plan.pp, plan.data, plan.cp, plan.tp)
+    if prod(degrees) != devices:
+        yield f"pp·dp·cp·tp = {'·'.join(map(str, degrees))} = {prod(degrees)} ≠ {devices} devices"
+    elif plan.dp_replicate * plan.dp_shard != plan.data:
+        yield f"dp % shard group = {plan.data} % {plan.dp_shard} = {plan.data % plan.dp_shard} ≠ 0"
+    widths = {"heads": arch.heads, "hidden": arch.hidden, "ffn": arch.intermediate}
+    widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
+    widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
+    for name, width in widths.items():
+        if width % plan.tp:
+            yield f"{name} % tp = {width} % {plan.tp} = {width % plan.tp} ≠ 0"
+    if plan.stages > arch.layers + 2:
+        yield f"{plan.stages} stages > {arch.layers} layers, embedding and head"
+
+
+def _batch_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
+    seq_len, batch = setting.workload.seq_len, setting.workload.global_batch
+    if plan.cp > 1 and seq_len % (2 * plan.cp):
+        yield f"seq_len % (2·cp) = {seq_len} % {2 * plan.cp} = {seq_len % (2 * plan.cp)} ≠ 0"
+    cut = plan.cp * plan.tp
+    if plan.sequence_parallel and seq_len % cut:
+        yield f"seq_len % (cp·tp) = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
+    at_once = plan.dp_replicate * plan.dp_shard * plan.micro_batch
+    if batch % at_once:
+        yield f"global_batch % (dp·micro_batch) = {batch} % {at_once} = {batch % at_once} ≠ 0"
+
+
+def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
+    if plan.vocabulary not in PRICED_VOCABULARIES:
+        yield f"vocabulary placement {plan.vocabulary} is not priced yet"
+    if plan.schedule not in FORMS:
+        yield f"schedule {plan.schedule} has no closed form yet"
+        return
+    kind = SCHEDULES[plan.schedule]
+    if kind.chunked and plan.virtual_stages == 1:
+        yield f"{plan.schedule} needs virtual_stages > 1"
+    if not kind.chunked and plan.virtual_stages > 1:
+        yield f"{plan.schedule} has one stage per pipeline rank, and virtual_stages = {plan.virtual_stages}"
+    count = setting.workload.global_batch // (plan.dp_replicate * plan.dp_shard * plan.micro_batch)
+    multiple = kind.micro_batch_multiple(plan.pp)
+    if count % multiple:
+        yield f"{plan.schedule} needs micro-batches % pp = {count} % {multiple} = {count % multiple} = 0"
+
+
+def _expert_faults(plan: RunPlan, arch: Architecture) -> Iterator[str]:
+    mesh, moe = plan.ep * plan.etp, arch.moe
+    ranks = plan.dp_replicate * plan.dp_shard * plan.cp * plan.tp
+    if moe is None:
+        if mesh > 1:
+            yield f"the model has no experts, so ep·etp = {plan.ep}·{plan.etp} must be 1"
+        return
+    if plan.tp > 1 and not plan.sequence_parallel:
+        yield f"experts with tp = {plan.tp} > 1 need sequence parallelism"
+    if moe.experts % plan.ep:
+        yield f"experts % ep = {moe.experts} % {plan.ep} = {moe.experts % plan.ep} ≠ 0"
+    if moe.intermediate % plan.etp:
+        yield f"experts' ffn % etp = {moe.intermediate} % {plan.etp} = {moe.intermediate % plan.etp} ≠ 0"
+    if ranks % mesh:
+        yield f"dp·cp·tp % (ep·etp) = {ranks} % {mesh} = {ranks % mesh} ≠ 0"
+
+
+def _largest(plan: RunPlan, setting: Setting) -> float:
+    """An upper bound of elements and of attention scores that one rank may hold, and of parameters."""
+    arch, seq_len = setting.model.architecture, setting.workload.seq_len
+    tokens = float(plan.micro_batch) * seq_len
+    experts = arch.moe.experts * arch.moe.intermediate if arch.moe else 0
+    active = arch.moe.experts_per_token * arch.moe.intermediate if arch.moe else 0
+    heads = arch.heads * (arch.head_dim + arch.v_head_dim)
+    width = arch.hidden + arch.intermediate + heads + active
+    held = tokens * (arch.layers * width + arch.vocab)
+    scores = tokens * seq_len * arch.heads * arch.layers
+    parameters = float(arch.hidden) * (arch.layers * (arch.intermediate + heads + experts) + arch.vocab)
+    return max(held, scores, parameters) * 64
+
+
+def plan_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
+    """Arrays of plans that share a setting."""
+    schedules = tuple(dict.fromkeys(plan.schedule for plan in plans))
+    recomputes = tuple(dict.fromkeys(plan.recompute for plan in plans))
+    codes = {"sharding": SHARDINGS.index, "schedule": schedules.index, "recompute": recomputes.index}
+    columns = {
+        name: np.array(
+            [codes[name](getattr(p, name)) if name in codes else getattr(p, name) for p in plans],
+            dtype=np.bool_ if name == "sequence_parallel" else np.int64,
+        )
+        for name in COLUMNS
+    }
+    return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)  # type: ignore[arg-type]

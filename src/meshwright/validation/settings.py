@@ -1,0 +1,96 @@
+"""The setting of a run: model, cluster, workload and stack that its columns describe.
+
+The cluster is the device's usual node with the columns in place of its numbers; without a figure for the NICs each
+device keeps its usual share of them. The stack is the one that is named, else ``generic``; columns about kernels and
+overlap replace its facts. A plain ``flash`` means the stack's own kernel of that kind, ``flash2`` the older one.
+
+Ignored: ``compile``, ``tp_overlap``, ``fp8_recipe`` and the stack's release. Fine-tuning is priced as pre-training.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from meshwright.cluster.catalog import device, usual_node
+from meshwright.cluster.graph import Cluster, Node
+from meshwright.cluster.shorthand import usual_cluster
+from meshwright.errors import InputError, Problem
+from meshwright.model.blocks import build_graph
+from meshwright.plan.setting import Setting
+from meshwright.stack.load import load_stack, stack_names
+from meshwright.stack.stack import Stack
+from meshwright.units import BytesPerSecondPerNode, gbit_per_s_to_bytes_per_s
+from meshwright.validation.models import architecture
+from meshwright.validation.rows import Given
+from meshwright.workload.workload import SUPPORTED_PRECISIONS, SUPPORTED_TASKS, Workload
+
+ANY_STACK = "generic"
+GATHERED_LOGIT_BYTES = 16
+"""bf16 logits and their gradient, and in fp32 the gathered logits, their logarithmic softmax, the gradient."""
+
+
+def setting_of(given: Given) -> Setting:
+    """The setting of a run. Raises InputError with what is wrong or not priced."""
+    _check(given)
+    stack = _stack(given)
+    workload = Workload(
+        task="pretrain",
+        seq_len=given.seq_len,
+        global_batch=given.global_batch,
+        precision=given.precision or "bf16",  # type: ignore[arg-type]
+    )
+    cluster = _cluster(given)
+    peaks = cluster.pool.device.peak_flops
+    if workload.peak_precision not in peaks:
+        rule = f"{given.device} has no such matrix units"
+        raise InputError(Problem("precision", given.precision, rule))
+    return Setting(build_graph(architecture(given, stack)), cluster, workload, stack)
+
+
+def _check(given: Given) -> None:
+    """Tasks and precisions that are known and not priced."""
+    problems = []
+    if given.task not in (None, *SUPPORTED_TASKS):
+        problems.append(Problem("task", given.task, f"{given.task} is not priced yet"))
+    if given.precision not in (None, *SUPPORTED_PRECISIONS):
+        problems.append(Problem("precision", given.precision, f"{given.precision} is not priced yet"))
+    if problems:
+        raise InputError(problems)
+
+
+def _cluster(given: Given) -> Cluster:
+    node = usual_node(given.device)
+    devices = given.devices_per_node or node.devices
+    domain = devices if node.scaleup_domain == node.devices else node.scaleup_domain
+    nic = node.nic_bytes_per_s_per_device * devices
+    if given.node_nic_gbit_per_s is not None:
+        nic = gbit_per_s_to_bytes_per_s(given.node_nic_gbit_per_s)
+    changed: Node = replace(
+        node,
+        devices=devices,
+        scaleup_domain=given.scaleup_domain or domain,
+        nic_bytes_per_s=BytesPerSecondPerNode(nic),
+    )
+    cluster = usual_cluster(device(given.device), given.devices)
+    return replace(cluster, pools=(replace(cluster.pool, node=changed),))
+
+
+def _stack(given: Given) -> Stack:
+    name = (given.stack or "").partition("@")[0]
+    stack = load_stack(name if name in stack_names() else ANY_STACK)
+    facts: dict[str, Any] = {}
+    if given.attention is not None:
+        facts |= _attention(given.attention, stack)
+    if given.fused_norm is not None:
+        facts["fused_norm"] = given.fused_norm
+    if given.loss_logits == "gathered-fp32":
+        facts |= {"loss_vocab_parallel": False, "logit_bytes": max(stack.logit_bytes, GATHERED_LOGIT_BYTES)}
+    if given.comm_overlap == "none":
+        facts |= {"overlap_gradient_reduction": False, "overlap_parameter_gather": False}
+    return replace(stack, **facts)
+
+
+def _attention(kernel: str, stack: Stack) -> dict[str, Any]:
+    if kernel == "flash" and stack.attention == "flash3":
+        return {}
+    softmax = kernel != "eager"
+    return {"attention": "flash" if kernel == "flash2" else kernel, "fused_softmax": softmax}
