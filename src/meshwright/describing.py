@@ -15,12 +15,16 @@ from meshwright.plan.files import load_plan
 from meshwright.plan.text import read_mapping
 from meshwright.stack.describe import describe_stack
 from meshwright.stack.load import load_stack, stack_names
+from meshwright.workload.workload import MAX_SEQ_LEN
 
 YAML = (".yaml", ".yml")
 
 
 def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
     """Describe what ``name`` means. Raises InputError when it means nothing, with near names of all kinds."""
+    if not 1 <= seq_len <= MAX_SEQ_LEN:
+        rule = f"must be a whole number from 1 to {MAX_SEQ_LEN}"
+        raise InputError(Problem("seq_len", seq_len, rule, "e.g. 4096"))
     if Path(name).suffix in YAML:
         return _describe_file(Path(name), long)
     if name.split("@")[0] in stack_names():

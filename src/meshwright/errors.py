@@ -13,6 +13,7 @@ Inside a search, infeasible is a counted value and nothing is raised. Internal i
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Literal
 
 Severity = Literal["error", "warning"]
@@ -37,9 +38,10 @@ class Problem:
         return f"{text}. Suggestion: {self.suggestion}" if self.suggestion else text
 
     def to_json(self) -> dict[str, object]:
-        """The problem as JSON-ready data."""
+        """The problem as JSON-ready data; a value that JSON has no word for as text."""
         data = asdict(self)
-        if not isinstance(self.value, str | int | float | bool | type(None)):
+        number = isinstance(self.value, float) and isfinite(self.value)
+        if not number and not isinstance(self.value, str | int | bool | type(None)):
             data["value"] = _shown(self.value)
         return data
 

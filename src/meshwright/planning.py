@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from meshwright.cost.bounds import may_fit
+from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.predict import closed_form, report
@@ -175,27 +175,43 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
 
 def infeasible(space: Space, found: Found, setting: Setting, keep: Keep) -> InfeasibleError:
     """Why nothing fits, and the smallest cluster that would do."""
-    device = setting.cluster.pool.device
-    reasons = [f"{count:,} plans: {reason}" for reason, count in _rejected(space, found).items()]
-    if len(found.plans):
-        usable = constants()["usable_memory"] * device.memory_bytes
-        least = format_bytes(float(found.total_bytes.min()))
-        reasons.insert(0, f"the leanest plan needs {least} per device, usable are {format_bytes(usable)}")
-    message = f"No plan of {setting.model.name} fits on {setting.cluster.name}."
+    counts = _rejected(space, found)
+    memory = [reason for reason in (FAR_TOO_LARGE, TOO_LARGE) if reason in counts]
+    rules = [reason for reason in counts if reason not in memory]
+    reasons = [f"{counts[reason]:,} plans: {reason}" for reason in memory + rules]
+    if memory:
+        reasons.insert(0, _leanest(space, found, setting))
+    verb = "fits" if memory else "is legal"
+    message = f"No plan of {setting.model.name} {verb} on {setting.cluster.name}."
     return InfeasibleError(message, reasons, smallest_cluster(setting, keep))
 
 
+def _leanest(space: Space, found: Found, setting: Setting) -> str:
+    """How much is too much: the least peak, or the least bound where no plan was worth evaluating."""
+    if len(found.plans):
+        least, what = float(found.total_bytes.min()), "the leanest plan needs"
+    else:
+        least, what = float(memory_floor(space.plans, setting).min()), "states alone take at least"
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    return f"{what} {format_bytes(least)} per device, usable are {format_bytes(usable)}"
+
+
 def smallest_cluster(setting: Setting, keep: Keep) -> str:
-    """The first larger count of the same nodes for which a plan fits; a few counts per octave are tried."""
-    pool = setting.cluster.pool
-    counts = {
-        pool.node.devices * quarter * 2**octave // 4 for octave in range(18) for quarter in (4, 5, 6, 7)
-    }
-    for count in sorted(c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
+    """The first larger count of whole nodes for which a plan fits; a few counts per octave are tried."""
+    pool, (_, at, node) = setting.cluster.pool, setting.cluster.name.partition(" @ ")
+    nodes = {quarter * 2**octave // 4 for octave in range(18) for quarter in (4, 5, 6, 7)}
+    counts = (pool.node.devices * number for number in sorted(nodes))
+    legal = False
+    for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
         larger = replace(setting.cluster, pools=(replace(pool, count=count),))
-        _, found = _search(replace(setting, cluster=larger), keep)
+        space, found = _search(replace(setting, cluster=larger), keep)
+        legal = legal or len(space.plans) > 0
         if len(found.ranking):
-            return f"{pool.device.id} x {count} would do (the smallest of the counts that were tried)"
+            return (
+                f"{pool.device.id} x {count}{at}{node} would do (the smallest of the counts that were tried)"
+            )
+    if not legal:
+        return "keep less" if keep else "a batch or a sequence length that more degrees divide"
     return "another device with more memory, or a smaller model, batch or sequence"
 
 

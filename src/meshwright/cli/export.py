@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import errors_as_messages, print_json, write_whole
+from meshwright.cli.output import errors_as_messages, print_json, write_all
 from meshwright.errors import InputError, Problem
 
 
@@ -33,14 +33,11 @@ def export(
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = folder / name
-        try:
+    paths = {folder / name: text for name, text in files.items()}
+    try:
+        for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                Problem("output", str(folder), f"cannot be made: {error}", "another path")
-            ) from error
-        write_whole(path, text)
-        if text.startswith("#!"):
-            path.chmod(path.stat().st_mode | 0o111)
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror or error}"
+        raise InputError(Problem("output", str(folder), rule, "another path")) from error
+    write_all(paths)

@@ -1,10 +1,11 @@
 """What all verbs share: JSON or text to standard output, problems to standard error, exit codes, whole files."""
 
+import errno
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,14 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
             typer.echo(_error_text(error), err=True)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_writing()
         raise typer.Exit(0) from None
+    except OSError as error:
+        if debug:
+            raise
+        _stop_writing()
+        typer.echo(f"Error: the answer cannot be written: {error.strerror or error}.", err=True)
+        raise typer.Exit(WRONG_INPUT) from None
     except RecursionError:
         if debug:
             raise
@@ -39,9 +46,16 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
         raise typer.Exit(WRONG_INPUT) from None
 
 
+def _stop_writing() -> None:
+    """What is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def print_json(data: Any) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON document on standard output; bytes of a path that are no text become JSON's own escapes."""
+    ascii_only = not sys.stdout.encoding.lower().startswith("utf")
+    text = json.dumps(data, indent=2, ensure_ascii=ascii_only, allow_nan=False)
+    typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def check_writable(path: Path, option: str) -> None:
@@ -56,18 +70,48 @@ def check_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is never seen half: beside it first, then renamed."""
+    """Write a file so that it is never seen half."""
+    write_all({path: text})
+
+
+def write_all(files: Mapping[Path, str]) -> None:
+    """Write files so that none is seen half, and none at all where one of them cannot be written.
+
+    They are written beside their places first and renamed last; scripts (``#!``) may be run. What is no regular
+    file (a pipe, a terminal) is written straight.
+    """
+    beside: dict[Path, Path] = {}
+    path = Path()
     try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as beside:
-            beside.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(beside.name, 0o666 & ~umask)
-        os.replace(beside.name, path)
+        for path, text in files.items():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if path.exists() and not path.is_file():
+                path.write_text(text, encoding="utf-8")
+            else:
+                beside[path.resolve()] = _written_beside(path.resolve(), text)
+        for path, written in beside.items():
+            os.replace(written, path)
     except OSError as error:
-        raise InputError(
-            Problem("output", str(path), f"cannot be written: {error}", "another path")
-        ) from error
+        for written in beside.values():
+            written.unlink(missing_ok=True)
+        rule = f"cannot be written: {error.strerror or error}"
+        raise InputError(Problem("output", str(path), rule, "another path")) from error
+
+
+def _written_beside(path: Path, text: str) -> Path:
+    """A temporary file in the same directory, with the rights of a new file. Removed where writing fails."""
+    umask = os.umask(0)
+    os.umask(umask)
+    file = tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8")  # noqa: SIM115
+    try:
+        with file:
+            file.write(text)
+        os.chmod(file.name, (0o777 if text.startswith("#!") else 0o666) & ~umask)
+    except OSError:
+        os.unlink(file.name)
+        raise
+    return Path(file.name)
 
 
 def _error_data(error: MeshwrightError) -> dict[str, Any]:

@@ -10,9 +10,17 @@ from meshwright.units import GIB
 WIDTH_OF_FILES = 160
 
 
+class PipedConsole(Console):
+    """A console whose caller hears that nobody reads any more; rich would exit with 1, which means "no"."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich instead of letting the error through."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Standard output; colours only on a terminal, lines of a fixed width where it is none."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    return PipedConsole(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def plain_table(*columns: str, title: str | None = None) -> Table:
