@@ -143,6 +143,11 @@ def test_pictures_of_none_and_of_many_sources(count):
     ElementTree.fromstring(scatter({f"s{i}": one for i in range(count)}, "t"))
 
 
+def test_names_with_signs_that_xml_forbids():
+    one = (np.array([2.0]), np.array([2.0]))
+    ElementTree.fromstring(scatter({"a\x01\x1b\ufffe&<b>": one}, "t\x00\udcff").encode())
+
+
 def test_equal_points_are_drawn_once():
     many = (np.full(100_000, 3.0), np.full(100_000, 4.0))
     assert len(scatter({"s": many}, "t")) < 20_000

@@ -14,7 +14,6 @@ from meshwright.cli.output import check_writable, errors_as_messages, write_whol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from meshwright.validation.result import Validation
 
@@ -49,16 +48,21 @@ def validate(
 def _print(found: Validation) -> None:
     """One JSON document with a run on every line; there may be a million."""
     write = sys.stdout.write
+    encode = json.JSONEncoder(
+        ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"), allow_nan=False
+    ).encode
     write('{\n"rows": [')
-    _print_list(found.rows())
+    for text in _separated(map(encode, found.rows())):
+        write(text)
     write('],\n"skipped": [')
-    _print_list(found.skipped_rows())
-    write(f'],\n"summary": {json.dumps(found.summary, indent=2, ensure_ascii=False, allow_nan=False)}\n}}\n')
+    for text in _separated(map(encode, found.skipped_rows())):
+        write(text)
+    write(f'],\n"summary": {encode(found.summary)}\n}}\n')
     sys.stdout.flush()
 
 
-def _print_list(rows: Iterator[dict[str, Any]]) -> None:
+def _separated(texts: Iterator[str]) -> Iterator[str]:
     between = "\n"
-    for row in rows:
-        sys.stdout.write(between + json.dumps(row, ensure_ascii=False, allow_nan=False))
+    for text in texts:
+        yield between + text
         between = ",\n"

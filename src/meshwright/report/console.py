@@ -31,6 +31,11 @@ def plain_table(*columns: str, title: str | None = None) -> Table:
     return table
 
 
+def printable(text: str) -> str:
+    """A text of other people with a sign for every character that a terminal or XML would not show."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def gib(value: float) -> str:
     """Memory in GiB, without the unit: the column's head says it."""
     return f"{value / GIB:.2f}"

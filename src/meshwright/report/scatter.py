@@ -12,6 +12,8 @@ from math import ceil, floor, log10
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.report.console import printable
+
 Floats = NDArray[np.float64]
 Points = Mapping[str, tuple[Floats, Floats]]
 
@@ -48,7 +50,7 @@ class Axis:
 
 def scatter(points: Points, title: str) -> str:
     """The SVG document. ``points`` holds measured and predicted seconds by source; all are positive."""
-    axis = _axis(points)
+    axis, title = _axis(points), printable(title)
     sources = list(points)[:MAX_SOURCES]
     width, height = LEFT + SIDE + LEGEND, TOP + SIDE + BOTTOM
     body = [
@@ -148,7 +150,7 @@ def _legend(sources: Sequence[str], points: Points) -> list[str]:
         shown = name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
         lines.append(
             f'<path class="c{number % len(LIGHT)}"{_stroke(number)} d="M{left} {y - 4}{_mark(number)}"/>'
-            f'<text x="{left + 12}" y="{y}">{escape(shown or "(no source)")}'
+            f'<text x="{left + 12}" y="{y}">{escape(printable(shown) or "(no source)")}'
             f'<tspan dx="6" opacity=".7">{len(measured):,}, {error:.1%}</tspan></text>'
         )
     notes = ["n, mean |error|; line: equal; band: ±10 %"]

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from meshwright.report.console import console, percent, plain_table
+from meshwright.report.console import console, percent, plain_table, printable
 
 REASONS_SHOWN = 15
 SOURCE_WIDTH = 44
@@ -93,7 +93,7 @@ def _table(summary: Mapping[str, Summary], columns: tuple[Column, ...]) -> Table
 def short_name(source: str) -> str:
     """A source's name in at most ``SOURCE_WIDTH`` characters, safe to print."""
     shown = source if len(source) <= SOURCE_WIDTH else source[: SOURCE_WIDTH - 1] + "…"
-    return escape(shown) or "(no source)"
+    return escape(printable(shown)) or "(no source)"
 
 
 def print_reasons(out: Console, reasons: Mapping[str, int]) -> None:
@@ -103,7 +103,7 @@ def print_reasons(out: Console, reasons: Mapping[str, int]) -> None:
         return
     out.print(f"[bold]Skipped[/bold]: {sum(reasons.values()):,} runs")
     for reason, count in list(reasons.items())[:REASONS_SHOWN]:
-        out.print(f"  {count:>8,}  {escape(reason)}", soft_wrap=True)
+        out.print(f"  {count:>8,}  {escape(printable(reason))}", soft_wrap=True)
     rest = list(reasons.values())[REASONS_SHOWN:]
     if rest:
         out.print(f"  {sum(rest):>8,}  for {len(rest):,} other reasons (--json lists every run)")
