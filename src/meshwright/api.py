@@ -4,7 +4,7 @@ Every function takes names or paths as a person writes them and returns JSON-rea
 input raises ``InputError`` with all problems; an answer that is "no" raises ``InfeasibleError`` with the reasons.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,20 @@ from meshwright.planning import PlanAnswer, Question, answer
 from meshwright.result import Report
 
 if TYPE_CHECKING:
+    from meshwright.calibration.own import OwnCalibration
     from meshwright.validation.result import Validation
 
-__all__ = ["compare", "describe", "export", "plan", "predict", "trace", "validate"]
+__all__ = [
+    "calibrate",
+    "cluster_file",
+    "compare",
+    "describe",
+    "export",
+    "plan",
+    "predict",
+    "trace",
+    "validate",
+]
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
@@ -98,6 +109,22 @@ def validate(path: str | Path) -> "Validation":
     return validate_runs(path)
 
 
+def calibrate(path: str | Path) -> "OwnCalibration":
+    """Fit a cluster's constants to a table of runs on it; says what runs that were left out gain."""
+    from meshwright.calibration.own import calibrate_own
+    from meshwright.calibration.runs import observations_of
+    from meshwright.validation.rows import Run, read_runs
+
+    return calibrate_own(observations_of([run for run in read_runs(path) if isinstance(run, Run)]))
+
+
+def cluster_file(found: "OwnCalibration") -> str:
+    """The cluster of a calibration as the text of a cluster file."""
+    from meshwright.cluster.dump import dump_cluster
+
+    return dump_cluster(found.cluster)
+
+
 def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     """A plan file with everything that it names; ``settings`` change it first. Raises InputError."""
     read = beside(load_plan(path), Path(path).parent)
@@ -115,5 +142,6 @@ def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan
     if short is None:
         rule = "the plan has no short form, so single settings can not be changed"
         raise InputError(Problem("set", list(settings), rule, "edit the file"))
-    clusters: Mapping[str, str] = dict(s.split("=", 1) for s in settings if s.startswith("cluster="))
+    pairs = (setting.partition("=") for setting in settings)
+    clusters = {name.strip(): value.strip() for name, _, value in pairs}
     return apply_settings(short, settings, load_cluster(clusters.get("cluster", short.cluster)).devices)

@@ -24,6 +24,7 @@ FLOORS: dict[str, float] = {
     "export": 3,
     "report": 3,
     "validation": 3,
+    "calibration": 3,
     "planning": 4,
     "describing": 4,
     "api": 4,
@@ -38,13 +39,14 @@ SAME_FLOOR = {
     ("stack", "plan"),  # stack files are read by the strict reader of plan files
     ("cluster", "plan"),  # cluster files too
     ("stack", "schedule"),  # which schedules a stack file may name
+    ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms
     ("api", "planning"),
     ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
-    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "validation", "api"},
+    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "validation", "calibration", "api"},
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
     "typer": {"cli", "report"},

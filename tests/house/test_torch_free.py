@@ -43,6 +43,16 @@ def runs_file(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def own_file(tmp_path_factory):
+    """Runs that all take 1.4 times what is predicted: a calibration must help."""
+    path = tmp_path_factory.mktemp("own") / "own.csv"
+    columns = "run_id,source,model,device,devices,seq_len,global_batch,micro_batch,sharding,stack,step_time_s"
+    rows = [f"{m},own,llama-3.1-8b,H100,8,2048,64,{m},fsdp,torchtitan,4.5" for m in (1, 2, 4)]
+    path.write_text("\n".join([columns, *rows]) + "\n", encoding="utf-8")
+    return str(path)
+
+
 VERBS = {
     "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 8", "--seq-len", "2048", "--global-batch", "16"],
     "describe": ["mixtral-8x7b"],
@@ -50,6 +60,7 @@ VERBS = {
     "compare": ["PLAN", "PLAN"],
     "export": ["PLAN", "--to", "megatron"],
     "validate": ["RUNS"],
+    "calibrate": ["OWN"],
 }
 
 
@@ -66,8 +77,8 @@ def _run(*arguments):
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file):
-    files = {"PLAN": plan_file, "RUNS": runs_file}
+def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file, own_file):
+    files = {"PLAN": plan_file, "RUNS": runs_file, "OWN": own_file}
     arguments = [files.get(argument, argument) for argument in VERBS[verb]]
     done = _run(verb, *arguments, *form)
     assert done.returncode == 0, done.stderr

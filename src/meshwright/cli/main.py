@@ -4,9 +4,12 @@
 quick. No environment variable is read except those that the terminal library honours (``NO_COLOR``).
 """
 
+import io
+import sys
+
 import typer
 
-from meshwright.cli import compare, describe, export, plan, predict, validate
+from meshwright.cli import calibrate, compare, describe, export, plan, predict, validate
 
 app = typer.Typer(
     name="meshwright",
@@ -23,6 +26,7 @@ app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("validate")(validate.validate)
+app.command("calibrate")(calibrate.calibrate)
 
 
 @app.callback(invoke_without_command=True)
@@ -37,5 +41,8 @@ def _version(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Where the terminal's encoding lacks a sign, an escape stands for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()
