@@ -33,7 +33,7 @@ def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
         return {"kind": "cluster", **describe_cluster(load_cluster(name))}
     if name in device_ids():
         return {"kind": "cluster", **describe_cluster(load_cluster(f"{name} x 1"))}
-    if name in zoo_names() or "/" in name or name.endswith(".json") or Path(name).exists():
+    if name in zoo_names() or "/" in name or name.endswith(".json") or _exists(Path(name)):
         return {"kind": "model", **describe_model(load_model(name), seq_len)}
     known = (*zoo_names(), *stack_names(), *device_ids())
     rule = "is no model, cluster (`DEVICE x COUNT`), stack or plan file that we know"
@@ -50,6 +50,13 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "stack", **describe_stack(load_stack(path))}
     plan = load_plan(path)
     return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long)}
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _read(path: Path) -> str:

@@ -37,7 +37,7 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
         if debug:
             raise
         _stop_writing()
-        typer.echo(f"Error: the answer cannot be written: {error.strerror or error}.", err=True)
+        typer.echo(f"Error: reading or writing failed: {error.strerror or error}.", err=True)
         raise typer.Exit(WRONG_INPUT) from None
     except RecursionError:
         if debug:
