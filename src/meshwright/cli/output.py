@@ -37,7 +37,8 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
         if debug:
             raise
         _stop_writing()
-        typer.echo(f"Error: reading or writing failed: {error.strerror or error}.", err=True)
+        where = f" ({error.filename})" if error.filename else ""
+        typer.echo(f"Error: reading or writing failed: {error.strerror or error}{where}.", err=True)
         raise typer.Exit(WRONG_INPUT) from None
     except RecursionError:
         if debug:

@@ -85,10 +85,11 @@ def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
 def rank(step_s: Floats, total_bytes: Floats) -> NDArray[np.int64]:
     """Order by step time; runs of plans that are within ``TIE`` of the run's first go by memory."""
     order = np.argsort(step_s, kind="stable")
+    ascending = step_s[order]
     result: list[NDArray[np.int64]] = []
     at = 0
     while at < len(order):
-        end = int(np.searchsorted(step_s[order], step_s[order[at]] * (1 + TIE), side="right"))
+        end = int(np.searchsorted(ascending, ascending[at] * (1 + TIE), side="right"))
         run = order[at:end]
         result.append(run[np.argsort(total_bytes[run], kind="stable")])
         at = end
