@@ -12,7 +12,7 @@ from meshwright.model.describe import describe_model
 from meshwright.model.load import load_model, zoo_names
 from meshwright.plan.describe import describe_plan
 from meshwright.plan.files import load_plan
-from meshwright.plan.text import read_mapping
+from meshwright.plan.text import read_file, read_mapping
 from meshwright.stack.describe import describe_stack
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.workload.workload import MAX_SEQ_LEN
@@ -42,7 +42,7 @@ def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
 
 def _describe_file(path: Path, long: bool) -> dict[str, Any]:
     """A YAML file is a plan, a cluster or a stack; its keys say which."""
-    text = _read(path)
+    text = read_file(path, "file", "check the path")
     keys = read_mapping(text, str(path))
     if "pools" in keys:
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
@@ -57,12 +57,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(Problem("file", str(path), f"is not text: {error.reason}", "a YAML file")) from error
-    except (OSError, ValueError) as error:
-        raise InputError(Problem("file", str(path), f"cannot be read: {error}", "check the path")) from error

@@ -10,11 +10,12 @@ from meshwright.cluster.shorthand import EXAMPLE, parse_shorthand
 from meshwright.cluster.unfold import unfold
 from meshwright.errors import InputError, Problem
 from meshwright.plan.problems import validated
-from meshwright.plan.text import MAX_BYTES, read_mapping
+from meshwright.plan.text import read_file, read_mapping
 
 __all__ = ["dump_cluster", "load_cluster"]
 
 SUFFIXES = (".yaml", ".yml")
+HINT = f"check the path, or write {EXAMPLE[5:]}"
 
 
 def load_cluster(text_or_path: str | Path) -> Cluster:
@@ -23,12 +24,14 @@ def load_cluster(text_or_path: str | Path) -> Cluster:
     Raises InputError with every problem; warnings of ``sanity.doubts`` do not stop it.
     """
     if isinstance(text_or_path, Path):
-        return parse_cluster(_read(text_or_path), str(text_or_path))
+        return parse_cluster(
+            read_file(text_or_path, "cluster", f"check the path, or write {EXAMPLE[5:]}"), str(text_or_path)
+        )
     if "\n" in text_or_path:
         return parse_cluster(text_or_path)
     path = Path(text_or_path)
     if path.suffix in SUFFIXES or "/" in text_or_path:
-        return parse_cluster(_read(path), text_or_path)
+        return parse_cluster(read_file(path, "cluster", HINT), text_or_path)
     cluster = parse_shorthand(text_or_path)
     if cluster is None:
         rule = "is neither `DEVICE x COUNT`, `DEVICE x COUNT @ NODE` nor a .yaml file"
@@ -43,15 +46,3 @@ def parse_cluster(text: str, where: str = "cluster") -> Cluster:
     if errors:
         raise InputError(errors)
     return cluster
-
-
-def _read(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        reason = f"is not text: byte {error.start} is not UTF-8"
-    except (OSError, ValueError) as error:
-        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    raise InputError(Problem("cluster", str(path), reason, f"check the path, or write {EXAMPLE[5:]}"))

@@ -16,6 +16,7 @@ from meshwright.plan.long import DEFAULT_EXPERT_ORDER
 from meshwright.plan.setting import Setting
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.items import Item, PassKind
+from meshwright.program.lower import product_input_bytes
 from meshwright.program.mesh import Ints, strides
 from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
@@ -65,6 +66,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         shard=np.where(plans.sharding > 0, plans.dp_shard * plans.cp, 1),
         expert_shard=expert_sizes_of(plans)["edp_shard"],
         vocab_multiple=setting.stack.vocab_multiple,
+        product_input_bytes=product_input_bytes(setting.workload),
     )
 
 

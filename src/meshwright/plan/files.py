@@ -11,7 +11,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.plan.long import LongPlan
 from meshwright.plan.problems import validated
 from meshwright.plan.short import ShortPlan
-from meshwright.plan.text import MAX_BYTES, read_mapping, write_mapping
+from meshwright.plan.text import read_file, read_mapping, write_mapping
 
 Plan = ShortPlan | LongPlan
 
@@ -22,7 +22,7 @@ _LEFT_OUT_WHEN_EMPTY = ("synchronise", "edges")
 
 def load_plan(path: str | Path) -> Plan:
     """The plan in the file at ``path``. Raises InputError with all problems, never another exception."""
-    return parse_plan(_read_text(path), str(path))
+    return parse_plan(read_file(path, "plan", "check the path"), str(path))
 
 
 def parse_plan(text: str, where: str = "plan") -> Plan:
@@ -59,19 +59,3 @@ def _flow_paths(data: Mapping[str, object]) -> frozenset[str]:
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _read_text(path: str | Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(Problem("plan", str(path), f"cannot be read: {reason}", "check the path")) from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(Problem(str(path), f"> {MAX_BYTES} bytes", "too large for a plan", "check the path"))
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        where = f"byte {error.start} is not UTF-8"
-        raise InputError(Problem(str(path), raw[:16], f"is not text: {where}", "save it as UTF-8")) from None

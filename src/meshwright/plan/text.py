@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from io import StringIO
 from math import isfinite
+from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -144,3 +145,22 @@ def _annotate(mapping: CommentedMap, key: object, note: str) -> None:
         mapping.yaml_set_comment_before_after_key(key, before=note)
     else:
         mapping.yaml_add_eol_comment(note, key, column=0)
+
+
+def read_file(path: str | Path, field: str, hint: str) -> str:
+    """The text of a file that people write: UTF-8, a byte order mark is fine, at most ``MAX_BYTES``.
+
+    Raises InputError, with ``field`` as the field and ``hint`` as the suggestion.
+    """
+    reason = ""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) <= MAX_BYTES:
+            return raw.decode("utf-8-sig")
+        reason = f"is too large: more than {MAX_BYTES} bytes"
+    except UnicodeDecodeError as error:
+        reason = f"is not text: byte {error.start} is not UTF-8"
+    except (OSError, ValueError) as error:
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise InputError(Problem(field, str(path), reason, hint))

@@ -100,10 +100,10 @@ def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     if not op.saves_input:
         return 0
     if op.split == "row":
-        return ACTIVATION_BYTES * op.inputs * shape.tokens / shape.tp
+        return shape.product_input_bytes * op.inputs * shape.tokens / shape.tp
     gathered = op.place == "tensor" and not (mode.sequence_parallel and stack.tp_regathers_input)
     tokens = shape.tokens if gathered else shape.sequence_tokens(mode)
-    return ACTIVATION_BYTES * op.inputs * tokens
+    return shape.product_input_bytes * op.inputs * tokens
 
 
 def _attention_inputs(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
@@ -133,7 +133,7 @@ def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Numb
 
 def _expert_linear(op: ExpertLinear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     rows = shape.expert_rows(mode, op.experts_per_token)
-    return ACTIVATION_BYTES * op.inputs * rows / (shape.etp if op.split == "row" else 1)
+    return shape.product_input_bytes * op.inputs * rows / (shape.etp if op.split == "row" else 1)
 
 
 def _expert_activation(op: ExpertActivation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

@@ -41,7 +41,8 @@ class LocalShape:
     """Work of one rank for one micro-batch. ``micro_batch`` in sequences, ``seq_len`` in tokens.
 
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
-    the same for the experts' (edp_shard).
+    the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
+    takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input.
     """
 
     micro_batch: Number
@@ -53,6 +54,7 @@ class LocalShape:
     shard: Number = 1
     expert_shard: Number = 1
     vocab_multiple: int = 1
+    product_input_bytes: int = 2
 
     @property
     def tokens(self) -> Number:

@@ -16,7 +16,7 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.problems import validated
 from meshwright.plan.short import RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
-from meshwright.plan.text import MAX_BYTES, read_mapping
+from meshwright.plan.text import read_file, read_mapping
 from meshwright.schedule import KNOWN_SCHEDULES
 from meshwright.stack.stack import Stack
 
@@ -61,7 +61,7 @@ def load_stack(name_or_path: str | Path = DEFAULT_STACK) -> Stack:
     """``name``, ``name@release`` or the path of a stack file. Raises InputError with every problem."""
     path = Path(name_or_path)
     if isinstance(name_or_path, Path) or path.suffix in SUFFIXES or "/" in name_or_path:
-        return parse_stack(_read(path), str(path))
+        return parse_stack(read_file(path, "stack", "check the path, or name a stack"), str(path))
     name, _, release = name_or_path.strip().partition("@")
     return _packaged_stack(*_find(name.strip(), release.strip(), name_or_path))
 
@@ -114,15 +114,3 @@ def _file_type() -> type[Strict]:
         for field in fields(Stack)
     }
     return create_model("StackFile", __base__=Strict, **keys)
-
-
-def _read(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        reason = f"is not text: byte {error.start} is not UTF-8"
-    except (OSError, ValueError) as error:
-        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    raise InputError(Problem("stack", str(path), reason, "check the path, or name a stack"))
