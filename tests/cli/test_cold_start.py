@@ -1,0 +1,43 @@
+"""CPU seconds of whole commands from cold: the least of a few runs, so that a busy machine does not matter."""
+
+import resource
+
+import pytest
+from command_runs import command, plan_text, write
+
+LLAMA = ("llama-3.1-70b", "--on", "h100-sxm-80gb x 64", "--seq-len", "8192", "--global-batch", "512")
+MIXTRAL = ("mixtral-8x7b", "--on", "a100-sxm-80gb x 32", "--seq-len", "4096", "--global-batch", "256")
+RUNS = 4
+
+
+def least_cpu_s(limit_s, *arguments):
+    """CPU seconds of the quickest of ``RUNS`` runs; stops at the first that is quick enough."""
+    least = float("inf")
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert command(*arguments).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if least <= limit_s:
+            break
+    return least
+
+
+def test_help():
+    assert least_cpu_s(0.4, "--help") <= 0.4
+
+
+@pytest.mark.parametrize("layout", ["{dp_shard: 4, tp: 2}", "{pp: 8}"])
+def test_predict(tmp_path, layout):
+    file = write(tmp_path / "plan.yaml", plan_text(layout=layout))
+    assert least_cpu_s(0.8, "predict", str(file)) <= 0.8
+
+
+@pytest.mark.parametrize("question", [LLAMA, MIXTRAL], ids=["llama", "mixtral"])
+def test_plan(question):
+    assert least_cpu_s(3.0, "plan", *question) <= 3.0
+
+
+def test_a_large_question():
+    question = ("deepseek-v3", "--on", "h800-sxm-80gb x 256", "--seq-len", "4096", "--global-batch", "1024")
+    assert least_cpu_s(6.0, "plan", *question) <= 6.0
