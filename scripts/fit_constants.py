@@ -12,12 +12,13 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.left_out import LeftOut, left_out_errors, weighted_quantiles
+from meshwright.calibration.left_out import Floats, LeftOut, left_out_errors, weighted_quantiles
 from meshwright.calibration.observations import Observation
 from meshwright.calibration.parameters import parameters_for
 from meshwright.calibration.runs import observations_of
@@ -30,20 +31,41 @@ COLUMNS = {
 }
 
 
-def show(label: str, source: str, errors: np.ndarray) -> None:
+def show(label: str, source: str, errors: Floats) -> None:
     """One line of a source's errors."""
     ratio = np.exp(errors)
     mape, bias = np.abs(ratio - 1).mean(), np.exp(errors.mean()) - 1
     print(f"{label:10} {source:52} n {len(errors):4} MAPE {mape:6.1%} bias {bias:+6.1%}", flush=True)
 
 
-def by_source(observations: list[Observation], values: Mapping[str, float]) -> dict[str, np.ndarray]:
+def by_source(observations: list[Observation], values: Mapping[str, float]) -> dict[str, Floats]:
     """log errors of every source."""
     found: dict[str, list[float]] = {}
     for observation in observations:
         for source, error in zip(observation.sources, observation.log_errors(values), strict=True):
             found.setdefault(source, []).append(float(error))
     return {source: np.array(errors) for source, errors in sorted(found.items())}
+
+
+def left_out_page(found: Mapping[str, Floats]) -> str:
+    """The page that is kept under ``benchmarks/``."""
+    lines = ["| source | runs | MAPE | bias |", "| --- | --: | --: | --: |"]
+    for source, errors in found.items():
+        ape, bias = np.abs(np.exp(errors) - 1), np.exp(errors.mean()) - 1
+        lines.append(
+            f"| {source} | {len(ape)} | {ape.mean():.1%} | {bias:+.1%} | {np.quantile(ape, 0.9):.1%} |"
+        )
+    return (
+        f"""# Each source left out
+
+Step times of published runs, predicted with constants that were fitted to all the other sources: what a new cluster
+and stack would find. Fitted on {date.today().isoformat()} by `python scripts/fit_constants.py RUNS.csv --left-out
+--write`, which takes about half an hour. In-sample errors of the same runs are in [accuracy](accuracy.md).
+
+"""
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 def write(values: Mapping[str, float]) -> None:
@@ -113,13 +135,22 @@ def main(path: str, options: list[str]) -> None:
     if "--write" in options:
         write(fitted.values)
     if "--left-out" in options:
-        left = left_out_errors(observations, lambda source, errors: show("left out", source, errors))
+        by_left: dict[str, Floats] = {}
+
+        def note(source: str, errors: Floats) -> None:
+            show("left out", source, errors)
+            by_left[source] = errors
+
+        left = left_out_errors(observations, note)
         rows = list(intervals(left))
         print("\n".join(",".join(map(str, row)) for row in rows))
         if "--write" in options:
             path = PACKAGE / "cost/data/intervals.csv"
             text = "\n".join(",".join(map(str, row)) for row in [INTERVAL_COLUMNS, *rows])
             path.write_text(text + "\n", encoding="utf-8")
+            (PACKAGE.parents[1] / "benchmarks/left-out.md").write_text(
+                left_out_page(by_left), encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
+from meshwright.program.validate import validate
 from meshwright.schedule.action import COMPUTE_KINDS
 from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.record import Simulation
@@ -14,8 +15,10 @@ from meshwright.simulate.simulator import simulate
 
 
 def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
-    """Lower a plan and play its Program."""
+    """Lower a plan, hold the Program against its laws and play it."""
     program = lower(plan, setting.model, setting.cluster, setting.workload, setting.stack)
+    problems = validate(program, setting.model)
+    assert not problems, "a legal plan was lowered to a Program that breaks a law: " + str(problems[0])
     return program, simulate(program, program_prices(program, setting))
 
 
