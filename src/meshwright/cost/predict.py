@@ -9,6 +9,7 @@ from meshwright.cost.constants import kernels
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group_memory import rank_ledgers
 from meshwright.cost.group_time import pipeline_lengths, step_parts
+from meshwright.cost.intervals import interval_origin, step_interval
 from meshwright.cost.memory import KEYS, fits
 from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
 from meshwright.plan.arrays import from_shorts
@@ -20,7 +21,7 @@ from meshwright.program.lower import plan_mode
 from meshwright.program.shape import Mode
 from meshwright.result import Report
 
-NOT_CALIBRATED = "null: prediction intervals are not calibrated yet"
+NO_MEMORY_INTERVALS = "null: too few measured runs ran out of memory to say how sure the ledger is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,13 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
     layout = next(iter(plan.layouts.values()))
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
+    low, high = step_interval(setting)
     return Report(
         kind="predicted",
         unit="step",
         step_time_s=step_s,
-        step_time_low_s=None,
-        step_time_high_s=None,
+        step_time_low_s=low * step_s,
+        step_time_high_s=high * step_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan_mode(plan, layout, setting.stack), setting),
@@ -131,9 +133,9 @@ def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
     )
     return {
         "step_time_s": f"predicted: {estimate.method}; kernel constants {measured} ({kernel.origin})",
-        "step_time_low_s": NOT_CALIBRATED,
-        "step_time_high_s": NOT_CALIBRATED,
-        "fits_probability": NOT_CALIBRATED,
+        "step_time_low_s": interval_origin(setting),
+        "step_time_high_s": interval_origin(setting),
+        "fits_probability": NO_MEMORY_INTERVALS,
         "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages",
         "mfu": "6·N_active + 12·layers·heads·head_dim·seq per token over the dense peak; docs/metrics.md",
         "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.evaluate import evaluate
+from meshwright.cost.intervals import step_interval
 from meshwright.cost.utilisation import model_flops_per_token
 from meshwright.errors import InputError
 from meshwright.plan.setting import Setting
@@ -27,12 +28,12 @@ class Predictions:
     """One entry per run. NaN where there is no prediction; ``reasons`` says why, by number of the run.
 
     ``step_s`` and ``memory_bytes`` are predicted; ``ideal_s`` is the model's FLOPs of a step at the dense peak of all
-    devices, so that ``ideal_s / step_s`` is MFU. ``low_s`` and ``high_s`` are None while there are no intervals.
+    devices, so that ``ideal_s / step_s`` is MFU. ``low_s`` and ``high_s`` bound the 80 % interval of ``step_s``.
     """
 
     step_s: Floats
-    low_s: Floats | None
-    high_s: Floats | None
+    low_s: Floats
+    high_s: Floats
     memory_bytes: Floats
     fits: NDArray[np.bool_]
     ideal_s: Floats
@@ -49,8 +50,8 @@ def predict_runs(runs: Sequence[Run]) -> Predictions:
     count = len(runs)
     result = Predictions(
         step_s=np.full(count, np.nan),
-        low_s=None,
-        high_s=None,
+        low_s=np.full(count, np.nan),
+        high_s=np.full(count, np.nan),
         memory_bytes=np.full(count, np.nan),
         fits=np.zeros(count, dtype=np.bool_),
         ideal_s=np.full(count, np.nan),
@@ -88,6 +89,8 @@ def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) ->
     rows = np.flatnonzero(legal[which])
     source, target = position[which[rows]], numbers[rows]
     result.step_s[target] = estimates.step_s[source]
+    low, high = step_interval(setting)
+    result.low_s[target], result.high_s[target] = (end * estimates.step_s[source] for end in (low, high))
     result.memory_bytes[target] = estimates.total_bytes[source]
     result.fits[target] = estimates.fits[source]
 

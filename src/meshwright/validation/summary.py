@@ -137,7 +137,7 @@ def _step_time(table: Table, made: Ints) -> dict[str, Any]:
     ape = np.abs(ratio - 1)
     blind = rows[np.isfinite(table.blind_s[rows])]
     inside = None
-    if predicted.low_s is not None and predicted.high_s is not None and len(rows):
+    if len(rows):
         inside = float(((predicted.low_s[rows] <= measured) & (measured <= predicted.high_s[rows])).mean())
     return {
         "n": len(rows),
