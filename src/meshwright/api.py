@@ -18,6 +18,8 @@ from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.planning import PlanAnswer, Question, answer
 from meshwright.result import Report
 
+MAX_PASSES = 2**18
+
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
     from meshwright.validation.result import Validation
@@ -71,6 +73,7 @@ def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
     else:
         from meshwright.simulate.predict import simulated
 
+        _check_playable(resolved)
         estimate = simulated(resolved.long, resolved.setting)
     return report(resolved.long, estimate, resolved.setting)
 
@@ -81,6 +84,7 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
     from meshwright.simulate.trace import perfetto_trace
 
     resolved = load(path, settings)
+    _check_playable(resolved)
     return perfetto_trace(*played(resolved.long, resolved.setting))
 
 
@@ -132,6 +136,21 @@ def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     if not chosen:
         return resolve(read)
     return resolve(_changed(read, chosen))
+
+
+def _check_playable(resolved: Resolved) -> None:
+    """Refuse to play a step that would take minutes and gigabytes."""
+    pipeline, workload = resolved.long.pipeline, resolved.setting.workload
+    (layout,) = resolved.long.layouts.values()
+    replicas = layout.grid.dp_replicate * layout.grid.dp_shard
+    micro_batches = workload.global_batch // (replicas * pipeline.micro_batch)
+    passes = 2 * micro_batches * len(pipeline.placement)
+    if passes > MAX_PASSES:
+        rule = f"playing {micro_batches} micro-batches on {len(pipeline.placement)} stages is {passes} passes"
+        hint = "a smaller global_batch" + ("" if resolved.long.gather == "per-layer" else ", or no trace")
+        raise InputError(
+            Problem("workload.global_batch", workload.global_batch, f"{rule} > {MAX_PASSES}", hint)
+        )
 
 
 def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan:

@@ -38,7 +38,11 @@ def parse_plan(text: str, where: str = "plan") -> Plan:
 
 def dump_plan(plan: Plan, notes: Mapping[str, str] | None = None) -> str:
     """The plan as text, defaults visible. ``notes`` are comments by path: ``{"layout.tp": "why"}``."""
-    data = plan.to_data()
+    return plan_text(plan.to_data(), notes)
+
+
+def plan_text(data: Mapping[str, object], notes: Mapping[str, str] | None = None) -> str:
+    """A plan's data, of either form, as text."""
     kept = {key: value for key, value in data.items() if value or key not in _LEFT_OUT_WHEN_EMPTY}
     return write_mapping(kept, _flow_paths(kept), notes or {})
 

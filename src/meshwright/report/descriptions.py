@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from meshwright.plan.files import plan_text
 from meshwright.report.console import console
 from meshwright.units import format_count
 
@@ -12,9 +13,22 @@ MAX_ITEMS = 40
 
 
 def render_description(data: dict[str, Any]) -> None:
-    """Print a description in its JSON form."""
-    out = console()
-    _print(out, data, 0)
+    """Print a description in its JSON form; a plan is printed as a plan file, the rest as its comments."""
+    if data.get("kind") == "plan":
+        print(_plan_file(data), end="")
+    else:
+        _print(console(), data, 0)
+
+
+def _plan_file(data: dict[str, Any]) -> str:
+    lines = [f"# {name}: {', '.join(data[name])}" for name in ("given", "defaults") if data.get(name)]
+    lines += [f"# devices: {data['devices']}", "# stages:"]
+    for stage in data["stages"]:
+        last = stage["first_layer"] + stage["layers"] - 1
+        ends = "".join(f", {end}" for end in ("embed", "head") if stage[end])
+        layers = f"layers {stage['first_layer']}..{last}" if stage["layers"] else "no layers"
+        lines.append(f"#   {stage['stage']} on pipeline rank {stage['pipeline_rank']}: {layers}{ends}")
+    return plan_text(data["plan"]) + "\n".join(lines) + "\n"
 
 
 def _print(out: Console, value: dict[str, Any], depth: int) -> None:

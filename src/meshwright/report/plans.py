@@ -17,9 +17,13 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
     out = console()
     plans = data["plans"]
     out.print(_ranking(plans))
-    close = sum(p["predict"]["step_time_s"] <= (1 + NOISE) * plans[0]["predict"]["step_time_s"] for p in plans)
+    close = sum(
+        p["predict"]["step_time_s"] <= (1 + NOISE) * plans[0]["predict"]["step_time_s"] for p in plans
+    )
     if close > 1:
-        out.print(f"\nThe first {close} are within {NOISE:.0%} of each other: a tie for a prediction. Probe them.")
+        out.print(
+            f"\nThe first {close} are within {NOISE:.0%} of each other: a tie for a prediction. Probe them."
+        )
     low, high = (format_seconds(plans[0]["predict"][f"step_time_{end}_s"]) for end in ("low", "high"))
     out.print(f"Plan 1 takes {low} to {high} with 80 % confidence.")
     out.print("\n[bold]Why plan 1[/bold] (each choice against the best plan with another value)")

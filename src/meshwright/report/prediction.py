@@ -16,7 +16,9 @@ def render_report(data: dict[str, Any], trace: str | None) -> None:
     out = console()
     step = data["step_time_s"]
     low, high = format_seconds(data["step_time_low_s"]), format_seconds(data["step_time_high_s"])
-    out.print(f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']}; 80 %: {low} to {high})")
+    out.print(
+        f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']}; 80 %: {low} to {high})"
+    )
     out.print(f"{data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_device']:,.1f} per device")
     out.print(f"MFU {percent(data['mfu'])}, causal {percent(data['mfu_causal'])}, HFU {percent(data['hfu'])}")
     print_breakdown(out, data)
