@@ -146,11 +146,10 @@ def _check_playable(resolved: Resolved) -> None:
     micro_batches = workload.global_batch // (replicas * pipeline.micro_batch)
     passes = 2 * micro_batches * len(pipeline.placement)
     if passes > MAX_PASSES:
-        rule = f"playing {micro_batches} micro-batches on {len(pipeline.placement)} stages is {passes} passes"
-        hint = "a smaller global_batch" + ("" if resolved.long.gather == "per-layer" else ", or no trace")
-        raise InputError(
-            Problem("workload.global_batch", workload.global_batch, f"{rule} > {MAX_PASSES}", hint)
-        )
+        stages = len(pipeline.placement)
+        rule = f"playing {micro_batches} micro-batches on {stages} stages is {passes} passes > {MAX_PASSES}"
+        hint = f"global_batch: {workload.global_batch * MAX_PASSES // passes} or less"
+        raise InputError(Problem("workload.global_batch", workload.global_batch, rule, hint))
 
 
 def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan:
