@@ -25,9 +25,11 @@ def compare_reports(a: Side, b: Side) -> dict[str, Any]:
 def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
     """Print a comparison in its JSON form."""
     out = console()
-    table = plain_table("quantity", a, b, "b/a")
+    table = plain_table("quantity", escape(a), escape(b), "b/a")
     for row in data["rows"]:
-        table.add_row(row["quantity"], *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row))
+        table.add_row(
+            escape(row["quantity"]), *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row)
+        )
     out.print(table)
 
 

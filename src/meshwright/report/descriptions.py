@@ -15,7 +15,7 @@ MAX_ITEMS = 40
 def render_description(data: dict[str, Any]) -> None:
     """Print a description in its JSON form; a plan is printed as a plan file, the rest as its comments."""
     if data.get("kind") == "plan":
-        print(_plan_file(data), end="")
+        print(_plan_file(data), end="", flush=True)
     else:
         _print(console(), data, 0)
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.report.console import console, gib, percent, plain_table
-from meshwright.report.prediction import print_memory
+from meshwright.report.prediction import interval, print_memory
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
@@ -24,8 +24,7 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
         out.print(
             f"\nThe first {close} are within {NOISE:.0%} of each other: a tie for a prediction. Probe them."
         )
-    low, high = (format_seconds(plans[0]["predict"][f"step_time_{end}_s"]) for end in ("low", "high"))
-    out.print(f"Plan 1 takes {low} to {high} with 80 % confidence.")
+    out.print(f"The step time of plan 1: {interval(plans[0]['predict'])}.")
     out.print("\n[bold]Why plan 1[/bold] (each choice against the best plan with another value)")
     for reason in plans[0]["reasons"]:
         out.print(f"  {reason['field']}: {reason['value']}  [dim]{escape(reason['reason'])}[/dim]")

@@ -15,10 +15,7 @@ def render_report(data: dict[str, Any], trace: str | None) -> None:
     """Print a Report in its JSON form."""
     out = console()
     step = data["step_time_s"]
-    low, high = format_seconds(data["step_time_low_s"]), format_seconds(data["step_time_high_s"])
-    out.print(
-        f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']}; 80 %: {low} to {high})"
-    )
+    out.print(f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']}; {interval(data)})")
     out.print(f"{data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_device']:,.1f} per device")
     out.print(f"MFU {percent(data['mfu'])}, causal {percent(data['mfu_causal'])}, HFU {percent(data['hfu'])}")
     print_breakdown(out, data)
@@ -34,6 +31,14 @@ def render_report(data: dict[str, Any], trace: str | None) -> None:
         out.print(f"  {name}: [dim]{escape(text)}[/dim]")
     if trace:
         out.print(f"\nThe simulated step is in {escape(trace)}; open it at ui.perfetto.dev.")
+
+
+def interval(data: dict[str, Any]) -> str:
+    """The 80 % interval of the step time, or that there is none."""
+    low, high = data["step_time_low_s"], data["step_time_high_s"]
+    if low is None or high is None:
+        return "no interval"
+    return f"80 %: {format_seconds(low)} to {format_seconds(high)}"
 
 
 def print_breakdown(out: Console, data: dict[str, Any]) -> None:
