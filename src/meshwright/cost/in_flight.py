@@ -30,7 +30,12 @@ def in_flight(schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, .
 
 @lru_cache(maxsize=1024)
 def _held(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
-    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
+    kind = SCHEDULES[schedule]
+    if (
+        chunks == 1
+    ):  # the peak of one stage is a number that the schedule declares; GPipe's lists may be very long
+        return tuple(np.array([[kind.in_flight(rank, ranks, micro_batches, 1)]]) for rank in range(ranks))
+    lists = kind.generate(ranks, micro_batches, chunks)
     return tuple(held_counts(actions, ranks, chunks) for actions in lists)
 
 
