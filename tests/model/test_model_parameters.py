@@ -1,4 +1,4 @@
-"""Parameter counts against transformers: recorded ones always, fresh ones where it is installed.
+"""Parameter counts against transformers: recorded ones always, fresh ones by `make proof`.
 
 To record anew: run the fresh tests with the version to be recorded, and put its counts into the files.
 """
@@ -67,7 +67,9 @@ def zoo_config(name: str) -> dict[str, Any]:
 
 def count_in_transformers(config: dict[str, Any]) -> int:
     """All parameters on the meta device, those of a vision tower and its projector left out."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     sizes = {key: value for key, value in config.items() if not key.startswith("_")}
     hf_config = transformers.AutoConfig.for_model(sizes.pop("model_type"), **sizes)
     auto = transformers.AutoModelForCausalLM
@@ -108,15 +110,15 @@ def test_other_spellings_have_the_same_reader(spelling: str, family: str) -> Non
     assert FAMILIES[spelling] is FAMILIES[family]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(GOLDEN))
 def test_zoo_count_is_what_transformers_builds(name: str) -> None:
-    pytest.importorskip("transformers")
     assert count_in_transformers(zoo_config(name)) == load_model(name).parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMALL, ids=[case["name"] for case in SMALL])
 def test_family_count_is_what_transformers_builds(case: dict[str, Any]) -> None:
-    pytest.importorskip("transformers")
     assert count_in_transformers(case["config"]) == case["parameters"]
 
 
