@@ -1,9 +1,10 @@
-"""How many micro-batches of each stage a rank holds at once, from the schedule's own lists.
+"""How many micro-batches of each stage a rank holds at once.
 
-A rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
+With one stage a rank the schedule declares the peak, which needs no lists (GPipe's are as long as the batch). With
+more, a rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
 candidate for the peak. Which one is the peak depends on the sizes of the stages: peak bytes = max over candidates of
 Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
-schedule.
+schedule; declared peaks are held to the lists by a test.
 """
 
 from functools import lru_cache
@@ -31,9 +32,7 @@ def in_flight(schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, .
 @lru_cache(maxsize=1024)
 def _held(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
     kind = SCHEDULES[schedule]
-    if (
-        chunks == 1
-    ):  # the peak of one stage is a number that the schedule declares; GPipe's lists may be very long
+    if chunks == 1:
         return tuple(np.array([[kind.in_flight(rank, ranks, micro_batches, 1)]]) for rank in range(ranks))
     lists = kind.generate(ranks, micro_batches, chunks)
     return tuple(held_counts(actions, ranks, chunks) for actions in lists)

@@ -10,14 +10,16 @@ from meshwright.export.launch import Job, header, job_for, launch_script, sbatch
 from meshwright.export.megatron_limits import plan_problems
 from meshwright.export.megatron_model import family_refusals, model_options, model_problems
 from meshwright.export.megatron_plan import STRATEGIES, plan_options, plan_refusals
-from meshwright.export.option_list import Option, bash_array, unknown_options
-from meshwright.export.result import Export
+from meshwright.export.option_list import Option, assert_known, bash_array
+from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.long import LongPlan
 from meshwright.stack.stack import Stack
 
 TARGET, RELEASE = "megatron-core", "0.19.2"
+SELECTIVE = "core_attn"
+"""What the target recomputes or keeps under selective recomputation."""
 RUN_OPTIONS = (
     *("--mock-data", "--tokenizer-type", "--vocab-size", "--data-path", "--tokenizer-model", "--split"),
     *("--train-iters", "--lr", "--eval-iters", "--log-interval", "--log-throughput"),
@@ -34,8 +36,8 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
     options = [*model_options(arch, plan.workload.seq_len), *plan_options(uniform, stack)]
     options.append(("--make-vocab-size-divisible-by", str(stack.vocab_multiple)))
     run: list[Option] = [(name,) for name in RUN_OPTIONS]
-    unknown = unknown_options([*options, *run], TARGET, RELEASE)
-    assert not unknown, f"{TARGET} {RELEASE} has no options {unknown}"
+    assert_known([*options, *run], TARGET, RELEASE)
+    foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
     job = job_for(cluster, model.name)
     return Export(
         target=TARGET,
@@ -45,7 +47,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
             "megatron/launch.sh": launch_script(_top(uniform), job, _body(uniform, model, cluster, job)),
             "megatron/job.sbatch": sbatch_script(_top(uniform), job),
         },
-        refused=(*plan_refusals(uniform, stack), *family_refusals(arch)),
+        refused=(*foreign, *plan_refusals(uniform), *family_refusals(arch)),
     )
 
 

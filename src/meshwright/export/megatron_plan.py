@@ -50,15 +50,9 @@ def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
     ]
 
 
-def plan_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+def plan_refusals(plan: UniformPlan) -> list[Refusal]:
     """What Megatron means in its own way without a change to the plan."""
     refusals = []
-    if stack.name != "megatron-core":
-        why = "the files run on megatron-core 0.19.2; figures for another stack do not carry over"
-        refusals.append(Refusal("stack", stack.id, why))
-        if plan.recompute == "selective":
-            why = "written as Megatron means it (core_attn), not as the plan's stack does"
-            refusals.append(Refusal("recompute", "selective", why))
     if plan.long.workload.task == "sft":
         why = "the files read pre-training data; set data, tokenizer and --sft for a prompt format"
         refusals.append(Refusal("workload.task", "sft", why))

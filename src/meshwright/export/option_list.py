@@ -22,9 +22,15 @@ def option_names(target: str, release: str) -> frozenset[str]:
 
 
 def unknown_options(options: Iterable[Option], target: str, release: str) -> list[str]:
-    """Names among ``options`` that the target does not know; an exporter asserts that there are none."""
+    """Names among ``options`` that the target does not know."""
     known = option_names(target, release)
     return sorted({option[0] for option in options} - known)
+
+
+def assert_known(options: Iterable[Option], target: str, release: str) -> None:
+    """Fail where an exporter, by its own mistake, wrote an option that the target does not have."""
+    unknown = unknown_options(options, target, release)
+    assert not unknown, f"{target} {release} has no options {unknown}"
 
 
 def bash_array(name: str, options: Iterable[Option]) -> str:

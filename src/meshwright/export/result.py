@@ -7,6 +7,7 @@ from typing import Protocol
 from meshwright.cluster.graph import Cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.long import LongPlan
+from meshwright.plan.short import Recompute
 from meshwright.stack.stack import Stack
 
 
@@ -34,6 +35,22 @@ class Export:
             "files": dict(self.files),
             "refused": [{"key": r.key, "value": r.value, "why": r.why} for r in self.refused],
         }
+
+
+def foreign_stack_refusals(
+    stack: Stack, recompute: Recompute, target: str, release: str, selective: str
+) -> list[Refusal]:
+    """What changes when a plan made for another stack runs on ``target``.
+
+    ``selective`` says what the target keeps and recomputes under that word, which every stack means in its own way.
+    """
+    if stack.name == target:
+        return []
+    why = f"the files run on {target} {release}; figures for another stack do not carry over"
+    refusals = [Refusal("stack", stack.id, why)]
+    if recompute == "selective":
+        refusals.append(Refusal("recompute", "selective", f"written as the target means it ({selective})"))
+    return refusals
 
 
 class Exporter(Protocol):

@@ -8,8 +8,8 @@ and the tokenizer of a checkout. Option names are held against the release's own
 from meshwright.cluster.graph import Cluster
 from meshwright.errors import Problem
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
-from meshwright.export.option_list import Option, bash_array, unknown_options
-from meshwright.export.result import Export
+from meshwright.export.option_list import Option, assert_known, bash_array
+from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.torchtitan_limits import plan_problems
 from meshwright.export.torchtitan_models import find_model
 from meshwright.export.torchtitan_plan import checkpointing, plan_options, plan_refusals
@@ -19,6 +19,8 @@ from meshwright.plan.long import LongPlan
 from meshwright.stack.stack import Stack
 
 TARGET, RELEASE = "torchtitan", "0.3.0"
+SELECTIVE = "every second matmul and attention kept"
+"""What the target recomputes or keeps under selective recomputation."""
 RUN_OPTIONS = ("--training.steps", "--hf_assets_path", "--dataloader.dataset")
 
 
@@ -34,8 +36,8 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     options = plan_options(uniform, shipped)
     subcommand = checkpointing(uniform)
     run: list[Option] = [(name,) for name in (*RUN_OPTIONS, subcommand)]
-    unknown = unknown_options([*options, *run], TARGET, RELEASE)
-    assert not unknown, f"{TARGET} {RELEASE} has no options {unknown}"
+    assert_known([*options, *run], TARGET, RELEASE)
+    foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
     job = job_for(cluster, model.name)
     return Export(
         target=TARGET,
@@ -45,7 +47,7 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
             "torchtitan/launch.sh": launch_script(_top(uniform), job, _body(job)),
             "torchtitan/job.sbatch": sbatch_script(_top(uniform), job),
         },
-        refused=tuple(plan_refusals(uniform, stack)),
+        refused=(*foreign, *plan_refusals(uniform)),
     )
 
 

@@ -12,7 +12,6 @@ from meshwright.export.option_list import Option
 from meshwright.export.result import Refusal
 from meshwright.export.torchtitan_models import ShippedModel
 from meshwright.export.uniform import UniformPlan
-from meshwright.stack.stack import Stack
 
 LOOPED_SCHEDULES = {
     "1f1b": "1F1B",
@@ -46,15 +45,9 @@ def checkpointing(plan: UniformPlan) -> str:
     return f"activation-checkpoint:{plan.recompute}"
 
 
-def plan_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+def plan_refusals(plan: UniformPlan) -> list[Refusal]:
     """What torchtitan means in its own way without a change to the plan."""
     refusals = []
-    if stack.name != "torchtitan":
-        why = "the files run on torchtitan 0.3.0; figures for another stack do not carry over"
-        refusals.append(Refusal("stack", stack.id, why))
-        if plan.recompute == "selective":
-            why = "written as torchtitan means it (every second matmul and attention kept)"
-            refusals.append(Refusal("recompute", "selective", why))
     if plan.sharding == "zero2":
         why = "parameters rest sharded too and stay gathered from forward to backward (reshard never)"
         refusals.append(Refusal("sharding", "zero2", why))
