@@ -83,6 +83,11 @@ CLUSTERS = {
 }
 """Clusters with their global batch, in sequences."""
 
+CHUNKS = {"interleaved-1f1b": (2, 2, 4), "v-half": (2,), "v-min": (2,)}
+WHOLE = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-1f1b")
+SPLIT = ("zb-h1", "zb-h2", "v-half", "v-min")
+"""Schedules with whole and with split backward passes, as often as they are drawn."""
+
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")
 RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
     DEFAULT_RANK_ORDER,
@@ -104,8 +109,14 @@ class Family:
         return expand(plan, self.setting.model.architecture)
 
 
-def family(model: str, cluster: str, stack: str, count: int, seed: int) -> Family:
-    """``count`` different legal plans of a setting, in an order that only the seed decides."""
+def family(
+    model: str, cluster: str, stack: str, count: int, seed: int, schedules: tuple[str, ...] = WHOLE
+) -> Family:
+    """``count`` different legal plans of a setting, in an order that only the seed decides.
+
+    Split schedules are drawn with the shardings of the stack: what a rank gathers between overlapping steps is no
+    matter of the closed forms.
+    """
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
     setting = Setting(MODELS[model], load_cluster(cluster), Workload(**workload), load_stack(stack))
@@ -118,23 +129,29 @@ def family(model: str, cluster: str, stack: str, count: int, seed: int) -> Famil
         layout=ShortLayout(rank_order=rng.choice(RANK_ORDERS)),
     )
     found: dict[str, ShortPlan] = {}
-    for plan in _legal_plans(header, setting, rng):
+    for plan in _legal_plans(header, setting, rng, schedules):
+        if schedules is SPLIT and plan.sharding not in setting.stack.shardings:
+            continue
         found[plan.model_dump_json()] = plan
         if len(found) == count:
             break
     return Family(setting, header, tuple(found.values()))
 
 
-def _legal_plans(header: ShortPlan, setting: Setting, rng: random.Random) -> Iterator[ShortPlan]:
+def _legal_plans(
+    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str, ...]
+) -> Iterator[ShortPlan]:
     while True:
-        plan = _random_plan(header, setting, rng)
+        plan = _random_plan(header, setting, rng, schedules)
         case = Case(expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack)
         problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
         if not any(problem.severity == "error" for problem in problems):
             yield plan
 
 
-def _random_plan(header: ShortPlan, setting: Setting, rng: random.Random) -> ShortPlan:
+def _random_plan(
+    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str, ...]
+) -> ShortPlan:
     sharding = rng.choice(("none", "zero1", "zero2", "zero3"))
     rest = setting.cluster.devices
     degrees = {}
@@ -146,8 +163,8 @@ def _random_plan(header: ShortPlan, setting: Setting, rng: random.Random) -> Sho
     sparse = setting.model.architecture.moe is not None
     ep = rng.choice([e for e in (1, 2, 4, 8) if ranks % e == 0]) if sparse else 1
     etp = rng.choice([e for e in (1, 1, 2) if ranks // ep % e == 0]) if sparse else 1
-    schedule = rng.choice(("gpipe", "1f1b", "interleaved-1f1b", "interleaved-1f1b"))
-    virtual = rng.choice((2, 2, 4)) if schedule == "interleaved-1f1b" else 1
+    schedule = rng.choice(schedules)
+    virtual = rng.choice(CHUNKS[schedule]) if schedule in CHUNKS else 1
     return header.model_copy(
         update={
             "layout": ShortLayout(

@@ -5,15 +5,13 @@ Bytes (traffic by category, memory by kind) are equal; the step time differs by 
 
 import numpy as np
 import pytest
-from lattice_plans import CLUSTERS, MODELS, STACKS, family
+from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, family
 
 from meshwright.cost.evaluate import evaluate
-from meshwright.cost.pricing import program_prices
 from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.plan.arrays import from_shorts
-from meshwright.program.lower import lower
 from meshwright.simulate.ledger import rank_ledger
-from meshwright.simulate.simulator import simulate
+from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
 TIME_BOUND = 0.03
@@ -37,17 +35,27 @@ def test_the_lattice_is_large_and_covers_every_axis():
 
 @pytest.mark.parametrize(("model", "cluster", "stack"), FAMILIES)
 def test_closed_forms_equal_the_simulated_program(model, cluster, stack):
-    chosen = family(model, cluster, stack, PLANS_PER_FAMILY, seed=0)
+    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
+@pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic"])
+def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack):
+    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=SPLIT))
+
+
+def hold_together(chosen):
+    """Bytes equal, times within the bound."""
     setting, plans = chosen.setting, from_shorts(list(chosen.plans))
     estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
     errors = []
     for row, plan in enumerate(chosen.plans):
-        program = lower(chosen.long(plan), setting.model, setting.cluster, setting.workload, setting.stack)
+        program, simulated = played(chosen.long(plan), setting)
         ledgers = [rank_ledger(program, rank, plan.sharding) for rank in range(program.pipeline_ranks)]
         worst = max(ledgers, key=lambda ledger: sum(ledger.values()))
         assert {kind: estimates.memory[kind][row] for kind in worst} == worst, plan
         assert {name: int(traffic[name][row]) for name in traffic} == program_traffic(program), plan
-        simulated = simulate(program, program_prices(program, setting))
         errors.append(float(estimates.step_s[row]) / simulated.step_s - 1)
     largest = int(np.argmax(np.abs(errors)))
     print(f"largest error of a step time {errors[largest]:+.2%}")

@@ -8,18 +8,23 @@ import pytest
 
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.pipeline import FORMS, PLAYED_ACTIONS, PLAYED_UNEVEN_ACTIONS, pipeline_seconds
-from meshwright.cost.played import periodic_micro_batches, played_seconds
+from meshwright.cost.played import Passes, periodic_micro_batches, played_seconds, played_span
 from meshwright.plan.layers import balanced_counts
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.timeline import run
+from meshwright.schedule.times import rounded_times
 
 BOUND = 0.03
 UNEVEN_INTERLEAVED_BOUND = 0.09
 
 
+INPUT_SHARE = 0.6
+
+
 def random_shape(schedule, rng):
     if SCHEDULES[schedule].chunked:
         ranks, chunks = rng.choice((2, 4, 8, 16)), rng.choice((2, 3, 4))
+        chunks = SCHEDULES[schedule].fixed_chunks or chunks
         return ranks, ranks * rng.randint(1, 10), chunks
     return rng.choice((1, 2, 3, 4, 6, 8, 16, 32)), rng.randint(1, 100), 1
 
@@ -39,9 +44,33 @@ def random_passes(stages, rng, equal_layers):
 
 
 def table_length(schedule, ranks, micro_batches, chunks, forward, backward, message):
-    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
-    table = run(lists, lambda action: (forward if action.kind == "F" else backward)[action.stage], message)
-    return table.latency
+    """The length by the table, with the lists that ``played_length`` has."""
+    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks, stage_times(forward, backward, message))
+    seconds = {
+        "F": forward,
+        "B": backward,
+        "I": INPUT_SHARE * backward,
+        "W": (1 - INPUT_SHARE) * backward,
+    }
+    return run(lists, lambda action: seconds[action.kind][action.stage], message).latency
+
+
+def stage_times(forward, backward, message):
+    halves = INPUT_SHARE * backward, (1 - INPUT_SHARE) * backward
+    return rounded_times(forward, *halves, message, 0.5)
+
+
+def played_length(schedule, forward, backward, message, micro_batches, ranks):
+    if not SCHEDULES[schedule].split:
+        return played_seconds(schedule, forward, backward, message, micro_batches, ranks)
+    times = [stage_times(f, b, m) for f, b, m in zip(forward, backward, message, strict=True)]
+    halves = INPUT_SHARE * backward, (1 - INPUT_SHARE) * backward
+    passes = Passes(forward, *halves, times if SCHEDULES[schedule].automatic else None)
+    return played_span(schedule, passes, message, micro_batches, ranks).end.max(1)
+
+
+def estimated_length(schedule, *arguments):
+    return (pipeline_seconds if schedule in FORMS else played_length)(schedule, *arguments)
 
 
 def as_arrays(forward, backward, message, micro_batches):
@@ -57,7 +86,7 @@ def test_played_lists_equal_the_schedule_table(schedule, seed):
     micro_batches = ranks * rng.randint(1, 4) if chunks > 1 else rng.randint(1, 4 * ranks)
     assert periodic_micro_batches(micro_batches, ranks) == micro_batches
     forward, backward = (np.array([rng.uniform(0.2, 2) for _ in range(ranks * chunks)]) for _ in "FB")
-    found = played_seconds(schedule, *as_arrays(forward, backward, 0.3, micro_batches), ranks)
+    found = played_length(schedule, *as_arrays(forward, backward, 0.3, micro_batches), ranks)
     expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, 0.3)
     assert found[0] == pytest.approx(expected)
 
@@ -67,10 +96,10 @@ def test_played_lists_equal_the_schedule_table(schedule, seed):
 def test_long_schedules_are_extrapolated_from_their_periodic_regime(schedule, seed):
     rng = random.Random(1000 + seed)
     ranks, chunks = 4, 2 if SCHEDULES[schedule].chunked else 1
-    micro_batches = ranks * rng.randint(6, 20)
+    micro_batches = ranks * rng.randint(10, 20)
     forward, backward, message = random_passes(ranks * chunks, rng, equal_layers=False)
     assert periodic_micro_batches(micro_batches, ranks) < micro_batches
-    found = played_seconds(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
+    found = played_length(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
     expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, message)
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
@@ -82,7 +111,7 @@ def test_a_pipeline_of_equal_layers_comes_within_the_bound(schedule, seed):
     ranks, micro_batches, chunks = random_shape(schedule, rng)
     equal = SCHEDULES[schedule].chunked
     forward, backward, message = random_passes(ranks * chunks, rng, equal)
-    found = pipeline_seconds(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
+    found = estimated_length(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
     expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, message)
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
@@ -124,10 +153,10 @@ def test_a_pipeline_grows_with_messages_and_micro_batches(schedule):
 
 
 def peaks_of(schedule, ranks, micro_batches, kinds, sizes):
-    """Peak of every rank when a stage of kind k keeps ``sizes[k]`` bytes."""
-    return [
-        (candidates @ sizes).max() for candidates in in_flight(schedule, ranks, micro_batches, tuple(kinds))
-    ]
+    """Peak of every rank when a stage of kind k keeps ``sizes[k]`` bytes until B or I, one less until W."""
+    both = np.concatenate([sizes, sizes - 1])
+    held = in_flight(schedule, ranks, micro_batches, tuple(kinds))
+    return [(candidates @ both).max() for candidates in held]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -142,7 +171,7 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(schedule, seed):
         held = peak = 0
         for action in actions:
             size = sizes[kinds[action.stage]]
-            held += size if action.kind == "F" else -size
+            held += {"F": size, "B": -size, "I": -1, "W": 1 - size}[action.kind]
             peak = max(peak, held)
         assert held == 0
         assert peaks[rank] == peak
@@ -152,7 +181,8 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(schedule, seed):
 @pytest.mark.parametrize("chunks", [2, 3, 4])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_as_many_micro_batches_as_suffice_show_the_same_peak_as_all(schedule, ranks, chunks):
-    stages = ranks * (chunks if SCHEDULES[schedule].chunked else 1)
+    kind = SCHEDULES[schedule]
+    stages = ranks * (kind.fixed_chunks or (chunks if kind.chunked else 1))
     kinds, sizes = range(stages), np.array([1 + (7 * stage) % 5 for stage in range(stages)])
     counts = np.array([ranks, 3 * ranks, 9 * ranks])
     enough = sufficient(schedule, ranks, counts)

@@ -61,7 +61,7 @@ def test_the_new_schedule_holds_no_more_after_its_steady_rounds(rounds):
     kind = SCHEDULES[rounds]
     for count in (kind.steady_rounds * RANKS, 4 * kind.steady_rounds * RANKS):
         for rank, actions in enumerate(kind.generate(RANKS, count, 1)):
-            held = int(held_counts(actions, RANKS, 1).max())
+            held = int(held_counts(actions, [rank]).max())
             assert held == kind.in_flight(rank, RANKS, count, 1) == RANKS
 
 

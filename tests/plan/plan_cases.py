@@ -133,7 +133,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
         "sharding": draw(st.sampled_from(("none", "zero1", "zero2", "zero3"))),
         "gather": draw(st.sampled_from((None, "per-layer", "per-micro-batch", "per-step"))),
         "pipeline": {
-            "schedule": draw(st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-h1"))),
+            "schedule": draw(st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"))),
             "micro_batch": draw(degree),
             "virtual_stages": draw(degree),
         },

@@ -254,7 +254,7 @@ CASES = [
         "a tp group spans 64 ranks, a scale-up domain has 8 devices",
         "tp first in rank_order",
     ),
-    (long_plan(pipeline={"schedule": "zb-h1"}), {}, "pipeline.schedule", "not supported yet", "1f1b"),
+    (long_plan(pipeline={"schedule": "zb-v"}), {}, "pipeline.schedule", "not supported yet", "1f1b"),
 ]
 
 

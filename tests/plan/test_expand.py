@@ -51,7 +51,13 @@ def test_virtual_stages_go_round():
     pipeline = {"schedule": "interleaved-1f1b", "virtual_stages": 3}
     long = long_plan({"pp": 2}, pipeline=pipeline)
     assert long.pipeline.placement == (0, 1, 0, 1, 0, 1)
-    assert (long.pipeline.ranks, long.pipeline.virtual_stages, long.pipeline.looped) == (2, 3, True)
+    assert (long.pipeline.ranks, long.pipeline.virtual_stages, long.pipeline.usual) == (2, 3, True)
+
+
+def test_a_v_schedule_goes_there_and_back():
+    long = long_plan({"pp": 4}, pipeline={"schedule": "v-half", "virtual_stages": 2})
+    assert long.pipeline.placement == (0, 1, 2, 3, 3, 2, 1, 0)
+    assert long.pipeline.usual
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
+from itertools import pairwise
+
 import pytest
 
 from meshwright.program.messages import insert_messages
 from meshwright.program.rendezvous import RECEIVES, SENDS
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import format_actions, parse_actions
-from meshwright.schedule.generators import looped_placement
 
 
 def text(lists) -> list[str]:
@@ -36,9 +37,10 @@ def test_messages_are_added_and_nothing_else_changes(name, ranks):
     kind = SCHEDULES[name]
     chunks = 2 if kind.chunked else 1
     plain = kind.generate(ranks, 2 * ranks, chunks)
-    lists = insert_messages(plain, looped_placement(ranks, chunks))
+    placement = kind.placement(ranks, chunks)
+    lists = insert_messages(plain, placement)
     passes = [[a for a in actions if a.kind not in SENDS + RECEIVES] for actions in lists]
     assert passes == plain
-    boundaries = ranks * chunks - 1 if ranks > 1 else 0
+    boundaries = sum(a != b for a, b in pairwise(placement))
     for kinds in (SENDS, RECEIVES):
         assert sum(a.kind in kinds for actions in lists for a in actions) == 2 * boundaries * 2 * ranks

@@ -125,20 +125,23 @@ def test_where_the_data_of_an_action_comes_from(text, stages, source):
 def test_laws_of_any_timeline(name, p, rounds, forward, backward, comm):
     """Order on a rank, data before use, no idle start of the first rank, never less than a rank's work."""
     kind = SCHEDULES[name]
-    v = 2 if kind.chunked else 1
+    v = 2 if kind.allows(2) else 1
+    seconds = {"F": forward, "B": backward, "I": backward, "W": (forward + backward) / 2}
     lists = kind.generate(p, rounds * p, v)
-    timeline = run(lists, durations(forward, backward), comm)
+    timeline = run(lists, lambda action: seconds[action.kind], comm)
     done = {}
     for rank, actions in enumerate(lists):
         for action, end in zip(actions, timeline.end[rank], strict=True):
-            done[action.kind, action.stage, action.micro_batch] = (end, rank)
+            found_as = "B" if action.kind == "I" else action.kind
+            done[found_as, action.stage, action.micro_batch] = (end, rank)
     for rank, actions in enumerate(lists):
         clock = 0
         for action, start, end in zip(actions, timeline.start[rank], timeline.end[rank], strict=True):
-            assert end == start + (forward if action.kind == "F" else backward)
+            assert end == start + seconds[action.kind]
             source = predecessor(action, p * v)
             ready, where = done[source] if source else (0, rank)
             assert start == max(clock, ready + (comm if where != rank else 0))
             clock = end
-    work = rounds * p * v * (forward + backward)
+    of_stage = sum(seconds[k] for k in ("F", "I", "W") if kind.split) or forward + backward
+    work = rounds * p * v * of_stage
     assert timeline.latency >= timeline.makespan >= work

@@ -139,7 +139,7 @@ def raw_choices(setting: Setting) -> Iterator[Choice]:
 
 def _schedules(setting: Setting) -> Iterator[tuple[str, int]]:
     for name, kind in SCHEDULES.items():
-        if name in setting.stack.schedules or name == "1f1b":
+        if kind.searched and (name in setting.stack.schedules or name == "1f1b"):
             counts = _divisors(setting.model.architecture.layers)[1:] if kind.chunked else [1]
             yield from ((name, count) for count in counts)
 

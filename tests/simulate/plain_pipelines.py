@@ -17,7 +17,6 @@ from meshwright.program.lower import lower
 from meshwright.program.messages import insert_messages
 from meshwright.program.program import Program, Stage
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.generators import looped_placement
 from meshwright.simulate.record import Simulation
 from meshwright.simulate.simulator import simulate
 from meshwright.stack.load import load_stack
@@ -90,16 +89,18 @@ def lowered(
 
 def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Program:
     """The schedule's lists with messages, and no collective, norm or optimizer."""
-    placement = looped_placement(ranks, chunks)
+    placement = SCHEDULES[schedule].placement(ranks, chunks)
     lists = insert_messages(SCHEDULES[schedule].generate(ranks, micro_batches, chunks), placement)
+    kinds = "FIW" if SCHEDULES[schedule].split else "FB"
     return replace(
         lowered().program,
         stages=tuple(Stage(index, rank, (0,), ()) for index, rank in enumerate(placement)),
         micro_batches=micro_batches,
-        bodies={(stage, kind): (stage, kind) for stage in range(len(placement)) for kind in "FB"},
+        bodies={(stage, kind): (stage, kind) for stage in range(len(placement)) for kind in kinds},
         collectives={},
         p2p_bytes=1,
         activation_bytes=(STAGE_BYTES,) * len(placement),
+        weight_gradient_bytes=(STAGE_BYTES - 1,) * len(placement),
         lists=tuple(tuple(actions) for actions in lists),
     )
 

@@ -92,7 +92,7 @@ def test_sequence_parallelism_is_on_with_tp_unless_told(table):
         ({"pp": 8, "tp": 1, "dp": 1, "layers": 5}, "8 stages > 5 layers, embedding and head"),
         ({"global_batch": 31}, "global_batch % (dp·micro_batch) = 31 % 2 = 1 ≠ 0"),
         ({"seq_len": 1023}, "seq_len % (cp·tp) = 1023 % 2 = 1 ≠ 0"),
-        ({"schedule": "dualpipe"}, "schedule dualpipe has no closed form yet"),
+        ({"schedule": "dualpipe"}, "schedule dualpipe is not priced yet"),
         ({"vocab_parallel": "vocab-1"}, "vocabulary placement vocab-1 is not priced yet"),
         ({"schedule": "1f1b+interlaced"}, "vocabulary placement interlaced is not priced yet"),
         ({"ep": 2}, "the model has no experts, so ep·etp = 2·1 must be 1"),

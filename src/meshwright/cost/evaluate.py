@@ -64,8 +64,8 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
         if len(chosen):
             timed.append((rows[chosen], group if len(chosen) == len(rows) else group.take(chosen)))
     lengths = pipeline_lengths([group for _, group in timed])
-    for (rows, group), (length, silent) in zip(timed, lengths, strict=True):
-        _store(parts, rows, step_parts(group, length, silent))
+    for (rows, group), length in zip(timed, lengths, strict=True):
+        _store(parts, rows, step_parts(group, length))
     return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity)
 
 

@@ -12,20 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.forms import Forms
+from meshwright.cost.played import stages_of_ranks
 from meshwright.cost.prices import Mesh, Parts, Prices
-from meshwright.cost.pricing import array_mesh, array_shape
+from meshwright.cost.pricing import array_mesh, array_shape, message_seconds, pass_kinds
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import Pipeline, Schedule
 from meshwright.plan.setting import Setting
 from meshwright.program.items import Body, Collective, PassKind
+from meshwright.program.lower import p2p_bytes
 from meshwright.program.passes import pass_body
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.stages import stage_blocks
 from meshwright.program.states import Elements, StateKind, block_elements
 from meshwright.program.synchronise import add, gathers, reductions
 from meshwright.program.table import SHARDED
-from meshwright.schedule.generators import looped_placement
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.generators import ScheduleKind, looped_placement
+from meshwright.schedule.times import StageTimes, rounded_times
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,6 +65,52 @@ class Group:
         return self.plans.schedules[int(self.plans.schedule[0])]
 
     @property
+    def kind(self) -> ScheduleKind:
+        """Facts about the schedule."""
+        return SCHEDULES[self.schedule]
+
+    @property
+    def split(self) -> bool:
+        """Backward passes are I and W."""
+        return self.kind.split
+
+    @property
+    def pass_kinds(self) -> tuple[PassKind, ...]:
+        """The passes of a micro-batch over a stage."""
+        return pass_kinds(self.schedule)
+
+    @property
+    def steps_overlap(self) -> bool:
+        """As ``Program.steps_overlap``."""
+        return self.split and self.setting.stack.validates_step_afterwards
+
+    @cached_property
+    def placement(self) -> tuple[int, ...]:
+        """The pipeline rank of every stage."""
+        return self.kind.placement(self.ranks, self.chunks)
+
+    @cached_property
+    def stages_at(self) -> Ints:
+        """The stages of every rank in the order of the data's way: (V, P)."""
+        return stages_of_ranks(self.schedule, self.ranks, self.chunks)
+
+    @cached_property
+    def crosses(self) -> Floats:
+        """1 for each stage whose successor is on another rank, 0 for the others."""
+        ranks = np.array(self.placement)
+        return np.append(ranks[1:] != ranks[:-1], False).astype(np.float64)
+
+    @property
+    def ends_together(self) -> bool:
+        """The first and the last stage are on one rank."""
+        return self.placement[0] == self.placement[-1]
+
+    @property
+    def tied_apart(self) -> bool:
+        """Two ranks hold a copy of the embedding table each."""
+        return self.setting.model.architecture.tied_embeddings and not self.ends_together
+
+    @property
     def sharding(self) -> str:
         """ZeRO name."""
         return SHARDINGS[int(self.plans.sharding[0])]
@@ -88,8 +138,7 @@ class Group:
     @cached_property
     def stages(self) -> tuple[tuple[int, ...], ...]:
         """Block indices of every stage."""
-        placement = looped_placement(self.ranks, self.chunks)
-        pipeline = Pipeline(placement=placement, schedule=Schedule(name=self.schedule))
+        pipeline = Pipeline(placement=self.placement, schedule=Schedule(name=self.schedule))
         model = self.setting.model
         return tuple(stage_blocks(c, model) for c in stage_layers(pipeline, len(model.layer_blocks)))
 
@@ -107,7 +156,7 @@ class Group:
     def block_elements(self) -> dict[int, Elements]:
         """Elements of each block, one row per distinct shape."""
         blocks = self.setting.model.blocks
-        return block_elements(blocks, self.prices.local.shape, ends_together=self.ranks == 1)
+        return block_elements(blocks, self.prices.local.shape, ends_together=self.ends_together)
 
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
@@ -152,25 +201,65 @@ class Group:
         behind = {i: reductions(e, self.sharding, shape, stack, f"block {i}") for i, e in units}
         return tuple(pass_body(blocks, kind, self.mode.gather, ahead, behind) for blocks in self.stage_kinds)
 
-    @cached_property
-    def forward(self) -> tuple[Parts, ...]:
-        """Priced forward passes, one per kind of stage, a row per distinct shape."""
-        return tuple(self.prices.body(body) for body in self.bodies("F"))
+    def priced(self, kind: PassKind) -> tuple[Parts, ...]:
+        """Priced passes, one per kind of stage, a row per distinct shape."""
+        return self._priced[kind]
 
     @cached_property
-    def backward(self) -> tuple[Parts, ...]:
-        """Priced backward passes."""
-        return tuple(self.prices.body(body) for body in self.bodies("B"))
+    def _priced(self) -> dict[PassKind, tuple[Parts, ...]]:
+        return {kind: tuple(map(self.prices.body, self.bodies(kind))) for kind in self.pass_kinds}
 
     @cached_property
     def forward_s(self) -> Floats:
         """Seconds of the forward pass of every plan and stage: (n, K)."""
-        return self.stage_times(self.forward)
+        return self.stage_times(self.priced("F"))
 
     @cached_property
     def backward_s(self) -> Floats:
-        """Seconds of the backward pass: (n, K)."""
-        return self.stage_times(self.backward)
+        """Seconds of the whole backward pass: (n, K)."""
+        return self.input_s if self.weight_s is None else self.input_s + self.weight_s
+
+    @cached_property
+    def input_s(self) -> Floats:
+        """Seconds of I, or of B where backward passes are not split: (n, K)."""
+        return self.stage_times(self.priced(self.pass_kinds[1]))
+
+    @cached_property
+    def weight_s(self) -> Floats | None:
+        """Seconds of W where backward passes are split: (n, K)."""
+        return self.stage_times(self.priced("W")) if self.split else None
+
+    @cached_property
+    def message_s(self) -> Floats:
+        """Seconds of a message between two stages: (n,)."""
+        if self.ranks == 1:
+            return np.zeros(len(self.plans))
+        hidden = self.setting.model.architecture.hidden
+        size = np.floor(p2p_bytes(hidden, self.shape, self.mode, self.setting.stack))
+        return np.asarray(message_seconds(self.mesh, self.forms, size))
+
+    @cached_property
+    def times(self) -> list[StageTimes] | None:
+        """What an automatic schedule looks at, per plan."""
+        if self.kind.automatic is None or self.weight_s is None:
+            return None
+        kept, for_weights = (sizes[:, self.kind_of].sum(1) for sizes in (self.kept, self.kept_for_weights))
+        columns = self.forward_s, self.input_s, self.weight_s, self.message_s, for_weights / kept
+        return [rounded_times(*(column[row] for column in columns)) for row in range(len(self.plans))]
+
+    @cached_property
+    def kept(self) -> Floats:
+        """Bytes that a stage of each kind keeps from F to B or I: (n, kinds)."""
+        return self._stage_bytes(self.prices.kept)
+
+    @cached_property
+    def kept_for_weights(self) -> Floats:
+        """Bytes that a stage of each kind keeps from I to W: (n, kinds)."""
+        return self._stage_bytes(self.prices.kept_for_weights)
+
+    def _stage_bytes(self, of_blocks: list[Number]) -> Floats:
+        blocks = [self.per_plan(value) for value in of_blocks]
+        return np.floor(np.stack([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds], 1))
 
     def stage_times(self, passes: tuple[Parts, ...]) -> Floats:
         """Seconds of a pass for every plan and stage: (n, K)."""
@@ -182,7 +271,9 @@ class Group:
 
     def per_rank(self, stages: Floats) -> Floats:
         """Sum over the chunks of a rank: (n, K) → (n, P)."""
-        return stages.reshape(len(stages), self.chunks, self.ranks).sum(1)
+        if self.kind.placement is looped_placement:
+            return np.asarray(stages.reshape(len(stages), self.chunks, self.ranks).sum(1))
+        return np.asarray(stages[:, self.stages_at].sum(1))
 
     def seconds(self, collectives: Callable[[Elements], tuple[Collective, ...]]) -> Floats:
         """Seconds of the collectives that each stage's elements call for: (n, K)."""

@@ -5,6 +5,7 @@ import numpy as np
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
+from meshwright.cost.played import equal_lists
 from meshwright.program.states import Elements, bytes_per_element
 from meshwright.program.synchronise import add
 
@@ -33,13 +34,12 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
 
 
 def _activations(group: Group) -> Floats:
-    kept = [group.per_plan(value) for value in group.prices.kept]
-    sizes = np.floor(np.stack([np.sum([kept[b] for b in kind], axis=0) for kind in group.stage_kinds], 1))
+    for_weights = group.kept_for_weights if group.split else np.zeros_like(group.kept)
+    sizes = np.concatenate([group.kept, for_weights], 1)
     enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
-    for count in np.unique(enough):
-        rows = np.flatnonzero(enough == count)
-        held = in_flight(group.schedule, group.ranks, int(count), tuple(group.kind_of.tolist()))
+    for count, times, rows in equal_lists(enough, group.times):
+        held = in_flight(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (sizes[rows] @ candidates.T).max(1)
     return result
@@ -48,7 +48,7 @@ def _activations(group: Group) -> Floats:
 def _working(group: Group) -> Floats:
     extra = [group.per_plan(value) for value in group.prices.working]
     stages = group.spread([np.max([extra[b] for b in kind], axis=0) for kind in group.stage_kinds])
-    return np.floor(stages.reshape(-1, group.chunks, group.ranks).max(1))
+    return np.asarray(np.floor(stages[:, group.stages_at].max(1)))
 
 
 def _buffers(group: Group, rule: BufferRule) -> Floats:
@@ -56,7 +56,7 @@ def _buffers(group: Group, rule: BufferRule) -> Floats:
         return np.zeros((len(group.plans), group.ranks))
     per_rank = []
     for rank in range(group.ranks):
-        blocks = [b for stage in group.stages[rank :: group.ranks] for b in stage]
+        blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
         elements = [group.per_plan_elements(group.block_elements[b]) for b in dict.fromkeys(blocks)]
         sums = np.stack([np.asarray(e.dense) + e.expert for e in elements])
         largest = Elements(sums.max(0), np.zeros(len(group.plans)), 0)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
-from meshwright.cost.pipeline import pipeline_seconds
-from meshwright.cost.pricing import message_seconds
+from meshwright.cost.pipeline import FORMS, pipeline_seconds
+from meshwright.cost.played import Passes, Span, played_span
 from meshwright.cost.step import (
     beside_gather,
     optimizer_seconds,
@@ -20,7 +20,6 @@ from meshwright.cost.step import (
     send_occupancy,
 )
 from meshwright.program.items import Collective
-from meshwright.program.lower import p2p_bytes
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
 from meshwright.program.synchronise import gathers, reductions, whole_reduction
@@ -30,81 +29,95 @@ PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
 @dataclass(frozen=True)
 class Pipelined:
-    """What the schedule's form needs of a group, with sends counted into the passes; (n, K), (n, K), (n,)."""
+    """What the schedule's form needs of a group, with sends counted into the passes; messages are (n,)."""
 
-    forward: Floats
-    backward: Floats
+    passes: Passes
     message: Floats
+
+
+@dataclass(frozen=True)
+class Length:
+    """Length of a schedule with messages, and ``silent`` if they took no time; ``span`` where it was played."""
+
+    seconds: Floats
+    silent: Floats
+    span: Span | None = None
 
 
 def pipelined(group: Group, messages: bool) -> Pipelined:
     """Stage times of a group; a send keeps its rank for a part of the message's time."""
-    message = _message(group) if messages else np.zeros(len(group.plans))
-    kept = send_occupancy(group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
-    held = np.broadcast_to((kept * message)[:, None], group.forward_s.shape).copy()
-    down, up = held.copy(), held
-    down[:, -1] = up[:, 0] = 0.0
-    return Pipelined(group.forward_s + down, group.backward_s + up, (1 - kept) * message)
+    message = group.message_s if messages else np.zeros(len(group.plans))
+    kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
+    leaves = group.crosses * (kept * message)[:, None]
+    down, up = leaves, np.roll(leaves, 1, axis=1)
+    passes = Passes(group.forward_s + down, group.input_s + up, group.weight_s, group.times)
+    return Pipelined(passes, (1 - kept) * message)
 
 
-def pipeline_lengths(groups: Sequence[Group]) -> list[tuple[Floats, Floats]]:
-    """Length of every group's schedule, with messages and without; groups of one shape are computed together."""
-    lengths: list[tuple[Floats, Floats]] = [(np.zeros(0), np.zeros(0))] * len(groups)
+def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
+    """Length of every group's schedule; those with a form and of one shape are computed together."""
+    lengths: dict[int, Length] = {}
     shapes: dict[tuple[str, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
+        if group.schedule in FORMS:
+            shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
+        else:
+            lengths[index] = _played_length(group)
     for (schedule, ranks, _), members in shapes.items():
         parts = [pipelined(groups[i], messages) for messages in (True, False) for i in members]
         counts = np.concatenate([groups[i].micro_batches for i in members] * 2)
-        forward, backward, message = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("forward", "backward", "message")
+        forward, backward = (
+            np.concatenate([getattr(part.passes, name) for part in parts]) for name in ("forward", "backward")
         )
+        message = np.concatenate([part.message for part in parts])
         seconds = pipeline_seconds(schedule, forward, backward, message, counts, ranks)
         cuts = np.cumsum([len(part.message) for part in parts])[:-1]
         pieces = np.split(seconds, cuts)
         for at, index in enumerate(members):
-            lengths[index] = pieces[at], pieces[at + len(members)]
-    return lengths
+            lengths[index] = Length(pieces[at], pieces[at + len(members)])
+    return [lengths[index] for index in range(len(groups))]
 
 
-def step_parts(group: Group, length: Floats, silent: Floats) -> dict[str, Floats]:
+def _played_length(group: Group) -> Length:
+    """A schedule without a form; where steps overlap, the rank that is at work for longest sets the pace."""
+    spans = []
+    for messages in (True, False):
+        part = pipelined(group, messages)
+        spans.append(played_span(group.schedule, part.passes, part.message, group.micro_batches, group.ranks))
+    seconds, silent = ((s.end - s.begin).max(1) if group.steps_overlap else s.end.max(1) for s in spans)
+    return Length(seconds, silent, spans[0])
+
+
+def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     """Seconds of a step by category, for every plan; their sum is the step time.
 
-    ``length`` is that of the schedule, ``silent`` its length if messages took no time. compute, tp, cp, ep, host and
-    the part of dp inside passes are those of the busiest pipeline rank; pp is what messages add to the pipeline,
-    bubble the rest of its length; dp holds all else that is exposed.
+    compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
+    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
     """
-    forward, backward, message = group.forward_s, group.backward_s, _message(group)
-    parts = _busiest(group, forward + backward)
+    length, silent = of.seconds, of.silent
+    forward, message = group.forward_s, group.message_s
+    parts = _busiest(group, forward + group.backward_s)
     busy = sum(parts.values(), start=np.zeros(len(message)))
     parts["pp"] = np.maximum(0.0, length - silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
     gather, final = _gathers(group, forward, message)
-    around = gather + _reductions(group, backward) + _norm_and_ties(group)
+    around = gather + _reductions(group, of.span) + _norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = _optimizer(group)
     return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
-
-
-def _message(group: Group) -> Floats:
-    if group.ranks == 1:
-        return np.zeros(len(group.plans))
-    hidden = group.setting.model.architecture.hidden
-    size = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    return np.asarray(message_seconds(group.mesh, group.forms, size))
 
 
 def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
     """What the busiest rank spends its passes on, times the number of micro-batches."""
     rank = group.per_rank(stage_times).argmax(1)
     rows = np.arange(len(rank))
-    names = {name for parts in group.forward + group.backward for name in parts}
+    passes = [group.priced(kind) for kind in group.pass_kinds]
+    names = {name for kind in passes for parts in kind for name in parts}
     result = {}
     for name in sorted(names):
         per_kind = [
-            group.per_plan(f.get(name, 0.0)) + group.per_plan(b.get(name, 0.0))
-            for f, b in zip(group.forward, group.backward, strict=True)
+            sum((group.per_plan(parts.get(name, 0.0)) for parts in of_stage), start=np.zeros(len(rank)))
+            for of_stage in zip(*passes, strict=True)
         ]
         result[name] = group.micro_batches * group.per_rank(group.spread(per_kind))[rows, rank]
     return result
@@ -129,8 +142,8 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
     rank_end = np.zeros((len(message), group.ranks))
     ready = np.zeros((len(message), group.ranks))
     whole = group.per_rank(seconds)
-    for stage in range(forward.shape[1]):
-        rank = stage % group.ranks
+    for stage in range(group.ranks):
+        rank = stage
         ready[:, rank] += seconds[:, stage]
         gathered = ready[:, rank] if beside else whole[:, rank]
         start = np.maximum(arrival, rank_end[:, rank]) if beside else np.maximum(arrival, gathered)
@@ -139,12 +152,10 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
         rank_end[:, rank] = end + (group.ranks - 1) * forward[:, stage]
         arrival = end + message
         ideal = ideal + forward[:, stage] + message
-        if stage == group.ranks - 1:
-            break
     return arrival - ideal
 
 
-def _reductions(group: Group, backward: Floats) -> Floats:
+def _reductions(group: Group, span: Span | None) -> Floats:
     """What gradient reductions add after (and, by slowing it down, inside) the last backward passes."""
     stack, shape, mode = group.setting.stack, group.shape, group.mode
 
@@ -156,10 +167,13 @@ def _reductions(group: Group, backward: Floats) -> Floats:
 
     seconds = group.seconds(collectives)
     if not stack.overlap_gradient_reduction:
-        return _ranks_end(group, backward, group.per_rank(seconds))
+        return _ranks_end(group, span, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
-    slowed = np.asarray(reduction_slowdown(seconds, backward, units, group.forms)).sum(1)
-    return slowed + _ranks_end(group, backward, _first_chunks_tail(group, seconds, backward, units))
+    last = group.backward_s if group.weight_s is None else group.weight_s
+    slowed = np.asarray(reduction_slowdown(seconds, last, units, group.forms)).sum(1)
+    if span is not None:
+        slowed = np.zeros(len(slowed))
+    return slowed + _ranks_end(group, span, _first_chunks_tail(group, seconds, last, units))
 
 
 def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:
@@ -169,14 +183,14 @@ def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: I
     micro-batch comes back through the P−1 stages between the two: what chunk c+1's reduction needs beyond that
     delays chunk c's.
     """
-    ranks, message = group.ranks, _message(group)[:, None]
+    ranks, message = group.ranks, group.message_s[:, None]
     passed = np.cumsum(backward, 1)
     tail = np.zeros((len(seconds), ranks))
-    for first in range((group.chunks - 1) * ranks, -1, -ranks):
-        chunk = slice(first, first + ranks)
+    for number in reversed(range(group.chunks)):
+        chunk = group.stages_at[number]
         ahead = np.zeros_like(tail)
-        if first + ranks < len(group.stages):
-            between = passed[:, first + ranks - 1 : first + 2 * ranks - 1] - passed[:, chunk]
+        if number + 1 < group.chunks:
+            between = passed[:, group.stages_at[number + 1] - 1] - passed[:, chunk]
             ahead = np.maximum(0.0, tail - between - ranks * message)
         tail = np.asarray(
             reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
@@ -184,12 +198,15 @@ def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: I
     return tail
 
 
-def _ranks_end(group: Group, backward: Floats, after: Floats) -> Floats:
-    """How much later than rank 0's last pass the last rank is done, when rank r still needs ``after[r]``.
+def _ranks_end(group: Group, span: Span | None, after: Floats) -> Floats:
+    """How much later than the schedule the last rank is done, when rank r still needs ``after[r]``.
 
-    Rank r ends its passes Σ_{j<r} B_j before rank 0.
+    Where the schedule was not played rank r ends its passes Σ_{j<r} B_j before rank 0.
     """
-    first = backward[:, : group.ranks]
+    if span is not None:
+        end = span.end - span.begin if group.steps_overlap else span.end
+        return (end + after).max(1) - end.max(1)
+    first = group.backward_s[:, : group.ranks]
     earlier = np.cumsum(first, 1) - first
     return np.maximum(0.0, (after - earlier).max(1))
 
@@ -197,7 +214,8 @@ def _ranks_end(group: Group, backward: Floats, after: Floats) -> Floats:
 def _norm_and_ties(group: Group) -> Floats:
     size, local = group.mesh.group(("world",))
     seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
-    if group.setting.model.architecture.tied_embeddings and group.ranks > 1:
+    seconds = np.zeros_like(seconds) if group.steps_overlap else seconds
+    if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         tied = tied_reduction(embedding, group.setting.stack)
         size, local = group.mesh.group(tied.axes)

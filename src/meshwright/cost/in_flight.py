@@ -1,52 +1,70 @@
 """How many micro-batches of each stage a rank holds at once.
 
-With one stage a rank the schedule declares the peak, which needs no lists (GPipe's are as long as the batch). With
-more, a rank's list is walked: F holds one more of its stage, B or W one less. What is held just before a release is a
-candidate for the peak. Which one is the peak depends on the sizes of the stages: peak bytes = max over candidates of
+With one stage a rank a schedule may declare the peak, which needs no lists (GPipe's are as long as the batch). Else a
+rank's list is walked: F holds one more of its stage, B one less; I turns one that waits for its backward pass into one
+that waits for W. Which moment is the peak depends on the sizes of the stages: peak bytes = max over candidates of
 Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
 schedule; declared peaks are held to the lists by a test.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.played import stages_of_ranks
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
+from meshwright.schedule.times import StageTimes
 
 Counts = NDArray[np.int64]
+CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1)}
+"""What an action changes: passes that wait for B or I, and passes that wait for W."""
 
 
 @lru_cache(maxsize=4096)
-def in_flight(schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, ...]) -> tuple[Counts, ...]:
-    """Per rank an array (candidates, kinds of stages) of counts; ``kinds`` has the kind of every stage.
+def in_flight(
+    schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, ...], times: StageTimes | None = None
+) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
 
-    Stage s is on rank s mod ``ranks``.
+    The first half counts what waits for B or I, the second what waits for W.
     """
+    chunks = len(kinds) // ranks
     one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
-    held = _held(schedule, ranks, micro_batches, len(kinds) // ranks)
-    return tuple(np.unique(counts @ one_hot[rank::ranks], axis=0) for rank, counts in enumerate(held))
+    at = stages_of_ranks(schedule, ranks, chunks)
+    held = _held(schedule, ranks, micro_batches, chunks, times)
+    return tuple(
+        np.unique(np.concatenate([counts[:, half] @ one_hot[at[:, rank]] for half in (0, 1)], 1), axis=0)
+        for rank, counts in enumerate(held)
+    )
 
 
 @lru_cache(maxsize=1024)
-def _held(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Counts, ...]:
+def _held(
+    schedule: str, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None
+) -> tuple[Counts, ...]:
     kind = SCHEDULES[schedule]
-    if chunks == 1:
-        return tuple(np.array([[kind.in_flight(rank, ranks, micro_batches, 1)]]) for rank in range(ranks))
-    lists = kind.generate(ranks, micro_batches, chunks)
-    return tuple(held_counts(actions, ranks, chunks) for actions in lists)
+    if chunks == 1 and kind.in_flight is not None:
+        declared = [kind.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
+        return tuple(np.array([[[count], [0]]]) for count in declared)
+    lists = kind.lists(ranks, micro_batches, chunks, times)
+    at = stages_of_ranks(schedule, ranks, chunks)
+    return tuple(held_counts(actions, at[:, rank].tolist()) for rank, actions in enumerate(lists))
 
 
-def held_counts(actions: list[Action], ranks: int, chunks: int) -> Counts:
-    """The candidates of one rank's list: (candidates, chunks)."""
-    changes = np.zeros((len(actions), chunks), dtype=np.int64)
+def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
+    """The candidates of one rank's list: (candidates, 2, chunks); ``stages`` are the rank's."""
+    changes = np.zeros((len(actions), 2, len(stages)), dtype=np.int64)
+    chunk = {stage: index for index, stage in enumerate(stages)}
     for position, action in enumerate(actions):
         assert action.stage is not None
-        changes[position, action.stage // ranks] = {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
+        changes[position, :, chunk[action.stage]] = CHANGES[action.kind]
     held = np.cumsum(changes, 0)
-    before_release = np.flatnonzero(changes.sum(1) < 0) - 1
-    return np.unique(held[before_release], axis=0)
+    before_release = np.flatnonzero(changes.min((1, 2)) < 0) - 1
+    after_turn = np.flatnonzero(changes.max((1, 2)) + changes.min((1, 2)) == 0)
+    return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
 
 
 def sufficient(schedule: str, ranks: int, micro_batches: Counts) -> Counts:

@@ -17,6 +17,8 @@ long as C + max(F, B) of a chunk is below T, and are paid 2(PV−1) times at the
 Small schedules (at most ``PLAYED_ACTIONS`` actions) are played exactly instead (``played.py``): there a fraction of a
 loop matters. So are somewhat larger ones whose inner stages differ: the interleaved form takes them for equal and
 is up to 7 % short. Held against the event simulation on the lattice of tests.
+
+Schedules without a form (split backward passes) are always played: ``played_span``.
 """
 
 from collections.abc import Callable
@@ -88,7 +90,7 @@ FORMS: dict[str, PipelineForm] = {
     "1f1b": one_f_one_b_seconds,
     "interleaved-1f1b": interleaved_seconds,
 }
-"""The closed form of every schedule that the search knows."""
+"""The closed form of every schedule that has one."""
 
 PLAYED_ACTIONS = 400
 PLAYED_UNEVEN_ACTIONS = 1600

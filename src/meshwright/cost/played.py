@@ -4,9 +4,11 @@ The order in which actions can run does not depend on durations, so it is found 
 then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``·P micro-batches the schedule
 is in its periodic regime (a max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows
 by a constant for every P further ones: it is extrapolated from the last two rounds, and by no less than the
-work of the busiest rank, which a pipeline with one slow stage comes to only after many rounds.
+work of the busiest rank, which a pipeline with one slow stage comes to only after many rounds. Automatic schedules
+have lists of their own for every distinct (rounded) set of stage times.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,11 +17,14 @@ from numpy.typing import NDArray
 
 from meshwright.program.mesh import Ints
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action
+from meshwright.schedule.action import Action, Kind
 from meshwright.schedule.timeline import predecessor
+from meshwright.schedule.times import StageTimes
 
 Array = NDArray[np.float64]
 ROUNDS = 3
+AUTOMATIC_ROUNDS = 8
+"""Lists that are made by playing settle later."""
 
 
 class Step(NamedTuple):
@@ -27,9 +32,40 @@ class Step(NamedTuple):
 
     stage: int
     rank: int
-    forward: bool
+    kind: Kind
     source: int | None
     crosses: bool
+
+
+class Passes(NamedTuple):
+    """Seconds of the passes of every stage, (n, K) each; with ``weight`` the backward pass is I and W, else B.
+
+    ``times`` holds what an automatic schedule looks at, one entry per plan.
+    """
+
+    forward: Array
+    backward: Array
+    weight: Array | None = None
+    times: Sequence[StageTimes] | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> "Passes":
+        """The plans at ``rows``."""
+        weight = None if self.weight is None else self.weight[rows]
+        times = None if self.times is None else [self.times[row] for row in rows]
+        return Passes(self.forward[rows], self.backward[rows], weight, times)
+
+    @property
+    def whole(self) -> Array:
+        """All passes of a micro-batch: (n, K)."""
+        both = self.forward + self.backward
+        return both if self.weight is None else both + self.weight
+
+
+class Span(NamedTuple):
+    """When every pipeline rank begins its first and ends its last pass: (n, P) each."""
+
+    begin: Array
+    end: Array
 
 
 def played_seconds(
@@ -41,53 +77,95 @@ def played_seconds(
     ranks: int,
 ) -> Array:
     """Makespan from the first start to the last end: (n, K), (n, K), (n,), (n,) → (n,)."""
-    result = np.empty(len(message))
+    return played_span(schedule, Passes(forward, backward), message, micro_batches, ranks).end.max(1)
+
+
+def played_span(
+    schedule: str, passes: Passes, message: Array, micro_batches: NDArray[np.int64], ranks: int
+) -> Span:
+    """First starts and last ends of the ranks."""
+    begin, end = np.empty((len(message), ranks)), np.empty((len(message), ranks))
+    for count, times, rows in equal_lists(micro_batches, passes.times):
+        some = passes.take(rows)
+        arguments = schedule, some, message[rows], ranks, times
+        rounds = ROUNDS if times is None else AUTOMATIC_ROUNDS
+        played, back = int(periodic_micro_batches(count, ranks, rounds)), rounds // ROUNDS * ranks
+        begin[rows], end[rows] = _play(*arguments, played)
+        if played < count:
+            before = _play(*arguments, played - back).end.max(1)
+            pace = np.maximum((end[rows].max(1) - before) / back, _busiest(schedule, some, ranks))
+            end[rows] += (count - played) * pace[:, None]
+    return Span(begin, end)
+
+
+def equal_lists(
+    micro_batches: NDArray[np.int64], times: Sequence[StageTimes] | None
+) -> Iterator[tuple[int, StageTimes | None, NDArray[np.int64]]]:
+    """Rows of plans of one shape that have the same lists, with what the lists depend on."""
     for count in np.unique(micro_batches):
         rows = np.flatnonzero(micro_batches == count)
-        passes = forward[rows], backward[rows]
-        arguments = schedule, *passes, message[rows]
-        played = int(periodic_micro_batches(int(count), ranks))
-        end = _play(*arguments, played, ranks)
-        if played < count:
-            before = _play(*arguments, played - ranks, ranks)
-            end += (count - played) * np.maximum((end - before) / ranks, _busiest(passes, ranks))
-        result[rows] = end
-    return result
+        if times is None:
+            yield int(count), None, rows
+            continue
+        same: dict[StageTimes, list[int]] = {}
+        for row in rows.tolist():
+            same.setdefault(times[row], []).append(row)
+        yield from ((int(count), of, np.array(members)) for of, members in same.items())
 
 
-def _busiest(passes: tuple[Array, ...], ranks: int) -> Array:
+def _busiest(schedule: str, passes: Passes, ranks: int) -> Array:
     """Seconds of one micro-batch on the rank that has most to do."""
-    forward, backward = passes
-    return (forward + backward).reshape(len(forward), -1, ranks).sum(1).max(1)
+    whole = passes.whole
+    at = stages_of_ranks(schedule, ranks, whole.shape[1] // ranks)
+    return whole[:, at].sum(1).max(1)
 
 
-def periodic_micro_batches(micro_batches: Ints, ranks: int) -> NDArray[np.int64]:
+@lru_cache(maxsize=256)
+def stages_of_ranks(schedule: str, ranks: int, chunks: int) -> NDArray[np.int64]:
+    """The stages of every rank in the order of the data's way: (V, P)."""
+    placement = np.array(SCHEDULES[schedule].placement(ranks, chunks))
+    return np.stack([np.flatnonzero(placement == rank) for rank in range(ranks)], 1)
+
+
+def periodic_micro_batches(micro_batches: Ints, ranks: int, rounds: int = ROUNDS) -> NDArray[np.int64]:
     """How many are played: all, or as many as keep the remainder by P and reach the periodic regime."""
-    few = np.asarray(micro_batches) <= (ROUNDS + 1) * ranks
-    return np.where(few, micro_batches, ROUNDS * ranks + np.asarray(micro_batches) % ranks)
+    few = np.asarray(micro_batches) <= (rounds + 1) * ranks
+    return np.where(few, micro_batches, rounds * ranks + np.asarray(micro_batches) % ranks)
 
 
 def _play(
-    schedule: str, forward: Array, backward: Array, message: Array, micro_batches: int, ranks: int
-) -> Array:
-    steps = action_order(schedule, ranks, micro_batches, forward.shape[1] // ranks)
+    schedule: str, passes: Passes, message: Array, ranks: int, times: StageTimes | None, micro_batches: int
+) -> Span:
+    steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times)
     clock = [np.zeros(len(message)) for _ in range(ranks)]
+    begin: list[Array | None] = [None] * ranks
     ends: list[Array] = []
+    seconds: dict[Kind, Array | None] = {
+        "F": passes.forward,
+        "B": passes.backward,
+        "I": passes.backward,
+        "W": passes.weight,
+    }
     for step in steps:
         start = clock[step.rank]
         if step.source is not None:
             ready = ends[step.source]
             start = np.maximum(start, ready + message if step.crosses else ready)
-        times = forward if step.forward else backward
-        clock[step.rank] = start + times[:, step.stage]
+        if begin[step.rank] is None:
+            begin[step.rank] = start
+        times_of = seconds[step.kind]
+        assert times_of is not None, "a split schedule needs the times of W"
+        clock[step.rank] = start + times_of[:, step.stage]
         ends.append(clock[step.rank])
-    return np.maximum.reduce(clock)
+    return Span(np.stack([np.asarray(b) for b in begin], 1), np.stack(clock, 1))
 
 
-@lru_cache(maxsize=256)
-def action_order(schedule: str, ranks: int, micro_batches: int, chunks: int) -> tuple[Step, ...]:
+@lru_cache(maxsize=1024)
+def action_order(
+    schedule: str, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
+) -> tuple[Step, ...]:
     """All actions of a schedule, each after its list predecessor and its data."""
-    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
+    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks, times)
     stages = ranks * chunks
     position, where = [0] * ranks, dict[tuple[str, int, int], tuple[int, int]]()
     steps: list[Step] = []
@@ -102,7 +180,8 @@ def action_order(schedule: str, ranks: int, micro_batches: int, chunks: int) -> 
                 steps.append(_step(action, rank, where[source] if source else None))
                 assert action.stage is not None
                 assert action.micro_batch is not None
-                where[action.kind, action.stage, action.micro_batch] = (len(steps) - 1, rank)
+                found_as = "B" if action.kind == "I" else action.kind
+                where[found_as, action.stage, action.micro_batch] = (len(steps) - 1, rank)
                 position[rank] += 1
     return tuple(steps)
 
@@ -110,4 +189,4 @@ def action_order(schedule: str, ranks: int, micro_batches: int, chunks: int) -> 
 def _step(action: Action, rank: int, source: tuple[int, int] | None) -> Step:
     assert action.stage is not None
     index, other = source if source else (None, rank)
-    return Step(action.stage, rank, action.kind == "F", index, other != rank)
+    return Step(action.stage, rank, action.kind, index, other != rank)

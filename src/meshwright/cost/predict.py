@@ -36,8 +36,8 @@ class Estimate:
 def closed_form(short: ShortPlan, setting: Setting) -> Estimate:
     """Estimate a plan that has a short form."""
     ((_, group),) = pipeline_groups(from_shorts([short]), setting)
-    ((length, silent),) = pipeline_lengths([group])
-    parts = {name: float(value[0]) for name, value in step_parts(group, length, silent).items()}
+    (length,) = pipeline_lengths([group])
+    parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)
     ledgers = tuple({key: int(table[key][0, rank]) for key in KEYS} for rank in range(group.ranks))
     return Estimate(parts, ledgers, "closed forms over the lowered plan's bodies")

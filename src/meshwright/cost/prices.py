@@ -13,7 +13,7 @@ import numpy as np
 
 from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
-from meshwright.program.activations import kept_bytes, working_bytes
+from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.shape import Number
@@ -116,6 +116,12 @@ class Prices:
         """Bytes that each block keeps from F to its backward pass."""
         local = self.local
         return [kept_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+
+    @cached_property
+    def kept_for_weights(self) -> list[Number]:
+        """Bytes that each block keeps from I to W."""
+        local = self.local
+        return [kept_for_weights(block, local.shape, local.mode, local.stack) for block in self.blocks]
 
     @cached_property
     def working(self) -> list[Number]:

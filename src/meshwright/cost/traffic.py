@@ -91,7 +91,7 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
     result = {name: np.zeros(len(group.plans), dtype=np.int64) for name in TRAFFIC}
     repeats = np.bincount(group.kind_of)
     items_of = group.prices.items_of
-    for kind in ("F", "B"):
+    for kind in group.pass_kinds:
         for body, stages in zip(group.bodies(kind), repeats, strict=True):
             passes = _tallies(_collectives(body, items_of), group.prices.mesh)
             for name, value in passes.items():
@@ -100,8 +100,7 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
         result[name] += value
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    boundaries = len(group.stages) - 1 if group.ranks > 1 else 0
-    result["pp"] += 2 * boundaries * group.micro_batches * np.asarray(message, dtype=np.int64)
+    result["pp"] += 2 * int(group.crosses.sum()) * group.micro_batches * np.asarray(message, dtype=np.int64)
     return result
 
 
@@ -116,7 +115,7 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
             collectives += gathers(elements, "stage")
         yield from ((int(stages), collective) for collective in collectives)
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
-    if group.setting.model.architecture.tied_embeddings and group.ranks > 1:
+    if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         yield 2, tied_reduction(embedding, stack)
 

@@ -66,12 +66,16 @@ def schedule_shape(case: Case) -> Iterator[Problem]:
     """Interleaving wants several stages on each of several ranks; the others want one stage a rank."""
     pipeline = case.plan.pipeline
     name = pipeline.schedule.name
-    if name not in SCHEDULES or not pipeline.looped:
+    if name not in SCHEDULES or not pipeline.usual:
         return
-    pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, SCHEDULES[name].chunked
+    kind = SCHEDULES[name]
+    pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, kind.chunked
     if chunked and pp == 1:
         yield Problem("pipeline.schedule", name, "needs pp > 1, and pp = 1", "schedule: 1f1b")
-    if chunked and virtual == 1:
+    if kind.fixed_chunks and virtual != kind.fixed_chunks:
+        rule = f"{name} has {kind.fixed_chunks} stages per pipeline rank, and virtual_stages = {virtual}"
+        yield Problem("pipeline.virtual_stages", virtual, rule, f"virtual_stages: {kind.fixed_chunks}")
+    elif chunked and virtual == 1:
         rule = "needs virtual_stages > 1, and virtual_stages = 1"
         yield Problem("pipeline.schedule", name, rule, "virtual_stages: 2, or schedule: 1f1b")
     if not chunked and virtual > 1:

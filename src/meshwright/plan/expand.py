@@ -12,7 +12,7 @@ The defaults, in the order of the fields of the long form:
 * states: zero1 shards the optimizer over dp_shard and cp, zero2 gradients too, zero3 parameters too;
 * gather: per-step for zero3 with pp > 1, per-layer otherwise;
 * layers: one layout ``main`` for embed, all layers and head;
-* placement: stage i on pipeline rank i mod pp.
+* placement: the schedule's: stage i on pipeline rank i mod pp, or there and back for V schedules.
 """
 
 import re
@@ -41,6 +41,7 @@ from meshwright.plan.short import (
     ShortPipeline,
     ShortPlan,
 )
+from meshwright.schedule import schedule_placement
 
 MAIN = "main"
 MAX_STAGES = 2**14
@@ -70,7 +71,7 @@ def shorten(long: LongPlan) -> ShortPlan | None:
     """The short form that expands to ``long``; None where the short form cannot say it."""
     layout, key = long.layouts.get(MAIN), _only_range(long)
     pipeline = long.pipeline
-    if layout is None or key is None or pipeline.schedule.name is None or not pipeline.looped:
+    if layout is None or key is None or pipeline.schedule.name is None or not pipeline.usual:
         return None
     short = ShortPlan(
         plan=long.plan,
@@ -113,7 +114,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             "head": LayerRule(layout=MAIN),
         },
         pipeline=Pipeline(
-            placement=tuple(range(pp)) * pipeline.virtual_stages,
+            placement=schedule_placement(pipeline.schedule, pp, pipeline.virtual_stages),
             micro_batch=pipeline.micro_batch,
             schedule=Schedule(name=pipeline.schedule),
         ),

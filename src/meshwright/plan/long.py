@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from meshwright.plan.short import Axis, Degree, Gather, Recompute, ShardingName, Version, WorkloadSpec
 from meshwright.plan.strict import Strict, name_or_list
+from meshwright.schedule import schedule_placement
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
 ShardAxis = Literal["cp", "dp_shard", "dp_replicate"]
@@ -112,14 +113,15 @@ class Pipeline(Strict):
 
     @property
     def virtual_stages(self) -> int:
-        """Stages per pipeline rank of a looped placement."""
+        """Stages per pipeline rank where all ranks have equally many."""
         return len(self.placement) // self.ranks
 
     @property
-    def looped(self) -> bool:
-        """Whether stage i lies on rank i mod pp, and every rank has equally many stages."""
-        ranks = self.ranks
-        return len(self.placement) % ranks == 0 and all(r == i % ranks for i, r in enumerate(self.placement))
+    def usual(self) -> bool:
+        """Whether the stages lie where the schedule puts them, equally many on every rank."""
+        ranks, count = self.ranks, len(self.placement)
+        even = count >= ranks and count % ranks == 0
+        return even and self.placement == schedule_placement(self.schedule.name, ranks, count // ranks)
 
 
 class SequencePolicy(Strict):

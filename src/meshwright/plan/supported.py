@@ -10,7 +10,7 @@ from typing import cast
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import Layout, LongPlan, States
-from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
+from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES, schedule_placement
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -146,11 +146,11 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
 
 def _placement(plan: LongPlan) -> Iterator[Problem]:
     pipeline = plan.pipeline
-    if not pipeline.looped:
-        hint = f"stage i on rank i mod {pipeline.ranks}"
-        yield Problem(
-            "pipeline.placement", pipeline.placement, f"a placement that is no loop {NOT_YET}", hint
-        )
+    if not pipeline.usual:
+        name, ranks = pipeline.schedule.name, min(pipeline.ranks, len(pipeline.placement))
+        usual = schedule_placement(name, ranks, len(pipeline.placement) // ranks)
+        rule = f"another placement than that of {name} {NOT_YET}"
+        yield Problem("pipeline.placement", pipeline.placement, rule, str(list(usual)))
 
 
 def _extensions(plan: LongPlan) -> Iterator[Problem]:

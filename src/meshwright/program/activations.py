@@ -6,9 +6,9 @@ replaced by one statistic per row. Bytes are those of one rank and one micro-bat
 
 What is recomputed is not kept: an operator's inputs are dropped when the operator before it is run again, what it
 keeps besides when it is run again itself. Only the attention core's output stays (Megatron-Core discards outputs of
-every recomputed set but ``core_attn``). I frees what only the input gradient needed (norm inputs, activation inputs,
-scores); the inputs of linear operators stay until W. Here everything is held until the end of B or W: schedules with
-split backward passes refine it.
+every recomputed set but ``core_attn``). Everything is held until the end of B. Where the backward pass is split, I
+frees what only the input gradient needed (norm and activation inputs, scores), and W waits with the inputs of linear
+operators, recomputed ones included, and the gradients of their outputs.
 """
 
 from collections.abc import Callable
@@ -55,6 +55,23 @@ def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Num
         if not isinstance(op, EnterTensor | LeaveTensor):
             output_dropped = mode.recomputes(tuple(s for s in op.recompute if s not in KEEPS_OUTPUT))
     return kept
+
+
+def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes kept from I to W by one block for one micro-batch; the head's W is part of I (``bodies.py``)."""
+    kept: Number = 0
+    for op in () if block.kind == "head" else block.operators:
+        if isinstance(op, Linear | ExpertLinear):
+            kept = kept + input_bytes(op, shape, mode, stack) + _output_gradient(op, shape, mode)
+    return kept
+
+
+def _output_gradient(op: Linear | ExpertLinear, shape: LocalShape, mode: Mode) -> Number:
+    if isinstance(op, ExpertLinear):
+        rows = shape.expert_rows(mode, op.experts_per_token)
+        return ACTIVATION_BYTES * op.outputs * rows / (shape.etp if op.split == "column" else 1)
+    tokens = shape.tokens if op.place == "tensor" else shape.sequence_tokens(mode)
+    return ACTIVATION_BYTES * op.outputs * tokens / (shape.tp if op.split == "column" else 1)
 
 
 def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

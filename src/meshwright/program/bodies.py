@@ -63,6 +63,8 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
                 _beside([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
             ]
         items += gradient
+    if block.kind == "head":
+        items += _weight_gradients(block)
     return tuple(items)
 
 
@@ -76,7 +78,14 @@ def _recomputed_runs(block: Block, mode: Mode) -> dict[str, list[Operator]]:
 
 
 def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
-    """W: gradients of the weights, last operator first."""
+    """W: gradients of the weights, last operator first; nothing for the head, whose weights I sees to.
+
+    Until W the gradient of the logits would have to be kept, which is larger than all else of a stage.
+    """
+    return () if block.kind == "head" else _weight_gradients(block)
+
+
+def _weight_gradients(block: Block) -> tuple[Item, ...]:
     return tuple(Compute(op, "W") for op in reversed(block.operators) if op.parameters)
 
 

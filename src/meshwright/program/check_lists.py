@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
 from meshwright.program.rendezvous import RECEIVES, SENDS, check_messages
-from meshwright.schedule.action import COMPUTE_KINDS, Action
+from meshwright.schedule.action import COMPUTE_KINDS, Action, most_in_flight
 
 WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
 
@@ -94,10 +94,7 @@ def _wanted_messages(case: Case) -> list[Counter[Action]]:
 def memory_as_declared(case: Case) -> Iterator[Problem]:
     """No rank holds more forward passes at once than ``Program.in_flight`` says."""
     for rank, declared in enumerate(case.program.in_flight):
-        held = peak = 0
-        for action in case.program.lists[rank]:
-            held += {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
-            peak = max(peak, held)
+        peak = most_in_flight(case.program.lists[rank])
         if peak > declared:
             rule = f"{peak} forward passes are in flight at once, {declared} are declared"
             yield Problem(f"in_flight.{rank}", declared, rule, str(peak))

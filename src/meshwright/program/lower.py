@@ -5,30 +5,43 @@ partition and placement; the state table; bodies of passes; data-parallel collec
 schedule's generator, with messages inserted and with gathers, reductions, norm and optimizer around them.
 """
 
+from collections.abc import Callable
+
 from meshwright.cluster.graph import Cluster
-from meshwright.model.graph import ModelGraph
+from meshwright.model.graph import Block, ModelGraph
 from meshwright.plan.long import Layout, LongPlan
-from meshwright.program.activations import kept_bytes, working_bytes
+from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import RankGrid
 from meshwright.program.messages import insert_messages
 from meshwright.program.passes import pass_body
 from meshwright.program.program import Program, Stage
-from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.stages import place_stages
 from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import gathers, reductions
 from meshwright.program.table import state_table
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import ActionLists, Kind
+from meshwright.schedule.action import ActionLists, Kind, most_in_flight
+from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
 
 
-def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> Program:
-    """Lower a legal plan. The plan's degrees multiply to the cluster's devices."""
+def lower(
+    plan: LongPlan,
+    model: ModelGraph,
+    cluster: Cluster,
+    workload: Workload,
+    stack: Stack,
+    times: StageTimes | None = None,
+) -> Program:
+    """Lower a legal plan. The plan's degrees multiply to the cluster's devices.
+
+    ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
+    """
     layout = next(iter(plan.layouts.values()))
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
@@ -39,6 +52,7 @@ def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workloa
     micro_batches = workload.global_batch // (
         grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
     )
+    schedule = _schedule(plan, micro_batches, times)
     step = StepPlan(
         sharding=plan.sharding,
         mode=mode,
@@ -51,7 +65,7 @@ def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workloa
         expert_grid=expert_grid,
     )
     collectives = step_collectives(step)
-    messages = insert_messages(_schedule(plan, micro_batches), plan.pipeline.placement)
+    messages = insert_messages(schedule, plan.pipeline.placement)
     return Program(
         blocks=model.blocks,
         stack=stack,
@@ -67,10 +81,13 @@ def lower(plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workloa
         collectives=collectives,
         beside=step.beside,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
-        activation_bytes=tuple(_stage_sum(s, model, shape, mode, stack) for s in stages),
+        activation_bytes=tuple(_stage_sum(kept_bytes, s, model, shape, mode, stack) for s in stages),
+        weight_gradient_bytes=tuple(
+            _stage_sum(kept_for_weights, s, model, shape, mode, stack) for s in stages
+        ),
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in stages),
         lists=wrap_lists(messages, step, collectives),
-        in_flight=_in_flight(plan, micro_batches),
+        in_flight=_in_flight(plan, micro_batches, schedule),
     )
 
 
@@ -139,18 +156,21 @@ def p2p_bytes(hidden: int, shape: LocalShape, mode: Mode, stack: Stack) -> float
     return whole / shape.tp if mode.sequence_parallel or stack.partitioned_p2p else whole  # type: ignore[return-value]
 
 
-def _schedule(plan: LongPlan, micro_batches: int) -> ActionLists:
+def _schedule(plan: LongPlan, micro_batches: int, times: StageTimes | None) -> ActionLists:
     assert plan.pipeline.schedule.name is not None
     ranks = plan.pipeline.ranks
     kind = SCHEDULES[plan.pipeline.schedule.name]
-    return kind.generate(ranks, micro_batches, len(plan.pipeline.placement) // ranks)
+    return kind.lists(ranks, micro_batches, len(plan.pipeline.placement) // ranks, times)
 
 
-def _in_flight(plan: LongPlan, micro_batches: int) -> tuple[int, ...]:
+def _in_flight(plan: LongPlan, micro_batches: int, lists: ActionLists) -> tuple[int, ...]:
+    """As the schedule declares it, or counted where it declares nothing."""
     assert plan.pipeline.schedule.name is not None
     bound = SCHEDULES[plan.pipeline.schedule.name].in_flight
     ranks = plan.pipeline.ranks
     chunks = len(plan.pipeline.placement) // ranks
+    if bound is None:
+        return tuple(map(most_in_flight, lists))
     return tuple(bound(rank, ranks, micro_batches, chunks) for rank in range(ranks))
 
 
@@ -190,8 +210,15 @@ def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
     }
 
 
-def _stage_sum(stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> int:
-    return int(sum(kept_bytes(model.blocks[b], shape, mode, stack) for b in stage.blocks))
+def _stage_sum(
+    rule: Callable[[Block, LocalShape, Mode, Stack], Number],
+    stage: Stage,
+    model: ModelGraph,
+    shape: LocalShape,
+    mode: Mode,
+    stack: Stack,
+) -> int:
+    return int(sum(rule(model.blocks[b], shape, mode, stack) for b in stage.blocks))
 
 
 def _stage_working(stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> int:

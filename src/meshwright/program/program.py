@@ -55,7 +55,8 @@ class Program:
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_TIED and NORM exchange; ``beside``
     names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight`` is,
-    per pipeline rank, how many forward passes the schedule may leave without their backward pass.
+    per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
+    ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W.
     """
 
     blocks: tuple[Block, ...]
@@ -73,6 +74,7 @@ class Program:
     beside: frozenset[Kind]
     p2p_bytes: int
     activation_bytes: tuple[int, ...]
+    weight_gradient_bytes: tuple[int, ...]
     working_bytes: tuple[int, ...]
     lists: tuple[tuple[Action, ...], ...]
     in_flight: tuple[int, ...] = ()
@@ -104,6 +106,16 @@ class Program:
                     target = matching_receive(action)
                     assert target.stage is not None
                     yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
+
+    @property
+    def split(self) -> bool:
+        """Backward passes are I and W."""
+        return any(action.kind == "W" for action in self.lists[0])
+
+    @property
+    def steps_overlap(self) -> bool:
+        """A rank begins the next step while others end this one; see ``Stack.validates_step_afterwards``."""
+        return self.split and self.stack.validates_step_afterwards
 
     @property
     def end_ranks(self) -> tuple[int, ...]:
@@ -141,6 +153,7 @@ class Program:
         yield self.stack.id
         yield from (self.mode, self.stages, self.states, sorted(self.beside), self.in_flight)
         yield self.micro_batches, int(self.p2p_bytes), self.activation_bytes, self.working_bytes
+        yield self.weight_gradient_bytes
         yield [_plain_collectives(key, value) for key, value in self.collectives.items()]
         for (stage, kind), body in self.bodies.items():
             yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]

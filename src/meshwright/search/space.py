@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.generators import ScheduleKind
 
 MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
@@ -83,7 +84,7 @@ class _Cutter:
 def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
     """All legal plans for a setting. ``keep`` fixes columns of the plan (``{"tp": 8, "sharding": "zero1"}``)."""
     keep = keep or {}
-    options = _options(setting)
+    options = _options(setting, keep)
     layouts = factorisations(setting.cluster.devices, len(DEGREES))
     considered = len(layouts) * prod(options.sizes)
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
@@ -124,14 +125,21 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-def _options(setting: Setting) -> _Options:
+def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
+    """Stages per rank to try."""
+    if kind.fixed_chunks is not None:
+        return (kind.fixed_chunks,)
+    return divisors(layers)[1:] if kind.chunked else (1,)
+
+
+def _options(setting: Setting, keep: Keep) -> _Options:
     stack, arch = setting.stack, setting.model.architecture
-    names = list(SCHEDULES)
+    names, wanted = list(SCHEDULES), keep.get("schedule")
     schedule = [
         (names.index(name), virtual)
         for name, kind in SCHEDULES.items()
-        if name in stack.schedules or name == "1f1b"
-        for virtual in (divisors(arch.layers)[1:] if kind.chunked else (1,))
+        if (kind.searched or name == wanted) and (name in stack.schedules or name == "1f1b")
+        for virtual in _chunk_counts(kind, arch.layers)
     ]
     moe = arch.moe
     ep = divisors(moe.experts) if moe and stack.ep else (1,)

@@ -1,13 +1,14 @@
 """Memory of a Program over its action lists: every rank's peak, walked action by action.
 
-The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B or
-W takes it away, I takes nothing (see ``program/activations.py``).
+The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
+it away, I leaves what W needs, which W takes away (see ``program/activations.py``).
 """
 
 from meshwright.cost.memory import BufferRule, buffer_bytes, workspace_bytes
 from meshwright.program.program import Program
 from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add
+from meshwright.schedule.action import COMPUTE_KINDS
 
 
 def rank_ledger(program: Program, rank: int, sharding: str) -> dict[str, int]:
@@ -38,9 +39,12 @@ def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
     """(position in the list, bytes held after it) for every action that changes what is held."""
     held, curve = 0, [(0, 0)]
     for position, action in enumerate(program.lists[rank]):
-        if action.stage is None or action.kind not in ("F", "B", "W"):
+        if action.stage is None or action.kind not in COMPUTE_KINDS:
             continue
-        change = program.activation_bytes[action.stage]
-        held += change if action.kind == "F" else -change
+        kept, for_weights = (
+            program.activation_bytes[action.stage],
+            program.weight_gradient_bytes[action.stage],
+        )
+        held += {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights}[action.kind]
         curve.append((position, held))
     return curve

@@ -2,13 +2,16 @@
 
 from meshwright.cost.group_time import PARTS
 from meshwright.cost.predict import Estimate
+from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds, program_prices
 from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
 from meshwright.program.validate import validate
+from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import COMPUTE_KINDS
+from meshwright.schedule.times import StageTimes, rounded_times
 from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.record import Simulation
 from meshwright.simulate.simulator import simulate
@@ -16,10 +19,24 @@ from meshwright.simulate.simulator import simulate
 
 def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
     """Lower a plan, hold the Program against its laws and play it."""
-    program = lower(plan, setting.model, setting.cluster, setting.workload, setting.stack)
+    nouns = setting.model, setting.cluster, setting.workload, setting.stack
+    program = lower(plan, *nouns)
+    if SCHEDULES[plan.pipeline.schedule.name or ""].automatic:
+        program = lower(plan, *nouns, stage_times(program, program_prices(program, setting)))
     problems = validate(program, setting.model)
     assert not problems, "a legal plan was lowered to a Program that breaks a law: " + str(problems[0])
     return program, simulate(program, program_prices(program, setting))
+
+
+def stage_times(program: Program, prices: Prices) -> StageTimes:
+    """What an automatic schedule looks at, from a Program's priced bodies."""
+    seconds = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
+    forward, input_, weight = (
+        [seconds[stage.index, kind] for stage in program.stages] for kind in ("F", "I", "W")
+    )
+    message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+    kept = sum(program.weight_gradient_bytes) / max(1, sum(program.activation_bytes))
+    return rounded_times(forward, input_, weight, message, kept)
 
 
 def simulated(plan: LongPlan, setting: Setting) -> Estimate:

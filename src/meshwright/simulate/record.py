@@ -17,14 +17,23 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """A simulated step: per pipeline rank the records in the order in which they ran."""
+    """A simulated step: per pipeline rank the records in the order in which they ran.
+
+    ``overlapping``: ranks go on to the next step by themselves, so that steps follow each other at the pace of the
+    rank that needs longest from its first action to its last.
+    """
 
     ranks: tuple[tuple[Record, ...], ...]
+    overlapping: bool = False
 
     @property
     def step_s(self) -> float:
         """Length of the step in seconds."""
-        return max(record.end for records in self.ranks for record in records)
+        ends = [max(record.end for record in records) for records in self.ranks]
+        if not self.overlapping:
+            return max(ends)
+        starts = [min(r.start for r in records if r.action.kind in COMPUTE_KINDS) for records in self.ranks]
+        return max(end - start for start, end in zip(starts, ends, strict=True))
 
     def busy_s(self, rank: int) -> float:
         """Seconds that a rank spends in forward and backward passes."""

@@ -3,7 +3,8 @@
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_TIED and NORM wait for all ranks that take part.
-Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What runs beside
+Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
+a class do the same, a collective inside a class needs no partner to wait for. What runs beside
 compute slows it down (``cost/prices.py``). Simulated times are predictions, not measurements.
 """
 
@@ -14,10 +15,10 @@ from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds
 from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, send_occupancy
 from meshwright.program.program import Program, matching_receive
-from meshwright.schedule.action import Action
+from meshwright.schedule.action import Action, Kind
 from meshwright.simulate.record import Record, Simulation
 
-BARRIERS = ("REDUCE_TIED", "NORM")
+BARRIERS: tuple[Kind, ...] = ("REDUCE_TIED", "NORM")
 
 
 def simulate(program: Program, prices: Prices) -> Simulation:
@@ -29,7 +30,7 @@ def simulate(program: Program, prices: Prices) -> Simulation:
         moved += player.release_barrier()
         waiting = {rank for rank in waiting if not player.done(rank)}
         assert moved or not waiting, "the validator let a deadlock through"
-    return Simulation(tuple(tuple(records) for records in player.records))
+    return Simulation(tuple(tuple(records) for records in player.records), program.steps_overlap)
 
 
 @dataclass
@@ -52,7 +53,9 @@ class _Player:
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
         self.occupancy = send_occupancy(
-            len(program.stages) > len(program.lists), program.stack.overlap_p2p, prices.local.forms
+            program.split or len(program.stages) > len(program.lists),
+            program.stack.overlap_p2p,
+            prices.local.forms,
         )
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
 
@@ -63,14 +66,16 @@ class _Player:
         """Run a rank's actions until one can not start; False if not even one could."""
         start = self.ranks[rank].position
         for action in self._remaining(rank):
-            if action.kind in BARRIERS or not self._run(action, rank):
+            if action.kind in BARRIERS and not self.program.steps_overlap:
+                break
+            if not self._run(action, rank):
                 break
             self.ranks[rank].position += 1
         return self.ranks[rank].position > start
 
     def release_barrier(self) -> list[int]:
         """Let ranks go on that all stand at the same barrier."""
-        at: dict[str, list[int]] = {}
+        at: dict[Kind, list[int]] = {}
         for rank in range(len(self.ranks)):
             action = next(self._remaining(rank), None)
             if action is not None and action.kind in BARRIERS:
@@ -81,10 +86,9 @@ class _Player:
                 return members
         return []
 
-    def _meet(self, kind: str, members: list[int]) -> None:
+    def _meet(self, kind: Kind, members: list[int]) -> None:
         start = max(max(self.ranks[r].clock, self.ranks[r].data_parallel) for r in members)
-        key = next(key for key in self.program.collectives if key[1] == kind)
-        end = start + float(self.prices.collectives(self.program.collectives[key]))
+        end = start + self._exchange_seconds(kind)
         for rank in members:
             action = next(self._remaining(rank))
             self._record(rank, action, start, end, "compute")
@@ -101,11 +105,16 @@ class _Player:
             self._send(action, rank)
         elif action.kind in ("GATHER", "REDUCE"):
             self._exchange(action, rank)
+        elif action.kind in BARRIERS:
+            self._compute(action, rank, 0.0 if action.kind == "NORM" else self._exchange_seconds(action.kind))
         elif action.kind == "STEP":
             self._compute(action, rank, self._optimizer(rank))
         elif action.kind != "FREE":
             self._pass(action, rank)
         return True
+
+    def _exchange_seconds(self, kind: Kind) -> float:
+        return float(self.prices.collectives(self.program.collectives[None, kind]))
 
     def _pass(self, action: Action, rank: int) -> None:
         state = self.ranks[rank]

@@ -39,6 +39,9 @@ class Stack:
         reductions run beside the backward pass of the last micro-batch.
     overlap_parameter_gather
         sharded parameters are gathered beside the next forward pass (zero1, zero2).
+    validates_step_afterwards
+        with split backward passes a rank takes its optimizer step at once; the norm of all gradients follows with
+        the next step's messages, and a step that it forbids is undone. Steps then overlap.
     overlap_p2p
         pipeline messages travel beside compute in interleaved schedules.
     partitioned_p2p
@@ -77,6 +80,7 @@ class Stack:
     gradient_communication_bytes: int = 4
     overlap_gradient_reduction: bool = True
     overlap_parameter_gather: bool = True
+    validates_step_afterwards: bool = False
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
     tp_regathers_input: bool = True

@@ -84,6 +84,11 @@ def schedule(text: str) -> Schedule:
     return Schedule(name, vocabulary.strip())
 
 
+def synchronous_norm(text: str) -> bool | None:
+    """True where a schedule's remark says that the gradient norm is synchronous; None where it says nothing."""
+    return True if any("synchronous" in remark for remark in REMARK.findall(text.lower())) else None
+
+
 def recompute(text: str) -> Recompute:
     """``none``, ``selective``, ``full``, or names of operators with spaces, commas or semicolons between."""
     names = tuple(dict.fromkeys(re.split(r"[\s,;+]+", text.lower().strip(" ,;+[]"))))

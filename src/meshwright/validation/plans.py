@@ -15,7 +15,6 @@ from math import prod
 
 import numpy as np
 
-from meshwright.cost.pipeline import FORMS
 from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
 from meshwright.plan.check_stack import recomputable
@@ -136,11 +135,13 @@ def _batch_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
 def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
     if plan.vocabulary not in PRICED_VOCABULARIES:
         yield f"vocabulary placement {plan.vocabulary} is not priced yet"
-    if plan.schedule not in FORMS:
-        yield f"schedule {plan.schedule} has no closed form yet"
+    if plan.schedule not in SCHEDULES:
+        yield f"schedule {plan.schedule} is not priced yet"
         return
     kind = SCHEDULES[plan.schedule]
-    if kind.chunked and plan.virtual_stages == 1:
+    if kind.fixed_chunks and plan.virtual_stages != kind.fixed_chunks:
+        yield f"{plan.schedule} has {kind.fixed_chunks} stages per rank, and virtual_stages = {plan.virtual_stages}"
+    elif kind.chunked and plan.virtual_stages == 1:
         yield f"{plan.schedule} needs virtual_stages > 1"
     if not kind.chunked and plan.virtual_stages > 1:
         yield f"{plan.schedule} has one stage per pipeline rank, and virtual_stages = {plan.virtual_stages}"

@@ -26,6 +26,7 @@ from meshwright.validation.cells import (
     read_cells,
     recompute,
     schedule,
+    synchronous_norm,
     whole,
 )
 from meshwright.workload.workload import MAX_GLOBAL_BATCH, MAX_SEQ_LEN, PRECISIONS
@@ -66,6 +67,7 @@ class Given:
     fused_norm: bool | None
     loss_logits: str | None
     comm_overlap: str | None
+    synchronous_norm: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,10 @@ GIVEN: dict[str, Reader] = {
     "fused_norm": one_of(FLAGS),
     "loss_logits": str.lower,
     "comm_overlap": str.lower,
+    "synchronous_norm": synchronous_norm,
 }
+COLUMN_OF = {"synchronous_norm": "schedule"}
+"""Fields that stand in a column of another name."""
 CHOSEN: dict[str, Reader] = {
     "micro_batch": _degree,
     "tp": _degree,
@@ -176,7 +181,7 @@ RESULT: dict[str, Reader] = {
 }
 IDENTITY = ("run_id", "source")
 ESSENTIAL = ("seq_len", "global_batch", "device", "devices")
-COLUMNS = (*IDENTITY, *GIVEN, *CHOSEN, *RESULT)
+COLUMNS = (*IDENTITY, *(name for name in GIVEN if name not in COLUMN_OF), *CHOSEN, *RESULT)
 """The columns that are read; others are ignored."""
 
 CACHED = 2**18
@@ -212,7 +217,8 @@ class _Lines:
     def __init__(self, reader: Any, path: str) -> None:
         self.reader = reader
         self.header = _header(reader, path)
-        pick = [self.header.index(name) if name in self.header else -1 for name in COLUMNS]
+        names = [COLUMN_OF.get(name, name) for name in (*IDENTITY, *GIVEN, *CHOSEN, *RESULT)]
+        pick = [self.header.index(name) if name in self.header else -1 for name in names]
         first, second = len(IDENTITY) + len(GIVEN), len(IDENTITY) + len(GIVEN) + len(CHOSEN)
         self.identity = itemgetter(*pick[: len(IDENTITY)])
         self.given = itemgetter(*pick[len(IDENTITY) : first])

@@ -86,6 +86,8 @@ def _stack(given: Given) -> Stack:
         facts |= {"loss_vocab_parallel": False, "logit_bytes": max(stack.logit_bytes, GATHERED_LOGIT_BYTES)}
     if given.comm_overlap == "none":
         facts |= {"overlap_gradient_reduction": False, "overlap_parameter_gather": False}
+    if given.synchronous_norm:
+        facts["validates_step_afterwards"] = False
     return replace(stack, **facts)
 
 
