@@ -11,20 +11,27 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
 import numpy as np
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.left_out import Floats, LeftOut, left_out_errors, weighted_quantiles
+from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.parameters import parameters_for
+from meshwright.calibration.parameters import ZERO3, parameters_for
 from meshwright.calibration.runs import observations_of
+from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
 
+GIB = 2**30
 PACKAGE = Path(__file__).parent.parent / "src" / "meshwright"
+TARGETS = dict.fromkeys(
+    ("Megatron-LM", "Korthikanti", "Zero Bubble", "Vocabulary ", "MosaicML ll", "SimuMax B20"), "9 %"
+)
+TARGETS |= {"InternEvo t": "12 %", "Megatron-Br": "20 %"}
+"""What we aim at, by the beginning of a source's name."""
 COLUMNS = {
     "attention_efficiency.flash": "flash_efficiency",
     "attention_efficiency.flash3": "flash3_efficiency",
@@ -47,23 +54,34 @@ def by_source(observations: list[Observation], values: Mapping[str, float]) -> d
     return {source: np.array(errors) for source, errors in sorted(found.items())}
 
 
-def left_out_page(found: Mapping[str, Floats]) -> str:
+def left_out_page(left: list[LeftOut]) -> str:
     """The page that is kept under ``benchmarks/``."""
-    lines = ["| source | runs | MAPE | bias |", "| --- | --: | --: | --: |"]
-    for source, errors in found.items():
-        ape, bias = np.abs(np.exp(errors) - 1), np.exp(errors.mean()) - 1
-        lines.append(f"| {source} | {len(ape)} | {ape.mean():.1%} | {bias:+.1%} |")
+    lines = ["| source | runs | MAPE | bias | target |", "| --- | --: | --: | --: | --: |"]
+    for one in left:
+        lines.append(_left_out_line(one.source, np.concatenate(one.errors), TARGETS.get(one.source[:11])))
+        whole = [e[o.plans.sharding != ZERO3] for o, e in zip(one.observations, one.errors, strict=True)]
+        kept = np.concatenate(whole)
+        if one.source.startswith("Megatron-LM") and len(kept) > 0:
+            lines.append(_left_out_line(f"{one.source}, without ZeRO-3", kept, TARGETS["Megatron-LM"]))
     return (
         f"""# Each source left out
 
 Step times of published runs, predicted with constants that were fitted to all the other sources: what a new cluster
-and stack would find. Fitted on {date.today().isoformat()} by `python scripts/fit_constants.py RUNS.csv --left-out
---write`, which takes about half an hour. In-sample errors of the same runs are in [accuracy](accuracy.md).
+and stack would find. Every fit begins at the priors of `calibration/priors.csv`, and what only the left-out source
+could teach (its stack's numbers, its devices' efficiencies) stays at its prior. Fitted on {date.today().isoformat()}
+by `python scripts/fit_constants.py RUNS.csv --left-out --write`, which takes about half an hour; the constants of each
+fit are in [left-out-constants.csv](left-out-constants.csv). In-sample errors of the same runs are in
+[accuracy](accuracy.md).
 
 """
         + "\n".join(lines)
         + "\n"
     )
+
+
+def _left_out_line(name: str, errors: Floats, target: str | None) -> str:
+    ape, bias = np.abs(np.exp(errors) - 1), np.exp(errors.mean()) - 1
+    return f"| {name} | {len(ape)} | {ape.mean():.1%} | {bias:+.1%} | {target or '–'} |"
 
 
 def write(values: Mapping[str, float]) -> None:
@@ -84,21 +102,49 @@ def write(values: Mapping[str, float]) -> None:
             path.write_text(text if found else f"{text.rstrip()}\n{field}: {value:.4g}\n", encoding="utf-8")
 
 
-INTERVAL_COLUMNS = ("models", "low", "high", "runs", "sources", "origin")
+INTERVAL_COLUMNS = ("of", "low", "high", "runs", "sources", "origin")
 
 
-def intervals(left: list[LeftOut]) -> Iterator[tuple[str, str, str, int, int, str]]:
-    """80 % of measured/predicted of runs whose source was left out, every source with the same weight."""
+def quantile_rows(left: list[LeftOut]) -> Iterator[tuple[str, str, str, int, int, str]]:
+    """80 % of measured/predicted of runs whose source was left out, and of ratios of two runs in one setting.
+
+    Every source has the same weight. A ratio's error counts whichever run comes first.
+    """
+    origin = "quantiles of measured/predicted of published runs; each source left out of the fit"
     for models in ("dense", "experts"):
-        chosen = [
-            (o, e) for o, e in left if (o.setting.model.architecture.moe is not None) == (models == "experts")
-        ]
-        sources = [source for o, _ in chosen for source in o.sources]
-        ratios = -np.concatenate([errors for _, errors in chosen])
-        weights = np.array([1 / sources.count(source) for source in sources])
-        low, high = np.exp(weighted_quantiles(ratios, weights, (0.1, 0.9)))
-        origin = "quantiles of measured/predicted of published runs; each source left out of the fit"
-        yield models, f"{low:.3f}", f"{high:.3f}", len(ratios), len(set(sources)), origin
+        errors: dict[str, list[float]] = {}
+        for one in left:
+            for observation, found in zip(one.observations, one.errors, strict=True):
+                if (observation.setting.model.architecture.moe is not None) == (models == "experts"):
+                    errors.setdefault(one.source, []).extend((-found).tolist())
+        yield models, *_quantiles(errors, (0.1, 0.9)), origin
+    pairs: dict[str, list[float]] = {}
+    for one in left:
+        for found in one.errors:
+            first, second = np.triu_indices(len(found), 1)
+            differences = found[first] - found[second]
+            pairs.setdefault(one.source, []).extend([*differences, *-differences])
+    origin = "quantiles of errors of ratios of two runs in one setting; each source left out of the fit"
+    yield "pair", *_quantiles({s: e for s, e in pairs.items() if e}, (0.1, 0.9)), origin
+
+
+def _quantiles(errors: Mapping[str, list[float]], shares: tuple[float, float]) -> tuple[str, str, int, int]:
+    """Quantiles of exp(error) with equal weight per source, the number of errors and of sources."""
+    values = np.concatenate([np.array(e) for e in errors.values()])
+    weights = np.concatenate([np.full(len(e), 1 / len(e)) for e in errors.values()])
+    low, high = np.exp(weighted_quantiles(values, weights, shares))
+    return f"{low:.3f}", f"{high:.3f}", len(values), len(errors)
+
+
+def memory_row(runs: list[Run]) -> tuple[str, str, str, int, int, str]:
+    """80 % of measured/predicted peaks of memory, every source with the same weight; nothing is fitted to them."""
+    peaks = predict_runs(runs).memory_bytes / GIB
+    errors: dict[str, list[float]] = {}
+    for run, peak in zip(runs, peaks, strict=True):
+        if run.memory_gib and peak > 0:
+            errors.setdefault(run.source, []).append(float(np.log(run.memory_gib / peak)))
+    origin = "quantiles of measured/predicted of published peaks; nothing is fitted to them"
+    return "memory", *_quantiles(errors, (0.1, 0.9)), origin
 
 
 def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-untyped-def]
@@ -116,7 +162,8 @@ def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-
 
 def main(path: str, options: list[str]) -> None:
     """Fit, print, and write where asked."""
-    observations = observations_of([run for run in read_runs(path) if isinstance(run, Run)])
+    runs = [run for run in read_runs(path) if isinstance(run, Run)]
+    observations = observations_of(runs)
     for source, errors in by_source(observations, {}).items():
         show("now", source, errors)
     parameters = parameters_for(observations)
@@ -133,22 +180,20 @@ def main(path: str, options: list[str]) -> None:
     if "--write" in options:
         write(fitted.values)
     if "--left-out" in options:
-        by_left: dict[str, Floats] = {}
-
-        def note(source: str, errors: Floats) -> None:
-            show("left out", source, errors)
-            by_left[source] = errors
-
-        left = left_out_errors(observations, note)
-        rows = list(intervals(left))
+        left = leave_out(observations, lambda one: show("left out", one.source, np.concatenate(one.errors)))
+        rows = [*quantile_rows(left), memory_row(runs)]
         print("\n".join(",".join(map(str, row)) for row in rows))
         if "--write" in options:
-            path = PACKAGE / "cost/data/intervals.csv"
-            text = "\n".join(",".join(map(str, row)) for row in [INTERVAL_COLUMNS, *rows])
-            path.write_text(text + "\n", encoding="utf-8")
-            (PACKAGE.parents[1] / "benchmarks/left-out.md").write_text(
-                left_out_page(by_left), encoding="utf-8"
-            )
+            _write_rows(PACKAGE / "cost/data/intervals.csv", [INTERVAL_COLUMNS, *rows])
+            benchmarks = PACKAGE.parents[1] / "benchmarks"
+            benchmarks.joinpath("left-out.md").write_text(left_out_page(left), encoding="utf-8")
+            constants = [(o.source, name, f"{value:.5g}") for o in left for name, value in o.values.items()]
+            _write_rows(benchmarks / "left-out-constants.csv", [("source", "constant", "value"), *constants])
+
+
+def _write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as lines:
+        csv.writer(lines, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
+from meshwright.cost.intervals import pair_interval
 from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InfeasibleError, InputError, Problem, nearest
 from meshwright.plan.arrays import COLUMNS, SHARDINGS
@@ -68,12 +69,18 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """The best plans and how they were found. Times in seconds of wall clock."""
+    """The best plans and how they were found. Times in seconds of wall clock.
+
+    ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
+    apart.
+    """
 
     considered: int
     legal: int
     evaluated: int
     feasible: int
+    tied: int
+    tie_ratio: float
     search_time_s: float
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
@@ -85,6 +92,8 @@ class PlanAnswer:
             "candidates_legal": self.legal,
             "candidates_evaluated": self.evaluated,
             "candidates_feasible": self.feasible,
+            "candidates_tied": self.tied,
+            "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
             "plans": [proposal.to_json() for proposal in self.proposals],
@@ -102,13 +111,15 @@ def answer(question: Question) -> PlanAnswer:
     seconds = time.perf_counter() - began
     if not len(found.ranking):
         raise infeasible(space, found, setting, keep)
-    rows = found.top(question.top)
+    rows, ratio = found.top(question.top), pair_interval(setting).high
     proposals = tuple(_proposal(found, row, question.header, setting) for row in rows)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space.plans),
         evaluated=len(found.plans),
         feasible=len(found.ranking),
+        tied=found.within(ratio),
+        tie_ratio=ratio,
         search_time_s=seconds,
         rejected=_rejected(space, found),
         proposals=proposals,

@@ -1,24 +1,29 @@
 """The fit against machines whose constants are known."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hidden_machine import PLANS, observation
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.left_out import left_out_errors, weighted_quantiles
+from meshwright.calibration.left_out import leave_out, weighted_quantiles
 from meshwright.calibration.observations import with_values
-from meshwright.calibration.parameters import Parameter, parameters_for
+from meshwright.calibration.parameters import Parameter, Prior, parameters_for, priors
 from meshwright.cost.constants import constants, kernels
 
-GEMM = Parameter("h100:gemm_efficiency", kernels("h100").gemm_efficiency, 0.3)
-HBM = Parameter("hbm_efficiency", constants()["hbm_efficiency"], 0.5)
+
+def believed(name, value, width):
+    """A parameter whose prior is around its present value."""
+    return Parameter(name, value, Prior(value, width))
+
+
+GEMM = believed("h100:gemm_efficiency", kernels("h100").gemm_efficiency, 0.3)
+HBM = believed("hbm_efficiency", constants()["hbm_efficiency"], 0.5)
 
 
 def test_hidden_constants_are_found_when_priors_leave_them_free():
     hidden = {GEMM.name: GEMM.value * 0.85, HBM.name: HBM.value * 0.75}
-    found = fit([observation(hidden)], [replace(GEMM, width=3.0), replace(HBM, width=3.0)])
+    free = [believed(p.name, p.value, 3.0) for p in (GEMM, HBM)]
+    found = fit([observation(hidden)], free)
     assert found.values == pytest.approx(hidden, rel=0.05)
     assert found.after < found.before / 10
 
@@ -31,14 +36,14 @@ def test_present_constants_stay_where_nothing_contradicts_them():
 def test_a_narrow_prior_holds_a_constant_back():
     hidden = {GEMM.name: GEMM.value * 0.8}
     free = fit([observation(hidden)], [GEMM]).values[GEMM.name]
-    held = fit([observation(hidden)], [Parameter(GEMM.name, GEMM.value, 0.005)]).values[GEMM.name]
+    held = fit([observation(hidden)], [believed(GEMM.name, GEMM.value, 0.005)]).values[GEMM.name]
     assert free < held < GEMM.value
 
 
 def test_one_wild_run_does_not_decide():
     wild = observation({})
     wild.measured_s[0] *= 5
-    found = fit([wild], [Parameter(GEMM.name, GEMM.value, 0.3)])
+    found = fit([wild], [believed(GEMM.name, GEMM.value, 0.3)])
     assert found.values[GEMM.name] == pytest.approx(GEMM.value, rel=0.08)
 
 
@@ -66,12 +71,36 @@ def test_parameters_are_those_that_the_runs_can_speak_of():
 
 
 def test_a_source_is_predicted_without_having_been_fitted():
-    slow = {GEMM.name: GEMM.value * 0.85}
+    believed_before = {name: prior.value for name, prior in priors().items() if "/" not in name}
+    slow = believed_before | {GEMM.name: 0.8 * believed_before[GEMM.name]}
     runs = [observation(slow, source="a"), observation(slow, source="b", plans=PLANS[:3])]
-    errors = {o.sources[0]: e for o, e in left_out_errors(runs)}
+    errors = {left.source: left.errors[0] for left in leave_out(runs)}
     assert set(errors) == {"a", "b"}
-    unfitted = np.abs(observation(slow).log_errors({})).mean()
-    assert all(np.abs(e).mean() < unfitted for e in errors.values())
+    unfitted = np.abs(observation(slow).log_errors(believed_before)).mean()
+    assert all(np.abs(e).mean() < unfitted / 2 for e in errors.values())
+
+
+def test_what_only_the_left_out_source_could_say_stays_at_its_prior():
+    """The stack's present numbers were fitted to its own runs; leaving them out takes those away."""
+    assert {p.prior for p in parameters_for([observation({})]) if p.name.endswith("/elementwise_factor")} == {
+        priors()["*/elementwise_factor"]
+    }
+    runs = [
+        observation({}, source="a"),
+        observation({}, source="b", device="a100-sxm-80gb", stack="deepspeed"),
+    ]
+    before = {p.name: p.prior.value for p in parameters_for(runs)}
+    errors = {left.source: left.errors[0] for left in leave_out(runs)}
+    alone = runs[0].log_errors(before)
+    assert np.abs(errors["a"] - alone).max() < 0.3
+
+
+def test_every_prior_has_an_origin_and_a_constant():
+    for name, prior in priors().items():
+        assert prior.value > 0
+        assert 0 < prior.width <= 1
+        if ":" not in name and "/" not in name:
+            assert name in constants()
 
 
 def test_weighted_quantiles_equal_repetition():

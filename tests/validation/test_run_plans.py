@@ -1,7 +1,7 @@
 """Plans of runs: defaults, spellings, and the same law as everybody else's plans."""
 
 import pytest
-from run_tables import random_rows, run_of, write
+from run_tables import random_rows, row, run_of, write
 
 from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.case import Case
@@ -93,8 +93,12 @@ def test_sequence_parallelism_is_on_with_tp_unless_told(table):
         ({"global_batch": 31}, "global_batch % (dp·micro_batch) = 31 % 2 = 1 ≠ 0"),
         ({"seq_len": 1023}, "seq_len % (cp·tp) = 1023 % 2 = 1 ≠ 0"),
         ({"schedule": "dualpipe"}, "schedule dualpipe is not priced yet"),
-        ({"vocab_parallel": "vocab-1"}, "vocabulary placement vocab-1 is not priced yet"),
-        ({"schedule": "1f1b+interlaced"}, "vocabulary placement interlaced is not priced yet"),
+        ({"vocab_parallel": "elsewhere"}, "elsewhere is no place of the vocabulary that we know"),
+        (
+            {"schedule": "1f1b+interlaced", "pp": 8, "tp": 1, "dp": 1, "layers": 7},
+            "8 stages > 7 layers, and no stage has the vocabulary",
+        ),
+        ({"schedule": "v-half", "virtual_stages": 3}, "v-half has 2 stages per rank, and virtual_stages = 3"),
         ({"ep": 2}, "the model has no experts, so ep·etp = 2·1 must be 1"),
         ({"recompute": "moe_act"}, "the model has no moe_act to recompute"),
         (
@@ -134,8 +138,10 @@ def test_the_law_is_that_of_plan_files(table):
 
 def test_arrays_hold_what_the_plans_say(table):
     write(table, random_rows(30, seed=5))
-    plans = [run_plan(run.chosen, run.given.devices) for run in read_runs(table)]
-    arrays = plan_arrays(plans)
+    runs = list(read_runs(table))
+    plans = [run_plan(run.chosen, run.given.devices) for run in runs]
+    ((numbers, arrays),) = plan_arrays(plans, setting_of(runs[0].given))
+    assert numbers.tolist() == list(range(len(plans)))
     for number, plan in enumerate(plans):
         numbers = [name for name in COLUMNS if name not in ("sharding", "schedule", "recompute")]
         assert [getattr(arrays, name)[number] for name in numbers] == [
@@ -143,3 +149,21 @@ def test_arrays_hold_what_the_plans_say(table):
         ]
         assert arrays.schedules[arrays.schedule[number]] == plan.schedule
         assert arrays.recomputes[arrays.recompute[number]] == plan.recompute
+
+
+def test_plans_that_place_the_vocabulary_otherwise_are_arrays_of_their_own(table):
+    places = ("", "baseline", "redis", "vocab-1", "vocab-2", "interlaced", "redis")
+    write(table, [row(vocab_parallel=place, vocab=200_000) for place in places])
+    runs = list(read_runs(table))
+    plans = [run_plan(run.chosen, run.given.devices) for run in runs]
+    found = {
+        (arrays.stages, arrays.vocabulary): numbers.tolist()
+        for numbers, arrays in plan_arrays(plans, setting_of(runs[0].given))
+    }
+    assert [(kind[1], numbers) for kind, numbers in found.items()] == [
+        ("ends", [0, 1]),
+        ("ends", [2, 6]),
+        ("vocab-1", [3]),
+        ("vocab-2", [4]),
+        ("interlaced", [5]),
+    ]

@@ -20,7 +20,7 @@ NOISE = 0.05
 RUNS_OF_A_SOURCE = 30.0
 HUBER = 2.0
 DIFFERENCE = 0.02
-ITERATIONS = 8
+ITERATIONS = 12
 ENOUGH = 1e-3
 
 
@@ -66,7 +66,8 @@ class _Problem:
     def __init__(self, observations: Sequence[Observation], parameters: Sequence[Parameter]) -> None:
         self.observations, self.parameters = observations, parameters
         self.start = np.array([p.start for p in parameters])
-        self.widths = np.array([p.width for p in parameters])
+        self.centre = np.array([p.centre for p in parameters])
+        self.widths = np.array([p.prior.width for p in parameters])
         sources = [source for o in observations for source in o.sources]
         counts = {source: sources.count(source) for source in set(sources)}
         self.weights = [np.array([RUNS_OF_A_SOURCE / counts[s] for s in o.sources]) for o in observations]
@@ -75,7 +76,7 @@ class _Problem:
         return {p.name: float(np.exp(t)) for p, t in zip(self.parameters, theta, strict=True)}
 
     def objective(self, errors: list[Floats], theta: Floats) -> float:
-        prior = float((((theta - self.start) / self.widths) ** 2).sum())
+        prior = float((((theta - self.centre) / self.widths) ** 2).sum())
         return prior + sum(
             float((w * _huber(e / NOISE)).sum()) for w, e in zip(self.weights, errors, strict=True)
         )
@@ -93,7 +94,7 @@ class _Problem:
         return columns
 
     def step(self, jacobian: list[Floats], errors: list[Floats], theta: Floats) -> tuple[Floats, Floats]:
-        gradient = (theta - self.start) / self.widths**2
+        gradient = (theta - self.centre) / self.widths**2
         hessian = np.diag(1 / self.widths**2)
         for rows, error, weight in zip(jacobian, errors, self.weights, strict=True):
             scaled = error / NOISE

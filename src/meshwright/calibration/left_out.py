@@ -1,6 +1,9 @@
 """Leave one source out: fit on all others, predict the one that was not seen. What a new cluster would find."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +13,43 @@ from meshwright.calibration.observations import Observation
 from meshwright.calibration.parameters import parameters_for
 
 Floats = NDArray[np.float64]
-LeftOut = tuple[Observation, Floats]
 
 
-def left_out_errors(
-    observations: Sequence[Observation], progress: Callable[[str, Floats], None] | None = None
+@dataclass(frozen=True)
+class LeftOut:
+    """A source, the constants that were fitted without it, and log(predicted/measured) of its observations."""
+
+    source: str
+    values: Mapping[str, float]
+    observations: tuple[Observation, ...]
+    errors: tuple[Floats, ...]
+
+
+def leave_out(
+    observations: Sequence[Observation], progress: Callable[[LeftOut], None] | None = None
 ) -> list[LeftOut]:
-    """Every observation with log(predicted/measured) under constants fitted without its source."""
+    """Predict every source under constants fitted without it, one process per fit."""
+    sources = sorted({source for observation in observations for source in observation.sources})
     found: list[LeftOut] = []
-    for source in sorted({source for observation in observations for source in observation.sources}):
-        others = [o for o in observations if source not in o.sources]
-        values = fit(others, parameters_for(others)).values
-        own = [(o, o.log_errors(values)) for o in observations if source in o.sources]
-        found += own
-        if progress:
-            progress(source, np.concatenate([errors for _, errors in own]))
+    with ProcessPoolExecutor() as processes:
+        for left in processes.map(partial(without, observations), sources):
+            found.append(left)
+            if progress:
+                progress(left)
     return found
+
+
+def without(observations: Sequence[Observation], source: str) -> LeftOut:
+    """Fit all but one source and predict it.
+
+    The fit begins at the priors, and what only the source itself could say (its stack's numbers, its devices') stays
+    there: nothing of what it taught the present constants is used.
+    """
+    others = [o for o in observations if source not in o.sources]
+    unseen = [replace(p, value=p.prior.value) for p in parameters_for(observations)]
+    values = fit(others, unseen).values
+    own = tuple(o for o in observations if source in o.sources)
+    return LeftOut(source, values, own, tuple(o.log_errors(values) for o in own))
 
 
 def weighted_quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshwright.calibration.fit import fit
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.parameters import Parameter
+from meshwright.calibration.parameters import Parameter, Prior
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.constants import constants, kernels
 from meshwright.errors import InputError, Problem
@@ -75,7 +75,7 @@ def own_parameters(run: Observation) -> list[Parameter]:
         "nic_efficiency": constants()["nic_efficiency"],
         "host_s_per_layer": run.setting.stack.host_s_per_layer,
     }
-    return [Parameter(name, present[name], width) for name, width in WIDTHS.items()]
+    return [Parameter(name, present[name], Prior(present[name], width)) for name, width in WIDTHS.items()]
 
 
 def _single_runs(observations: Sequence[Observation]) -> list[Observation]:

@@ -1,6 +1,6 @@
 """Observations from a table of measured runs: those that have a step time and can be priced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,19 +17,18 @@ def observations_of(runs: Sequence[Run]) -> list[Observation]:
     for run in runs:
         if run.step_time_s and run.outcome == "ok":
             same.setdefault(id(run.given), []).append(run)
-    found = (_observation(members) for members in same.values())
-    return [observation for observation in found if observation is not None]
+    found = (_observations(members) for members in same.values())
+    return [observation for observations in found for observation in observations]
 
 
-def _observation(runs: list[Run]) -> Observation | None:
+def _observations(runs: list[Run]) -> Iterator[Observation]:
     try:
         setting = setting_of(runs[0].given)
     except InputError:
-        return None
+        return
     planned = [(run, run_plan(run.chosen, setting.cluster.devices)) for run in runs]
     legal = [(run, plan) for run, plan in planned if not any(True for _ in faults(plan, setting))]
-    if not legal:
-        return None
-    measured = np.array([run.step_time_s for run, _ in legal], dtype=np.float64)
-    plans = plan_arrays([plan for _, plan in legal])
-    return Observation(setting, plans, measured, tuple(run.source for run, _ in legal))
+    for numbers, plans in plan_arrays([plan for _, plan in legal], setting):
+        members = [legal[number][0] for number in numbers]
+        measured = np.array([run.step_time_s for run in members], dtype=np.float64)
+        yield Observation(setting, plans, measured, tuple(run.source for run in members))

@@ -9,10 +9,10 @@ grouped  F/(e(r)·P), e(r) = plateau·r/(r + r½) with r rows per expert.
 collective, n ranks of which g share a fast domain, k = n/g:
          t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC);
          c = 2 for all-reduce, 1 for all-gather and reduce-scatter. All-to-all: of P bytes that a rank sends,
-         (g−1)/n stay in the domain and (n−g)/n cross.
+         (g−1)/n stay in the domain and (n−g)/n cross, copies for one domain once where the stack can.
 
-What they ignore: clocks and power, wave quantisation below ~1,000 rows, congestion between jobs, oversubscription
-beyond the declared tiers. Bandwidths are per device and one direction; a device owns its share of the NICs.
+What they ignore: clocks and power, wave quantisation below ~1,000 rows, congestion between jobs, tiers that are not
+declared. Bandwidths are per device and one direction; a device owns its share of the NICs.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from meshwright.cluster.graph import Pool
+from meshwright.cluster.graph import Pool, Tier
 from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
 from meshwright.program.shape import Number
 
@@ -41,6 +41,7 @@ class Forms:
     nic_bytes_per_s: float
     domain: int
     precision: str = "bf16"
+    tiers: tuple[Tier, ...] = ()
 
     def gemm(self, m: Number, k: Number, n: Number) -> Number:
         """(m, k) × (k, n)."""
@@ -84,19 +85,32 @@ class Forms:
         """A memory-bound kernel that moves ``moved`` bytes."""
         return moved / (self.constants[efficiency] * self.memory_bytes_per_s)
 
-    def collective(self, kind: str, logical_bytes: Number, ranks: Number, local: Number) -> Number:
-        """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member."""
+    def collective(
+        self,
+        kind: str,
+        logical_bytes: Number,
+        ranks: Number,
+        local: Number,
+        copies: int = 1,
+        congestion: Number = 1.0,
+    ) -> Number:
+        """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member.
+
+        ``congestion``: how many times longer the network between domains takes than its cards alone.
+        """
         c = self.constants
         nodes = np.maximum(1, ranks / local)
         curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
         bus = 2.0 if kind == "all-reduce" else 1.0
         if kind == "all-to-all":
             fast = logical_bytes * (local - 1) / ranks / self._fast(curve)
-            slow = logical_bytes * (ranks - local) / ranks / (c["nic_efficiency"] * self.nic_bytes_per_s)
+            crossing = logical_bytes * (ranks - local) / ranks * crossing_once(nodes, copies)
+            slow = crossing / (c["nic_efficiency"] * self.nic_bytes_per_s)
         else:
             fast = bus * (local - 1) / local * logical_bytes / self._fast(curve)
             wire = bus * (nodes - 1) / nodes * logical_bytes / local
             slow = wire / (c["nic_efficiency"] * self.nic_bytes_per_s)
+        slow = slow * congestion
         volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
         saturation = np.where(
             nodes > 1,
@@ -117,17 +131,26 @@ class Forms:
         )
         return np.where((ranks > 1) & (np.asarray(logical_bytes) > 0), latency + moving, 0.0)
 
-    def p2p(self, message_bytes: Number, crosses: Number) -> Number:
+    def p2p(self, message_bytes: Number, crosses: Number, congestion: Number = 1.0) -> Number:
         """A pipeline message; ``crosses`` is true where it leaves the fast domain."""
         c = self.constants
         fast = c["p2p_scaleup_efficiency"] * self.scaleup_bytes_per_s
-        slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s
+        slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s / congestion
         return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
 
     def _fast(self, curve: Curve) -> float:
         """The plateau of a curve, scaled when this node's links are slower than the measured ones."""
         share = self.scaleup_bytes_per_s / self.kernels.measured_scaleup_bytes_per_s
         return curve.bandwidth_bytes_per_s * min(1.0, share)
+
+
+def crossing_once(nodes: Number, copies: int) -> Number:
+    """The part of what crosses nodes that is left when copies to one node cross once; targets are uniform.
+
+    Of N nodes N·(1 − (1 − 1/N)^k) are the target of any of k copies, against k if each crosses by itself.
+    """
+    reached = nodes * (1 - (1 - 1 / np.asarray(nodes)) ** copies)
+    return reached / copies
 
 
 def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = MappingProxyType({})) -> Forms:

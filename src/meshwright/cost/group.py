@@ -5,7 +5,7 @@ stage has, so that everything is priced once per kind and then spread over the K
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from meshwright.cost.forms import Forms
 from meshwright.cost.played import stages_of_ranks
-from meshwright.cost.prices import Mesh, Parts, Prices
+from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds
 from meshwright.cost.pricing import array_mesh, array_shape, message_seconds, pass_kinds
+from meshwright.cost.spread_vocabulary import Share, vocabulary_share
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import Pipeline, Schedule
@@ -108,7 +109,8 @@ class Group:
     @property
     def tied_apart(self) -> bool:
         """Two ranks hold a copy of the embedding table each."""
-        return self.setting.model.architecture.tied_embeddings and not self.ends_together
+        tied = self.setting.model.architecture.tied_embeddings
+        return tied and not self.ends_together and not self.spread_vocabulary
 
     @property
     def sharding(self) -> str:
@@ -138,9 +140,27 @@ class Group:
     @cached_property
     def stages(self) -> tuple[tuple[int, ...], ...]:
         """Block indices of every stage."""
-        pipeline = Pipeline(placement=self.placement, schedule=Schedule(name=self.schedule))
+        schedule = Schedule(name=self.schedule)
+        pipeline = Pipeline(stages=self.plans.stages, placement=self.placement, schedule=schedule)
         model = self.setting.model
-        return tuple(stage_blocks(c, model) for c in stage_layers(pipeline, len(model.layer_blocks)))
+        contents = stage_layers(pipeline, len(model.layer_blocks))
+        if self.spread_vocabulary:
+            contents = tuple(replace(content, embed=False, head=False) for content in contents)
+        return tuple(stage_blocks(content, model) for content in contents)
+
+    @property
+    def spread_vocabulary(self) -> bool:
+        """Every rank has a part of the embedding and of the head; no stage has them whole."""
+        return self.plans.vocabulary != "ends"
+
+    @cached_property
+    def vocabulary(self) -> Share | None:
+        """What one stage has of a vocabulary that is spread."""
+        if not self.spread_vocabulary:
+            return None
+        local = replace(self.prices.local, shape=self.shape)
+        name, model = self.plans.vocabulary, self.setting.model
+        return vocabulary_share(name, model, local, self.mesh, self.ranks, self.chunks)
 
     @cached_property
     def stage_kinds(self) -> tuple[tuple[int, ...], ...]:
@@ -161,8 +181,10 @@ class Group:
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
+        share = (self.vocabulary.elements,) if self.vocabulary else ()
         return tuple(
-            self.per_plan_elements(add(*(self.block_elements[b] for b in k))) for k in self.stage_kinds
+            add(self.per_plan_elements(add(*(self.block_elements[b] for b in k))), *share)
+            for k in self.stage_kinds
         )
 
     def held(self, kind: StateKind) -> Floats:
@@ -182,7 +204,10 @@ class Group:
             index: np.ceil(self.per_plan(e.dense) / shard) + np.ceil(self.per_plan(e.expert) / expert_shard)
             for index, e in self.block_elements.items()
         }
-        return self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
+        held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
+        if self.vocabulary is None:
+            return held
+        return held + np.ceil(self.chunks * self.vocabulary.elements.dense / shard)[:, None]
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
@@ -212,7 +237,8 @@ class Group:
     @cached_property
     def forward_s(self) -> Floats:
         """Seconds of the forward pass of every plan and stage: (n, K)."""
-        return self.stage_times(self.priced("F"))
+        times = self.stage_times(self.priced("F"))
+        return times if self.vocabulary is None else times + self.vocabulary.forward_s[:, None]
 
     @cached_property
     def backward_s(self) -> Floats:
@@ -222,7 +248,8 @@ class Group:
     @cached_property
     def input_s(self) -> Floats:
         """Seconds of I, or of B where backward passes are not split: (n, K)."""
-        return self.stage_times(self.priced(self.pass_kinds[1]))
+        times = self.stage_times(self.priced(self.pass_kinds[1]))
+        return times if self.vocabulary is None else times + self.vocabulary.backward_s[:, None]
 
     @cached_property
     def weight_s(self) -> Floats | None:
@@ -281,7 +308,6 @@ class Group:
         for elements in self.kind_elements:
             time = np.zeros(len(self.plans))
             for collective in collectives(elements):
-                size, local = self.mesh.group(collective.axes)
-                time = time + self.forms.collective(collective.kind, collective.logical_bytes, size, local)
+                time = time + collective_seconds(collective, self.mesh, self.forms)
             per_kind.append(time)
         return self.spread(per_kind)

@@ -42,7 +42,13 @@ def _activations(group: Group) -> Floats:
         held = in_flight(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (sizes[rows] @ candidates.T).max(1)
-    return result
+    if group.vocabulary is None:
+        return result
+    form = group.vocabulary.form
+    of_rank = group.per_rank(group.kept[:, group.kind_of])
+    most = group.micro_batches[:, None] * of_rank
+    more = np.minimum(most, form.in_flight * result + form.periods * of_rank)
+    return np.asarray(np.floor(more + group.vocabulary.kept_bytes[:, None]))
 
 
 def _working(group: Group) -> Floats:

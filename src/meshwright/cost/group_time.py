@@ -6,12 +6,14 @@ follows the chain that ends the step. What it leaves out: how long a rank waits 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
 from meshwright.cost.pipeline import FORMS, pipeline_seconds
 from meshwright.cost.played import Passes, Span, played_span
+from meshwright.cost.prices import collective_seconds
 from meshwright.cost.step import (
     beside_gather,
     optimizer_seconds,
@@ -80,12 +82,21 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
 
 def _played_length(group: Group) -> Length:
     """A schedule without a form; where steps overlap, the rank that is at work for longest sets the pace."""
-    spans = []
-    for messages in (True, False):
-        part = pipelined(group, messages)
-        spans.append(played_span(group.schedule, part.passes, part.message, group.micro_batches, group.ranks))
-    seconds, silent = ((s.end - s.begin).max(1) if group.steps_overlap else s.end.max(1) for s in spans)
-    return Length(seconds, silent, spans[0])
+    loud, quiet = pipelined(group, True), pipelined(group, False)
+    passes = Passes(*(_stacked(a, b) for a, b in zip(loud.passes, quiet.passes, strict=True)))
+    message = np.concatenate([loud.message, quiet.message])
+    counts = np.concatenate([group.micro_batches] * 2)
+    span = played_span(group.schedule, passes, message, counts, group.ranks)
+    seconds = (span.end - span.begin if group.steps_overlap else span.end).max(1)
+    n = len(group.plans)
+    return Length(seconds[:n], seconds[n:], Span(span.begin[:n], span.end[:n]))
+
+
+def _stacked(one: Any, other: Any) -> Any:
+    """Both, one after the other; nothing where there is none."""
+    if one is None:
+        return None
+    return one + other if isinstance(one, list) else np.concatenate([one, other])
 
 
 def step_parts(group: Group, of: Length) -> dict[str, Floats]:
@@ -94,7 +105,8 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
     messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
     """
-    length, silent = of.seconds, of.silent
+    wait = _vocabulary_wait(group)
+    length, silent = of.seconds + wait, of.silent + wait
     forward, message = group.forward_s, group.message_s
     parts = _busiest(group, forward + group.backward_s)
     busy = sum(parts.values(), start=np.zeros(len(message)))
@@ -120,7 +132,18 @@ def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
             for of_stage in zip(*passes, strict=True)
         ]
         result[name] = group.micro_batches * group.per_rank(group.spread(per_kind))[rows, rank]
+    if group.vocabulary is not None:
+        of_stage = group.vocabulary.forward_s + group.vocabulary.backward_s
+        result["compute"] = result["compute"] + group.micro_batches * group.chunks * of_stage
     return result
+
+
+def _vocabulary_wait(group: Group) -> Floats:
+    """Periods that a spread vocabulary adds to the ends of the pipeline."""
+    if group.vocabulary is None:
+        return np.zeros(len(group.plans))
+    period = group.per_rank(group.forward_s + group.backward_s).max(1)
+    return group.vocabulary.form.periods * period
 
 
 def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Floats]:
@@ -218,8 +241,7 @@ def _norm_and_ties(group: Group) -> Floats:
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         tied = tied_reduction(embedding, group.setting.stack)
-        size, local = group.mesh.group(tied.axes)
-        seconds = seconds + group.forms.collective(tied.kind, tied.logical_bytes, size, local)
+        seconds = seconds + collective_seconds(tied, group.mesh, group.forms)
     return seconds
 
 

@@ -8,9 +8,9 @@ work of the busiest rank, which a pipeline with one slow stage comes to only aft
 have lists of their own for every distinct (rounded) set of stage times.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from meshwright.schedule.times import StageTimes
 
 Array = NDArray[np.float64]
 ROUNDS = 3
+FEW = 4
+"""So many plans are played one by one."""
 AUTOMATIC_ROUNDS = 8
 """Lists that are made by playing settle later."""
 
@@ -137,27 +139,40 @@ def _play(
     schedule: str, passes: Passes, message: Array, ranks: int, times: StageTimes | None, micro_batches: int
 ) -> Span:
     steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times)
-    clock = [np.zeros(len(message)) for _ in range(ranks)]
-    begin: list[Array | None] = [None] * ranks
-    ends: list[Array] = []
-    seconds: dict[Kind, Array | None] = {
-        "F": passes.forward,
-        "B": passes.backward,
-        "I": passes.backward,
-        "W": passes.weight,
-    }
-    for step in steps:
-        start = clock[step.rank]
-        if step.source is not None:
-            ready = ends[step.source]
-            start = np.maximum(start, ready + message if step.crosses else ready)
-        if begin[step.rank] is None:
-            begin[step.rank] = start
-        times_of = seconds[step.kind]
-        assert times_of is not None, "a split schedule needs the times of W"
-        clock[step.rank] = start + times_of[:, step.stage]
-        ends.append(clock[step.rank])
-    return Span(np.stack([np.asarray(b) for b in begin], 1), np.stack(clock, 1))
+    weight = np.zeros_like(passes.backward) if passes.weight is None else passes.weight
+    by_kind = {"F": passes.forward, "B": passes.backward, "I": passes.backward, "W": weight}
+    if len(message) > FEW:
+        columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
+        begin, end = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum)
+        return Span(np.stack(begin, 1), np.stack(end, 1))
+    rows = [
+        _walk(steps, {k: seconds[row].tolist() for k, seconds in by_kind.items()}, wait, ranks, 0.0, max)
+        for row, wait in enumerate(message.tolist())
+    ]
+    return Span(np.array([begin for begin, _ in rows]), np.array([end for _, end in rows]))
+
+
+def _walk(
+    steps: Sequence[Step],
+    seconds: Mapping[str, Sequence[Any]],
+    message: Any,
+    ranks: int,
+    zero: Any,
+    larger: Callable[[Any, Any], Any],
+) -> tuple[list[Any], list[Any]]:
+    """First starts and last ends of the ranks; times are arrays over plans, or floats, which are faster for few."""
+    clock = [zero] * ranks
+    begin: list[Any] = [None] * ranks
+    ends: list[Any] = []
+    for stage, rank, kind, source, crosses in steps:
+        start = clock[rank]
+        if source is not None:
+            start = larger(start, ends[source] + message if crosses else ends[source])
+        if begin[rank] is None:
+            begin[rank] = start
+        clock[rank] = start + seconds[kind][stage]
+        ends.append(clock[rank])
+    return begin, clock
 
 
 @lru_cache(maxsize=1024)

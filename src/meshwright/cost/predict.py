@@ -9,7 +9,13 @@ from meshwright.cost.constants import kernels
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group_memory import rank_ledgers
 from meshwright.cost.group_time import pipeline_lengths, step_parts
-from meshwright.cost.intervals import interval_origin, step_interval
+from meshwright.cost.intervals import (
+    fits_probability,
+    interval_origin,
+    memory_interval,
+    memory_origin,
+    step_interval,
+)
 from meshwright.cost.memory import KEYS, fits
 from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
 from meshwright.plan.arrays import from_shorts
@@ -20,8 +26,6 @@ from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import plan_mode
 from meshwright.program.shape import Mode
 from meshwright.result import Report
-
-NO_MEMORY_INTERVALS = "null: too few measured runs ran out of memory to say how sure the ledger is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +55,19 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
     layout = next(iter(plan.layouts.values()))
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
-    low, high = step_interval(setting)
+    interval = step_interval(setting)
     return Report(
         kind="predicted",
         unit="step",
         step_time_s=step_s,
-        step_time_low_s=low * step_s,
-        step_time_high_s=high * step_s,
+        step_time_low_s=interval.low * step_s,
+        step_time_high_s=interval.high * step_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan_mode(plan, layout, setting.stack), setting),
         memory_bytes=memory,
         fits=bool(fits(memory["total"], memory["capacity"])),
-        fits_probability=None,
+        fits_probability=fits_probability(memory["total"], setting),
         breakdown_s=estimate.parts,
         usd_per_hour=usd,
         usd_per_step=None if usd is None else usd * step_s / 3600,
@@ -91,8 +95,11 @@ def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[s
     ]
     worst = int(np.argmax(totals))
     capacity = setting.cluster.pool.device.memory_bytes
+    interval = memory_interval(setting)
     return {
         "total": totals[worst],
+        "total_low": int(interval.low * totals[worst]),
+        "total_high": int(interval.high * totals[worst]),
         "capacity": capacity,
         **estimate.ledgers[worst],
         "worst_rank": worst,
@@ -135,8 +142,9 @@ def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
         "step_time_s": f"predicted: {estimate.method}; kernel constants {measured} ({kernel.origin})",
         "step_time_low_s": interval_origin(setting),
         "step_time_high_s": interval_origin(setting),
-        "fits_probability": NO_MEMORY_INTERVALS,
-        "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages",
+        "fits_probability": memory_origin(),
+        "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages; "
+        + memory_origin(),
         "mfu": "6·N_active + 12·layers·heads·head_dim·seq per token over the dense peak; docs/metrics.md",
         "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",
         "joules_per_step": "null: board power unknown"

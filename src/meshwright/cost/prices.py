@@ -11,10 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
+from meshwright.cluster.graph import Tier
+from meshwright.cost.forms import Forms
 from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
-from meshwright.program.items import Body, Collective, Compute, Item, PassKind
+from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind
 from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.shape import Number
 
@@ -37,11 +39,12 @@ Parts = dict[str, Number]
 
 @dataclass(frozen=True)
 class Mesh:
-    """Sizes and strides of all axes, for one plan (ints) or many (arrays), and the size of a fast domain."""
+    """Sizes and strides of all axes, for one plan (ints) or many (arrays), the size of a fast domain, and tiers."""
 
     sizes: Mapping[str, Ints]
     strides: Mapping[str, Ints]
     domain: int
+    tiers: tuple[Tier, ...] = ()
 
     def group(self, axes: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Members of a group over ``axes``, and how many of them share a fast domain."""
@@ -51,6 +54,37 @@ class Mesh:
         return size, members_in_domain(
             [self.sizes[a] for a in axes], [self.strides[a] for a in axes], self.domain
         )
+
+    def congestion(self, axes: tuple[str, ...], kind: CollectiveKind) -> Number:
+        """How many times longer the network takes because it is oversubscribed above some tier; 1 without tiers.
+
+        A unit of D devices has uplinks of D/o cards. A ring of which m members are in the unit crosses its border
+        once, as do the D/m other rings beside it: o/m. All-to-all crosses with all that goes to the n − m members
+        outside, of what leaves the fast domain to n − g members: o·(n − m)/(n − g). A message between neighbouring
+        stages crosses with those of all min(stride, D) devices that send at once.
+        """
+        result: Number = 1.0
+        size, together = self.group(axes)
+        for tier in self.tiers:
+            counts, steps = [self.sizes[a] for a in axes], [self.strides[a] for a in axes]
+            inside = members_in_domain(counts, steps, tier.devices)
+            if kind == "p2p":
+                share = np.minimum(self.strides[axes[0]], tier.devices) / tier.devices
+            elif kind == "all-to-all":
+                share = (size - inside) / np.maximum(1, size - together)
+            else:
+                share = 1 / np.maximum(1, inside)
+            factor = np.maximum(1.0, tier.oversubscription * share)
+            result = np.maximum(result, np.where(inside < size, factor, 1.0))
+        return result
+
+
+def collective_seconds(collective: Collective, mesh: Mesh, forms: Forms) -> Number:
+    """Seconds of one collective by itself."""
+    size, together = mesh.group(collective.axes)
+    congestion = mesh.congestion(collective.axes, collective.kind) if mesh.tiers else 1.0
+    kind, volume, copies = collective.kind, collective.logical_bytes, collective.copies
+    return forms.collective(kind, volume, size, together, copies, congestion)
 
 
 @dataclass
@@ -68,8 +102,7 @@ class Prices:
 
     def collective(self, collective: Collective) -> Number:
         """Seconds of one collective by itself."""
-        size, local = self.mesh.group(collective.axes)
-        return self.local.forms.collective(collective.kind, collective.logical_bytes, size, local)
+        return collective_seconds(collective, self.mesh, self.local.forms)
 
     def collectives(self, collectives: Iterable[Collective]) -> Number:
         """Seconds of collectives one after the other."""

@@ -5,6 +5,7 @@ only the numbers are scalars here and arrays there.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from meshwright.schedule import SCHEDULES
 def setting_forms(setting: Setting) -> Forms:
     """Forms of a setting's devices and network, with the cluster's own calibration."""
     cluster = setting.cluster
-    return forms_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
+    forms = forms_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
+    return replace(forms, tiers=cluster.tiers)
 
 
 def program_prices(program: Program, setting: Setting) -> Prices:
@@ -116,10 +118,11 @@ def whole_mesh(
     every = {**sizes, **{a: s for a, s in expert_sizes.items() if a != "pp"}, "world": world, "tied": 2}
     expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
-    return Mesh(every, {**steps, **expert_steps, "world": 1, "tied": ends}, forms.domain)
+    return Mesh(every, {**steps, **expert_steps, "world": 1, "tied": ends}, forms.domain, forms.tiers)
 
 
 def message_seconds(mesh: Mesh, forms: Forms, message_bytes: Ints) -> Ints:
     """One pipeline message on the slowest boundary of the chain."""
     crosses = mesh.group(("pp",))[1] < mesh.sizes["pp"]
-    return forms.p2p(message_bytes, crosses)  # type: ignore[return-value]
+    congestion = mesh.congestion(("pp",), "p2p") if mesh.tiers else 1.0
+    return forms.p2p(message_bytes, crosses, congestion)  # type: ignore[return-value]

@@ -1,7 +1,8 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
-What all plans of an array share (model, cluster, workload, stack, rank order) is not in it. Codes index the tuples
-``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
+What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
+what each stage holds, and where the vocabulary lies (``ends``, or one of ``cost/spread_vocabulary.py``). Codes index
+the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.plan.long import Stages
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
@@ -43,6 +45,8 @@ class PlanArrays:
     schedules: tuple[str, ...]
     recomputes: tuple[Recompute, ...]
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
+    stages: Stages = "balanced"
+    vocabulary: str = "ends"
 
     def __len__(self) -> int:
         return len(self.pp)
@@ -79,7 +83,9 @@ class PlanArrays:
 
 
 COLUMNS: tuple[str, ...] = tuple(
-    f.name for f in fields(PlanArrays) if f.name not in ("schedules", "recomputes", "rank_order")
+    f.name
+    for f in fields(PlanArrays)
+    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "vocabulary")
 )
 
 
@@ -100,7 +106,7 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         p.layout.tp > 1 if p.layout.sequence_parallel is None else p.layout.sequence_parallel for p in plans
     ]
     return PlanArrays(
-        **degrees,
+        **degrees,  # type: ignore[arg-type]
         micro_batch=np.array([p.pipeline.micro_batch for p in plans], dtype=np.int64),
         virtual_stages=np.array([p.pipeline.virtual_stages for p in plans], dtype=np.int64),
         sharding=np.array([SHARDINGS.index(p.sharding) for p in plans], dtype=np.int64),

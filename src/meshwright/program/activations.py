@@ -35,6 +35,10 @@ from meshwright.stack.stack import Stack
 ACTIVATION_BYTES = 2
 MASK_BYTES = 1
 STATISTIC_BYTES = 4
+EAGER_NORM_BYTES = 8
+"""What a norm of separate kernels keeps besides its input: a copy and the normalised values, both in fp32."""
+EAGER_SOFTMAX_BYTES = 4
+"""What a softmax of separate kernels keeps besides its result: the result in fp32."""
 KEEPS_OUTPUT = ("core_attn",)
 
 
@@ -110,7 +114,8 @@ def _tokens(op: Operator, shape: LocalShape, mode: Mode) -> Number:
 
 def _norm(op: Norm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     cut = shape.tp if op.place == "tensor" else 1
-    return ACTIVATION_BYTES * op.width * op.instances * _tokens(op, shape, mode) / cut
+    size = ACTIVATION_BYTES + (0 if stack.fused_norm else EAGER_NORM_BYTES)
+    return size * op.width * op.instances * _tokens(op, shape, mode) / cut
 
 
 def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
@@ -132,12 +137,13 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
     rows = op.heads * shape.tokens / shape.tp
     if stack.attention.startswith("flash"):
         return STATISTIC_BYTES * rows
-    return score_bytes(op) * rows * shape.seq_len
+    return score_bytes(op, stack) * rows * shape.seq_len
 
 
-def score_bytes(op: Attention) -> int:
+def score_bytes(op: Attention, stack: Stack) -> int:
     """Bytes per score: result of the softmax, result of dropout (a copy even at rate 0), and dropout's mask."""
-    return 2 * ACTIVATION_BYTES + (MASK_BYTES if op.dropout else 0)
+    eager = 0 if stack.fused_softmax else EAGER_SOFTMAX_BYTES
+    return 2 * ACTIVATION_BYTES + eager + (MASK_BYTES if op.dropout else 0)
 
 
 def _activation(op: Activation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

@@ -21,6 +21,7 @@ Activations travel in 2 bytes.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 
 from meshwright.model.graph import Block
@@ -57,7 +58,7 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
     for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
         for again in runs.get(op.name, ()):
             items += [_again(item) for item in _forward(again, shape, mode, stack)]
-        gradient = _input_gradient(op, shape, mode)
+        gradient = _input_gradient(op, shape, mode, stack)
         if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
             gradient = [
                 _beside([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
@@ -105,9 +106,9 @@ BLOCK_PASSES: dict[PassKind, Callable[[Block, LocalShape, Mode, Stack], tuple[It
 
 def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
     if isinstance(op, Dispatch):
-        return [Compute(op, "F"), *_dispatch_forward(op, shape, mode)]
+        return [Compute(op, "F"), *_dispatch_forward(op, shape, mode, stack)]
     if isinstance(op, BOUNDARIES):
-        return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode)]
+        return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
         return [_beside([Compute(op, "F")], _ring(op, shape, "F"))]
     if isinstance(op, Loss):
@@ -115,48 +116,54 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
     return [Compute(op, "F")]
 
 
-def _input_gradient(op: Operator, shape: LocalShape, mode: Mode) -> list[Item]:
+def _input_gradient(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
     if isinstance(op, Dispatch):
-        return [*_dispatch_backward(op, shape, mode), Compute(op, "I")]
+        return [*_dispatch_backward(op, shape, mode, stack), Compute(op, "I")]
     if isinstance(op, BOUNDARIES):
-        return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode)]
+        return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
         return [_beside([Compute(op, "I")], _ring(op, shape, "I"))]
     return [Compute(op, "I")]
 
 
-def _enter_forward(op: EnterTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+def _enter_forward(op: EnterTensor, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
     return [_tp("all-gather", op.width, shape.tokens, "F", op.name)] if mode.sequence_parallel else []
 
 
-def _enter_backward(op: EnterTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+def _enter_backward(op: EnterTensor, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
     kind = "reduce-scatter" if mode.sequence_parallel else "all-reduce"
     return [_tp(kind, op.width, shape.tokens, "I", op.name)]
 
 
-def _leave_forward(op: LeaveTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+def _leave_forward(op: LeaveTensor, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
     kind = "reduce-scatter" if mode.sequence_parallel else "all-reduce"
     return [_tp(kind, op.width, shape.tokens, "F", op.name)]
 
 
-def _leave_backward(op: LeaveTensor, shape: LocalShape, mode: Mode) -> list[Collective]:
+def _leave_backward(op: LeaveTensor, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
     return [_tp("all-gather", op.width, shape.tokens, "I", op.name)] if mode.sequence_parallel else []
 
 
-def _dispatch_forward(op: Dispatch, shape: LocalShape, mode: Mode) -> list[Collective]:
-    return [_expert_exchange(op, shape, mode, "F"), _expert_tensor("all-gather", op, shape, mode, "F")]
+def _dispatch_forward(op: Dispatch, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
+    return [_expert_exchange(op, shape, mode, "F", stack), _expert_tensor("all-gather", op, shape, mode, "F")]
 
 
-def _dispatch_backward(op: Dispatch, shape: LocalShape, mode: Mode) -> list[Collective]:
-    return [_expert_tensor("reduce-scatter", op, shape, mode, "I"), _expert_exchange(op, shape, mode, "I")]
+def _dispatch_backward(op: Dispatch, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
+    return [
+        _expert_tensor("reduce-scatter", op, shape, mode, "I"),
+        _expert_exchange(op, shape, mode, "I", stack),
+    ]
 
 
-def _combine_forward(op: Combine, shape: LocalShape, mode: Mode) -> list[Collective]:
-    return [_expert_tensor("reduce-scatter", op, shape, mode, "F"), _expert_exchange(op, shape, mode, "F")]
+def _combine_forward(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
+    return [
+        _expert_tensor("reduce-scatter", op, shape, mode, "F"),
+        _expert_exchange(op, shape, mode, "F", stack),
+    ]
 
 
-def _combine_backward(op: Combine, shape: LocalShape, mode: Mode) -> list[Collective]:
-    return [_expert_exchange(op, shape, mode, "I"), _expert_tensor("all-gather", op, shape, mode, "I")]
+def _combine_backward(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> list[Collective]:
+    return [_expert_exchange(op, shape, mode, "I", stack), _expert_tensor("all-gather", op, shape, mode, "I")]
 
 
 _Boundary = Callable[..., list[Collective]]
@@ -176,9 +183,12 @@ def _tp(kind: str, width: int, tokens: Number, phase: Phase, what: str) -> Colle
     return Collective(kind, ("tp",), ACTIVATION_BYTES * width * tokens, what, phase)  # type: ignore[arg-type]
 
 
-def _expert_exchange(op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase) -> Collective:
+def _expert_exchange(
+    op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase, stack: Stack
+) -> Collective:
     rows = shape.sequence_tokens(mode) * op.experts_per_token
-    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase)
+    copies = op.experts_per_token if stack.deduplicates_exchange else 1
+    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase, copies)
 
 
 def _expert_tensor(
@@ -211,8 +221,8 @@ def _again(item: Item) -> Item:
     if isinstance(item, Compute):
         return Compute(item.operator, "R")
     if isinstance(item, Collective):
-        return Collective(item.kind, item.axes, item.logical_bytes, item.what, "R")
+        return replace(item, phase="R")
     return Overlap(
         tuple(Compute(c.operator, "R") for c in item.compute),
-        tuple(Collective(c.kind, c.axes, c.logical_bytes, c.what, "R") for c in item.beside),
+        tuple(replace(collective, phase="R") for collective in item.beside),
     )

@@ -34,13 +34,17 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text."""
+    """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
+
+    ``copies`` is how many copies of each element the bytes hold where those to one node cross to it once.
+    """
 
     kind: CollectiveKind
     axes: tuple[str, ...]
     logical_bytes: Number
     what: str
     phase: Phase = "F"
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)

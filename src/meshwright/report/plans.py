@@ -9,7 +9,6 @@ from meshwright.report.prediction import interval, print_memory
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
-NOISE = 0.03  # what equal runs differ by between machines and releases at the least
 
 
 def render_answer(data: dict[str, Any], written: str | None) -> None:
@@ -17,12 +16,12 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
     out = console()
     plans = data["plans"]
     out.print(_ranking(plans))
-    close = sum(
-        p["predict"]["step_time_s"] <= (1 + NOISE) * plans[0]["predict"]["step_time_s"] for p in plans
-    )
-    if close > 1:
+    tied, ratio = data["candidates_tied"], data["tie_ratio"]
+    if tied > 1:
+        close = sum(p["predict"]["step_time_s"] <= ratio * plans[0]["predict"]["step_time_s"] for p in plans)
         out.print(
-            f"\nThe first {close} are within {NOISE:.0%} of each other: a tie for a prediction. Probe them."
+            f"\n{tied:,} plans are within {ratio - 1:.1%} of the best, a tie for a prediction (80 % interval of the "
+            f"ratio of two plans); the first {close} here are among them. Probe them."
         )
     out.print(f"The step time of plan 1: {interval(plans[0]['predict'])}.")
     out.print("\n[bold]Why plan 1[/bold] (each choice against the best plan with another value)")

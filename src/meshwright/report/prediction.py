@@ -21,8 +21,11 @@ def render_report(data: dict[str, Any], trace: str | None) -> None:
     print_breakdown(out, data)
     memory = data["memory_bytes"]
     verdict = "fits" if data["fits"] else "[bold red]does not fit[/bold red]"
+    if data["fits_probability"] is not None:
+        verdict += f", with probability {data['fits_probability']:.2f} that it does"
     out.print(
-        f"\n[bold]Memory[/bold]: {gib(memory['total'])} of {gib(memory['capacity'])} GiB on the worst device: {verdict}"
+        f"\n[bold]Memory[/bold]: {gib(memory['total'])} (80 %: {gib(memory['total_low'])} to "
+        f"{gib(memory['total_high'])}) of {gib(memory['capacity'])} GiB on the worst device: {verdict}"
     )
     print_memory(out, memory)
     print_money(out, data)

@@ -63,6 +63,11 @@ class Found:
         _, first = np.unique(columns, axis=0, return_index=True)
         return [int(self.ranking[i]) for i in np.sort(first)[:count]]
 
+    def within(self, ratio: float) -> int:
+        """Plans that fit and whose time is at most ``ratio`` times the best."""
+        times = self.step_s[self.ranking]
+        return int((times <= ratio * times.min()).sum()) if len(times) else 0
+
 
 def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
     """Score every plan of a space that may fit. Empty spaces give empty results."""

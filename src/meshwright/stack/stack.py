@@ -48,6 +48,8 @@ class Stack:
         pipeline messages are cut over tp.
     tp_regathers_input
         with sequence parallelism the backward pass gathers the column-parallel input again.
+    deduplicates_exchange
+        a token goes to another node once, however many of its experts are there, and is copied inside the node.
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
@@ -84,6 +86,7 @@ class Stack:
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
     tp_regathers_input: bool = True
+    deduplicates_exchange: bool = False
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
     shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")

@@ -84,15 +84,18 @@ def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) ->
     result.reasons.update({int(numbers[i]): reasons[which[i]] for i in bad})
     if not legal.any():
         return
-    estimates = evaluate(plan_arrays([p for p, good in zip(plans, legal, strict=True) if good]), setting)
-    position = np.cumsum(legal) - 1
-    rows = np.flatnonzero(legal[which])
-    source, target = position[which[rows]], numbers[rows]
-    result.step_s[target] = estimates.step_s[source]
-    low, high = step_interval(setting)
-    result.low_s[target], result.high_s[target] = (end * estimates.step_s[source] for end in (low, high))
-    result.memory_bytes[target] = estimates.total_bytes[source]
-    result.fits[target] = estimates.fits[source]
+    good = np.flatnonzero(legal)
+    step_s, memory = np.full(len(plans), np.nan), np.full(len(plans), np.nan)
+    fits = np.zeros(len(plans), dtype=np.bool_)
+    for members, arrays in plan_arrays([plans[number] for number in good], setting):
+        estimates = evaluate(arrays, setting)
+        step_s[good[members]], memory[good[members]] = estimates.step_s, estimates.total_bytes
+        fits[good[members]] = estimates.fits
+    interval = step_interval(setting)
+    result.step_s[numbers], result.memory_bytes[numbers] = step_s[which], memory[which]
+    result.low_s[numbers] = interval.low * step_s[which]
+    result.high_s[numbers] = interval.high * step_s[which]
+    result.fits[numbers] = fits[which]
 
 
 def ideal_step_s(setting: Setting) -> float:

@@ -10,21 +10,29 @@ run is proof, and that the embedding and the head may have stages of their own (
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
+from meshwright.cost.spread_vocabulary import FORMS
 from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
 from meshwright.plan.check_stack import recomputable
+from meshwright.plan.long import Stages
+from meshwright.plan.partition import head_in_layers, redistributed_stages
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Recompute
 from meshwright.schedule import SCHEDULES
 from meshwright.validation.rows import Chosen
 
+Ints = NDArray[np.int64]
+
 SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
-PRICED_VOCABULARIES = ("", "baseline")
+VOCABULARIES = {"": "ends", "baseline": "ends", "redis": "ends", **{name: name for name in FORMS}}
+REDISTRIBUTED = "redis"
+"""The vocabulary at the ends, and layers moved away from them until the stages have equal FLOPs."""
 LARGEST = 2.0**52
 """No count of elements of a step may be larger: sums of bytes stay exact in 64 bits."""
 
@@ -133,8 +141,10 @@ def _batch_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
 
 
 def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
-    if plan.vocabulary not in PRICED_VOCABULARIES:
-        yield f"vocabulary placement {plan.vocabulary} is not priced yet"
+    if plan.vocabulary not in VOCABULARIES:
+        yield f"{plan.vocabulary} is no place of the vocabulary that we know"
+    elif plan.vocabulary in FORMS and plan.stages > setting.model.architecture.layers:
+        yield f"{plan.stages} stages > {setting.model.architecture.layers} layers, and no stage has the vocabulary"
     if plan.schedule not in SCHEDULES:
         yield f"schedule {plan.schedule} is not priced yet"
         return
@@ -182,8 +192,25 @@ def _largest(plan: RunPlan, setting: Setting) -> float:
     return max(held, scores, parameters) * 64
 
 
-def plan_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
-    """Arrays of plans that share a setting."""
+def plan_arrays(plans: Sequence[RunPlan], setting: Setting) -> Iterator[tuple[Ints, PlanArrays]]:
+    """Arrays of plans of one setting with the plans' numbers; what an array shares may make several of them."""
+    same: dict[tuple[Stages, str], list[int]] = {}
+    for number, plan in enumerate(plans):
+        same.setdefault((_stages(plan, setting), VOCABULARIES[plan.vocabulary]), []).append(number)
+    for (stages, vocabulary), numbers in same.items():
+        arrays = _uniform_arrays([plans[number] for number in numbers])
+        yield np.array(numbers, dtype=np.int64), replace(arrays, stages=stages, vocabulary=vocabulary)
+
+
+def _stages(plan: RunPlan, setting: Setting) -> Stages:
+    """What each stage holds."""
+    if plan.vocabulary != REDISTRIBUTED:
+        return "balanced"
+    head = head_in_layers(setting.model, setting.workload.seq_len)
+    return redistributed_stages(setting.model.architecture.layers, plan.stages, head)
+
+
+def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
     schedules = tuple(dict.fromkeys(plan.schedule for plan in plans))
     recomputes = tuple(dict.fromkeys(plan.recompute for plan in plans))
     codes = {"sharding": SHARDINGS.index, "schedule": schedules.index, "recompute": recomputes.index}

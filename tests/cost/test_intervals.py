@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+import pytest
+
+from meshwright.cluster.load import load_cluster
+from meshwright.cost.constants import constants
+from meshwright.cost.intervals import (
+    UNKNOWN,
+    fits_probability,
+    memory_interval,
+    pair_interval,
+    step_interval,
+)
+from meshwright.model.load import load_model
+from meshwright.plan.setting import Setting
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+
+def setting(model="llama-3.1-8b", device="h100-sxm-80gb", stack="megatron-core"):
+    workload = Workload(seq_len=4096, global_batch=64)
+    return Setting(load_model(model), load_cluster(f"{device} x 8"), workload, load_stack(stack))
+
+
+def test_intervals_hold_the_prediction_and_widen_with_doubt():
+    known = setting()
+    for interval in (step_interval, pair_interval, memory_interval):
+        sure, unsure = interval(known), interval(setting(stack="generic"))
+        assert sure.low < 1 < sure.high
+        assert unsure.low == pytest.approx(sure.low**UNKNOWN)
+        assert unsure.high == pytest.approx(sure.high**UNKNOWN)
+        assert unsure.sigma == pytest.approx(UNKNOWN * sure.sigma)
+
+
+def test_a_device_without_measured_kernels_widens_times_only():
+    known, unmeasured = setting(), setting(device="mi300x")
+    assert step_interval(unmeasured).high > step_interval(known).high
+    assert memory_interval(unmeasured) == memory_interval(known)
+
+
+def test_models_with_experts_have_their_own_interval():
+    assert step_interval(setting("mixtral-8x7b")) != step_interval(setting())
+
+
+def test_how_likely_a_plan_fits():
+    known = setting()
+    usable = constants()["usable_memory"] * known.cluster.pool.device.memory_bytes
+    chances = [fits_probability(share * usable, known) for share in (0.5, 0.9, 1.0, 1.1, 2.0)]
+    assert chances == sorted(chances, reverse=True)
+    assert chances[0] > 0.999
+    assert chances[2] == pytest.approx(0.5)
+    assert chances[-1] < 0.001
+    unknown = replace(known, stack=load_stack("generic"))
+    assert fits_probability(0.9 * usable, unknown) < chances[1]
