@@ -20,7 +20,7 @@ import numpy as np
 from meshwright.calibration.fit import fit
 from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.parameters import ZERO3, parameters_for
+from meshwright.calibration.parameters import ZERO3, parameters_for, priors
 from meshwright.calibration.runs import observations_of
 from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
@@ -86,7 +86,9 @@ def _left_out_line(name: str, errors: Floats, target: str | None) -> str:
 
 def write(values: Mapping[str, float]) -> None:
     """Put every value where the cost model reads it."""
-    _write_table(PACKAGE / "cost/data/constants.csv", lambda row: values.get(row["name"]), "value")
+    table = PACKAGE / "cost/data/constants.csv"
+    _write_table(table, lambda row: values.get(row["name"]), "value")
+    _write_table(table, lambda row: _fitted_origin(row["name"]) if row["name"] in values else None, "origin")
     for column_of, column in [("gemm_efficiency", "gemm_efficiency"), *COLUMNS.items()]:
         _write_table(
             PACKAGE / "cost/data/kernels.csv",
@@ -147,12 +149,18 @@ def memory_row(runs: list[Run]) -> tuple[str, str, str, int, int, str]:
     return "memory", *_quantiles(errors, (0.1, 0.9)), origin
 
 
+def _fitted_origin(name: str) -> str:
+    prior = priors()[name]
+    fitted = f"fitted to published training runs by scripts/fit_constants.py ({date.today().isoformat()})"
+    return f"{fitted}; prior: {prior.value:g}, {prior.origin}"
+
+
 def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-untyped-def]
     rows = list(csv.DictReader(path.open(encoding="utf-8")))
     for row in rows:
         value = value_of(row)
         if value is not None:
-            row[column] = f"{value:.4g}"
+            row[column] = value if isinstance(value, str) else f"{value:.4g}"
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()

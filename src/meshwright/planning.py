@@ -136,7 +136,7 @@ def setting_of(header: ShortPlan) -> Setting:
     problems += [p for p in unsupported(long) if p.severity == "error"]
     if problems or nouns.cluster is None or nouns.stack is None:
         raise InputError(problems)
-    setting = Setting(nouns.model, nouns.cluster, workload_of(long), nouns.stack)
+    setting = Setting.of(nouns.model, nouns.cluster, workload_of(long), nouns.stack)
     _check_setting(setting)
     return setting
 

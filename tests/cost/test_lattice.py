@@ -3,12 +3,15 @@
 Bytes (traffic by category, memory by kind) are equal; the step time differs by less than 3 %.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, family
 
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.traffic import array_traffic, program_traffic
+from meshwright.model.adapters import with_adapters
 from meshwright.plan.arrays import from_shorts
 from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.predict import played
@@ -43,6 +46,14 @@ def test_closed_forms_equal_the_simulated_program(model, cluster, stack):
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic"])
 def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack):
     hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=SPLIT))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
+def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster):
+    chosen = family(model, cluster, "megatron-core", PLANS_PER_FAMILY, seed=1)
+    setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
+    hold_together(replace(chosen, setting=setting))
 
 
 def hold_together(chosen):

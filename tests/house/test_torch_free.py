@@ -31,6 +31,7 @@ HELP_CPU_S, PREDICT_CPU_S = 0.4, 0.8
 def plan_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("plans") / "plan.yaml"
     text = blocks("plans.md", "yaml")[0].replace("recompute: selective", "recompute: full")
+    text = text.replace("dp_shard: 8", "dp_shard: 4").replace("tp: 2", "tp: 4")
     path.write_text(text, encoding="utf-8")
     return str(path)
 

@@ -115,7 +115,7 @@ class GivenPrices:
 
     @property
     def local(self) -> SimpleNamespace:
-        form = SimpleNamespace(p2p=lambda size, crosses: self.message, constants=constants())
+        form = SimpleNamespace(p2p=lambda size, crosses, congestion: self.message, constants=constants())
         return SimpleNamespace(forms=form)
 
     def body(self, body: tuple[int, str]) -> dict[str, float]:

@@ -155,10 +155,10 @@ def test_what_is_held_returns_to_nothing(schedule, ranks, micro_batches, chunks)
 class FreeLinks(Forms):
     """The same device; nothing that is sent takes time."""
 
-    def collective(self, kind, logical_bytes, ranks, local):
+    def collective(self, kind, logical_bytes, ranks, local, copies=1, congestion=1.0):
         return 0.0
 
-    def p2p(self, message_bytes, crosses):
+    def p2p(self, message_bytes, crosses, congestion=1.0):
         return 0.0
 
 

@@ -68,13 +68,19 @@ def test_kernels_of_attention(table, stack, column, kernel):
 
 
 def test_fine_tuning_is_priced_as_pre_training(table):
-    assert of(table, task="SFT").workload == of(table, task="").workload
+    assert of(table, task="SFT").model == of(table, task="").model
+
+
+def test_adapters_leave_most_of_a_model_frozen(table):
+    plain, adapted = of(table).model, of(table, task="LoRA").model
+    assert plain.parameters < adapted.parameters < 1.2 * plain.parameters
+    assert adapted.tied_gradients is False
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"task": "lora"}, "lora is not priced yet"),
+        ({"task": "serve"}, "serve is not priced yet"),
         ({"task": "dreaming"}, "dreaming is not priced yet"),
         ({"precision": "fp32"}, "fp32 is not priced yet"),
         ({"precision": "nvfp4"}, "no such matrix units"),

@@ -38,9 +38,10 @@ def fit(
     observations: Sequence[Observation],
     parameters: Sequence[Parameter],
     progress: Callable[[int, float], None] | None = None,
+    runs_of_a_source: float | None = RUNS_OF_A_SOURCE,
 ) -> Fitted:
-    """Fit the parameters to the observations."""
-    problem = _Problem(observations, parameters)
+    """Fit the parameters to the observations; with None for ``runs_of_a_source`` every run counts once."""
+    problem = _Problem(observations, parameters, runs_of_a_source)
     theta = problem.start
     errors = [o.log_errors(problem.values(theta)) for o in observations]
     value = before = problem.objective(errors, theta)
@@ -63,14 +64,20 @@ def fit(
 class _Problem:
     """The objective and its derivatives."""
 
-    def __init__(self, observations: Sequence[Observation], parameters: Sequence[Parameter]) -> None:
+    def __init__(
+        self,
+        observations: Sequence[Observation],
+        parameters: Sequence[Parameter],
+        runs_of_a_source: float | None,
+    ) -> None:
         self.observations, self.parameters = observations, parameters
         self.start = np.array([p.start for p in parameters])
         self.centre = np.array([p.centre for p in parameters])
         self.widths = np.array([p.prior.width for p in parameters])
         sources = [source for o in observations for source in o.sources]
         counts = {source: sources.count(source) for source in set(sources)}
-        self.weights = [np.array([RUNS_OF_A_SOURCE / counts[s] for s in o.sources]) for o in observations]
+        weight = {s: 1.0 if runs_of_a_source is None else runs_of_a_source / n for s, n in counts.items()}
+        self.weights = [np.array([weight[s] for s in o.sources]) for o in observations]
 
     def values(self, theta: Floats) -> dict[str, float]:
         return {p.name: float(np.exp(t)) for p, t in zip(self.parameters, theta, strict=True)}

@@ -48,7 +48,8 @@ def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
                 calibration[field] = value
         else:
             calibration[name] = value
-    cluster = replace(setting.cluster, calibration=tuple(calibration.items()))
+    merged = dict(setting.cluster.calibration) | calibration
+    cluster = replace(setting.cluster, calibration=tuple(merged.items()))
     return replace(setting, cluster=cluster, stack=replace(stack, **numbers))  # type: ignore[arg-type]
 
 

@@ -57,24 +57,31 @@ def calibrate_own(observations: Sequence[Observation]) -> OwnCalibration:
     runs = _single_runs(observations)
     _check(runs)
     parameters = own_parameters(runs[0])
-    values = fit(runs, parameters).values
+    values = fit(runs, parameters, runs_of_a_source=None).values
     present = {p.name: p.value for p in parameters}
     before = [abs(np.expm1(run.log_errors({})[0])) for run in runs]
-    after = [
-        abs(np.expm1(run.log_errors(fit([o for o in runs if o is not run], parameters).values)[0]))
-        for run in runs
-    ]
-    cluster = replace(runs[0].setting.cluster, calibration=tuple(values.items()))
+    after = [abs(np.expm1(run.log_errors(_without(run, runs, parameters))[0])) for run in runs]
+    cluster = runs[0].setting.cluster
+    cluster = replace(cluster, calibration=tuple((dict(cluster.calibration) | dict(values)).items()))
     return OwnCalibration(cluster, values, present, len(runs), float(np.mean(before)), float(np.mean(after)))
 
 
+def _without(
+    run: Observation, runs: Sequence[Observation], parameters: Sequence[Parameter]
+) -> Mapping[str, float]:
+    """The constants when one run is left out."""
+    return fit([o for o in runs if o is not run], parameters, runs_of_a_source=None).values
+
+
 def own_parameters(run: Observation) -> list[Parameter]:
-    """What is fitted, from the present values of the run's device and stack."""
+    """What is fitted, from the present values of the run's device, stack and cluster."""
     present = {
         "gemm_efficiency": kernels(run.setting.cluster.pool.device.id).gemm_efficiency,
         "nic_efficiency": constants()["nic_efficiency"],
         "host_s_per_layer": run.setting.stack.host_s_per_layer,
     }
+    calibrated = dict(run.setting.cluster.calibration)
+    present |= {name: calibrated[name] for name in present if name in calibrated}
     return [Parameter(name, present[name], Prior(present[name], width)) for name, width in WIDTHS.items()]
 
 

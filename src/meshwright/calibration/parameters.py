@@ -25,17 +25,20 @@ ANY_STACK = "*"
 
 
 class Prior(NamedTuple):
-    """Centre of a prior and its width in the logarithm."""
+    """Centre of a prior, its width in the logarithm, and where it comes from."""
 
     value: float
     width: float
+    origin: str = ""
 
 
 @cache
 def priors() -> dict[str, Prior]:
     """The table of priors."""
     with (files("meshwright.calibration") / "priors.csv").open(encoding="utf-8") as lines:
-        return {r["name"]: Prior(float(r["value"]), float(r["width"])) for r in csv.DictReader(lines)}
+        return {
+            r["name"]: Prior(float(r["value"]), float(r["width"]), r["origin"]) for r in csv.DictReader(lines)
+        }
 
 
 @dataclass(frozen=True, slots=True)

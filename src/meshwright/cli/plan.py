@@ -18,7 +18,7 @@ def plan(
         str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
     ] = "megatron-core",
     precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
-    task: Annotated[str, typer.Option("--task", help="pretrain or sft.")] = "pretrain",
+    task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8. Repeatable.")] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
     output: Annotated[

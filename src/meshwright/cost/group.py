@@ -109,8 +109,7 @@ class Group:
     @property
     def tied_apart(self) -> bool:
         """Two ranks hold a copy of the embedding table each."""
-        tied = self.setting.model.architecture.tied_embeddings
-        return tied and not self.ends_together and not self.spread_vocabulary
+        return self.setting.model.tied_gradients and not self.ends_together and not self.spread_vocabulary
 
     @property
     def sharding(self) -> str:
@@ -189,20 +188,27 @@ class Group:
 
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
-        return self._sharded_elements if kind in SHARDED[self.sharding] else self._whole_elements
+        sharded = kind in SHARDED[self.sharding]
+        key = sharded, "parameter" if self.all_trained else kind
+        if key not in self._held:
+            cut = (self.shape.shard, self.shape.expert_shard) if sharded else (1, 1)
+            self._held[key] = self._rank_elements(kind, *cut)
+        return self._held[key]
 
     @cached_property
-    def _whole_elements(self) -> Floats:
-        return self._rank_elements(1, 1)
+    def _held(self) -> dict[tuple[bool, str], Floats]:
+        return {}
 
     @cached_property
-    def _sharded_elements(self) -> Floats:
-        return self._rank_elements(self.shape.shard, self.shape.expert_shard)
+    def all_trained(self) -> bool:
+        """No parameter is frozen."""
+        return all(elements.trained is None for elements in self.block_elements.values())
 
-    def _rank_elements(self, shard: Number, expert_shard: Number) -> Floats:
+    def _rank_elements(self, kind: StateKind, shard: Number, expert_shard: Number) -> Floats:
+        held_of = {index: elements.of(kind) for index, elements in self.block_elements.items()}
         blocks = {
             index: np.ceil(self.per_plan(e.dense) / shard) + np.ceil(self.per_plan(e.expert) / expert_shard)
-            for index, e in self.block_elements.items()
+            for index, e in held_of.items()
         }
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         if self.vocabulary is None:
@@ -211,7 +217,9 @@ class Group:
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
-        return Elements(*(self.per_plan(e) for e in (elements.dense, elements.expert, elements.whole)))
+        dense, expert, whole = map(self.per_plan, (elements.dense, elements.expert, elements.whole))
+        trained = None if elements.trained is None else self.per_plan_elements(elements.trained)
+        return Elements(dense, expert, whole, trained)
 
     def per_plan(self, value: object) -> Floats:
         """Spread a value per distinct shape (or a scalar) over plans."""

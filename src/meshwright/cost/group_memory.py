@@ -1,13 +1,17 @@
 """Memory of a group of plans: the ledger of each plan's worst pipeline rank, as arrays."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
 from meshwright.cost.played import equal_lists
-from meshwright.program.states import Elements, bytes_per_element
+from meshwright.program.states import Elements, StateKind, bytes_per_element
 from meshwright.program.synchronise import add
+
+KINDS: tuple[StateKind, StateKind] = ("parameter", "gradient")
 
 
 def rank_ledgers(group: Group) -> dict[str, Floats]:
@@ -64,9 +68,15 @@ def _buffers(group: Group, rule: BufferRule) -> Floats:
     for rank in range(group.ranks):
         blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
         elements = [group.per_plan_elements(group.block_elements[b]) for b in dict.fromkeys(blocks)]
-        sums = np.stack([np.asarray(e.dense) + e.expert for e in elements])
-        largest = Elements(sums.max(0), np.zeros(len(group.plans)), 0)
+        sums, trained = (_counts([e.of(kind) for e in elements]) for kind in KINDS)
+        where = sums.argmax(0), np.arange(len(group.plans))
+        largest = Elements(sums[where], 0, 0, Elements(trained[where], 0, 0))
         whole = group.per_plan_elements(add(*(group.block_elements[b] for b in blocks)))
         value = buffer_bytes(rule, whole, largest, group.setting.stack)
         per_rank.append(np.floor(np.broadcast_to(np.asarray(value, dtype=np.float64), len(group.plans))))
     return np.stack(per_rank, 1)
+
+
+def _counts(elements: Sequence[Elements]) -> Floats:
+    """Elements of every block and plan: (blocks, n)."""
+    return np.stack([np.asarray(e.dense, dtype=np.float64) + e.expert for e in elements])

@@ -24,7 +24,7 @@ from meshwright.cost.step import (
 from meshwright.program.items import Collective
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import gathers, reductions, whole_reduction
+from meshwright.program.synchronise import reductions, step_gathers, whole_reduction
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
@@ -151,7 +151,7 @@ def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Fl
     nothing = np.zeros(len(message))
     if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
         return nothing, nothing
-    seconds = group.seconds(lambda elements: gathers(elements, "stage"))
+    seconds = group.seconds(lambda elements: step_gathers(elements, group.sharding, "stage"))
     beside = group.setting.stack.overlap_parameter_gather
     if not beside and group.mode.gather != "per-step":
         return nothing, group.per_rank(seconds).max(1)

@@ -52,17 +52,21 @@ class BufferRule:
 
 def buffer_bytes(rule: BufferRule, stage: Elements, largest_block: Elements, stack: Stack) -> Number:
     """Buffers of one stage (or of one rank, for all its stages together)."""
-    whole = stage.dense + stage.expert
-    block = largest_block.dense + largest_block.expert
+    whole, block = _count(stage), _count(largest_block)
+    trained, trained_block = _count(stage.of("gradient")), _count(largest_block.of("gradient"))
     result: Number = 0
     if rule.parameters_are_whole:
         result = result + PARAMETER_WIRE_BYTES * whole
     if rule.gather == "per-layer":
         gradient = stack.gradient_communication_bytes
-        result = result + 2 * PARAMETER_WIRE_BYTES * block + 2 * gradient * block
+        result = result + 2 * PARAMETER_WIRE_BYTES * block + 2 * gradient * trained_block
     if rule.gradients_are_whole:
-        result = result + bytes_per_element("gradient", stack) * whole
+        result = result + bytes_per_element("gradient", stack) * trained
     return result
+
+
+def _count(elements: Elements) -> Number:
+    return elements.dense + elements.expert
 
 
 def total_bytes(ledger: Ledger) -> Number:

@@ -23,7 +23,7 @@ from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
 from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import gathers, reductions, whole_reduction
+from meshwright.program.synchronise import reductions, step_gathers, whole_reduction
 from meshwright.schedule.action import COMPUTE_KINDS
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
@@ -112,7 +112,7 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
         if mode.gather != "per-layer":
             collectives += reductions(elements, group.sharding, group.shape, stack, "stage")
         if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
-            collectives += gathers(elements, "stage")
+            collectives += step_gathers(elements, group.sharding, "stage")
         yield from ((int(stages), collective) for collective in collectives)
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
     if group.tied_apart:

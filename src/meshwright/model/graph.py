@@ -92,6 +92,12 @@ class ModelGraph:
         return self.embed.parameters
 
     @property
+    def tied_gradients(self) -> bool:
+        """The embedding and the head train one table."""
+        trained = any(p.trained for op in self.embed.operators for p in op.parameters)
+        return self.architecture.tied_embeddings and trained
+
+    @property
     def _tied_elements(self) -> int:
         arch = self.architecture
         return arch.vocab * arch.hidden if arch.tied_embeddings else 0

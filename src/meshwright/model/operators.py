@@ -22,9 +22,9 @@ Split = Literal["column", "row", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A trained tensor. ``tp_dim`` is the dim cut over tp (etp for experts), ``ep_dim`` the one cut over ep.
+    """A tensor of weights. ``tp_dim`` is the dim cut over tp (etp for experts), ``ep_dim`` the one cut over ep.
 
-    ``vocab_dim`` marks the dim that stacks pad to a multiple of their choosing.
+    ``vocab_dim`` marks the dim that stacks pad to a multiple of their choosing; what is not ``trained`` is frozen.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Parameter:
     tp_dim: int | None = None
     ep_dim: int | None = None
     vocab_dim: int | None = None
+    trained: bool = True
 
     @property
     def elements(self) -> int:

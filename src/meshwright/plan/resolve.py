@@ -54,7 +54,7 @@ def resolve(plan: ShortPlan | LongPlan) -> Resolved:
     if errors:
         raise PlanError(errors)
     warnings = tuple(problem for problem in found if problem.severity == "warning")
-    return Resolved(long, shorten(long), Setting(model, cluster, workload_of(long), stack), warnings)
+    return Resolved(long, shorten(long), Setting.of(model, cluster, workload_of(long), stack), warnings)
 
 
 def beside(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:

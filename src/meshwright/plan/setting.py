@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from meshwright.cluster.graph import Cluster
+from meshwright.model.adapters import with_adapters
 from meshwright.model.graph import ModelGraph
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
@@ -16,3 +17,8 @@ class Setting:
     cluster: Cluster
     workload: Workload
     stack: Stack
+
+    @classmethod
+    def of(cls, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> "Setting":
+        """The setting of a model as it is loaded: with adapters where the workload trains only those."""
+        return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, stack)

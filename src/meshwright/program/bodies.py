@@ -87,7 +87,9 @@ def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: St
 
 
 def _weight_gradients(block: Block) -> tuple[Item, ...]:
-    return tuple(Compute(op, "W") for op in reversed(block.operators) if op.parameters)
+    return tuple(
+        Compute(op, "W") for op in reversed(block.operators) if any(p.trained for p in op.parameters)
+    )
 
 
 def backward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:

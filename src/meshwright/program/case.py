@@ -32,7 +32,7 @@ class Case:
     def tied_ranks(self) -> tuple[int, ...]:
         """The two ranks that each hold a copy of the embedding table; empty where there is one copy."""
         ends = self.program.end_ranks
-        return ends if self.model.architecture.tied_embeddings and len(ends) > 1 else ()
+        return ends if self.model.tied_gradients and len(ends) > 1 else ()
 
     def misordered(self, rank: int, first: Action, then: Action, why: str) -> Iterator[Problem]:
         """A problem where both actions are in a rank's list, the wrong way round."""

@@ -7,7 +7,7 @@ divide. With a tied table and both ends on one rank the head's row leaves the ta
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from meshwright.model.graph import Block, ModelGraph
@@ -34,6 +34,12 @@ class Unit:
     expert: bool
     layers: tuple[int, ...]
     parameters: tuple[Parameter, ...]
+
+    def with_state(self, kind: StateKind) -> Iterator["Unit"]:
+        """The unit's parameters that have a state of this kind, if there are any: frozen ones are parameters only."""
+        held = tuple(p for p in self.parameters if p.trained or kind == "parameter")
+        if held:
+            yield replace(self, parameters=held)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -88,9 +94,10 @@ def coverage(program: Program, model: ModelGraph) -> tuple[Coverage, ...]:
     """One entry for every row that the state table must have, sharded as the row is that it has."""
     rows = {(row.stage, row.name, row.kind): row.layout for row in program.states}
     return tuple(
-        cover(program, unit, kind, sharded=len(rows.get((unit.stage, unit.name, kind), ())) > len(unit.axes))
+        cover(program, part, kind, sharded=len(rows.get((unit.stage, unit.name, kind), ())) > len(unit.axes))
         for unit in units(program, model)
         for kind in STATE_KINDS
+        for part in unit.with_state(kind)
     )
 
 

@@ -60,7 +60,7 @@ def lower(
         shape=shape,
         stages=stages,
         elements=elements,
-        tied=model.architecture.tied_embeddings,
+        tied=model.tied_gradients,
         grid=grid,
         expert_grid=expert_grid,
     )

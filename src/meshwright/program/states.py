@@ -5,7 +5,7 @@ meshes. Elements are those of one rank; uneven cuts are rounded up, as framework
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -28,12 +28,18 @@ EXPERT_REPLICA_AXES = ("edp_replicate",)
 class Elements:
     """Elements of a block's parameters on one rank before data-parallel sharding.
 
-    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers).
+    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers). ``trained`` are those that
+    have gradients, None where all have.
     """
 
     dense: Number
     expert: Number
     whole: Number
+    trained: "Elements | None" = None
+
+    def of(self, kind: StateKind) -> "Elements":
+        """The elements that have a state of this kind: frozen ones have no gradient and no optimizer states."""
+        return self if kind == "parameter" or self.trained is None else self.trained
 
 
 def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together: bool) -> dict[int, Elements]:
@@ -58,19 +64,30 @@ def embedding_names(blocks: Sequence[Block]) -> frozenset[str]:
 
 def local_elements(block: Block, shape: LocalShape, left_out: frozenset[str] = frozenset()) -> Elements:
     """Cut every parameter of a block over tp, or over ep and etp; those named in ``left_out`` do not count."""
+    parameters = [
+        (parameter, op.place == "expert")
+        for op in block.operators
+        for parameter in op.parameters
+        if parameter.name not in left_out
+    ]
+    every = _sum(parameters, shape)
+    if all(parameter.trained for parameter, _ in parameters):
+        return every
+    return replace(every, trained=_sum([p for p in parameters if p[0].trained], shape))
+
+
+def _sum(parameters: Sequence[tuple[Parameter, bool]], shape: LocalShape) -> Elements:
+    """Elements of parameters, each with whether it is an expert's."""
     dense: Number = 0
     expert: Number = 0
     whole: Number = 0
-    for op in block.operators:
-        for parameter in op.parameters:
-            if parameter.name in left_out:
-                continue
-            elements = parameter_elements(parameter, shape, expert=op.place == "expert")
-            if op.place == "expert":
-                expert = expert + elements
-            else:
-                dense = dense + elements
-                whole = whole + (elements if parameter.tp_dim is None else 0)
+    for parameter, is_expert in parameters:
+        elements = parameter_elements(parameter, shape, expert=is_expert)
+        if is_expert:
+            expert = expert + elements
+        else:
+            dense = dense + elements
+            whole = whole + (elements if parameter.tp_dim is None else 0)
     return Elements(dense, expert, whole)
 
 
@@ -91,7 +108,7 @@ def state_bytes(
     elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
 ) -> Number:
     """Bytes of one kind of state on one rank; ``sharded``: cut over the data-parallel shard axes."""
-    size = bytes_per_element(kind, stack)
+    size, elements = bytes_per_element(kind, stack), elements.of(kind)
     if not sharded:
         return size * (elements.dense + elements.expert)
     return size * (np.ceil(elements.dense / shape.shard) + np.ceil(elements.expert / shape.expert_shard))

@@ -14,7 +14,7 @@ from meshwright.program.mesh import RankGrid
 from meshwright.program.program import Stage
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
-from meshwright.program.synchronise import add, gathers, reductions, whole_reduction
+from meshwright.program.synchronise import add, reductions, step_gathers, whole_reduction
 from meshwright.schedule.action import Action, ActionLists, Kind
 from meshwright.stack.stack import Stack
 
@@ -83,7 +83,7 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
     for stage in step.stages:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
         if step.gathers_per_step:
-            result[stage.index, "GATHER"] = step.live(gathers(elements, what))
+            result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
         whole = whole_reduction(elements, step.mode, step.stack)
         if step.reduces_per_step:
             whole = reductions(elements, step.sharding, step.shape, step.stack, what) + whole

@@ -14,6 +14,9 @@ dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid shar
 cut: they are all-reduced over tp.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from meshwright.program.items import Collective, CollectiveKind
@@ -38,11 +41,16 @@ def gathers(elements: Elements, what: str) -> tuple[Collective, ...]:
     )
 
 
+def step_gathers(elements: Elements, sharding: str, what: str) -> tuple[Collective, ...]:
+    """What is gathered once a step: all sharded parameters, or those that the optimizer has changed."""
+    return gathers(elements if sharding == "zero3" else elements.of("optimizer"), what)
+
+
 def reductions(
     elements: Elements, sharding: str, shape: LocalShape, stack: Stack, what: str
 ) -> tuple[Collective, ...]:
     """Collectives that turn a unit's local gradients into what the optimizer needs."""
-    size = stack.gradient_communication_bytes
+    size, elements = stack.gradient_communication_bytes, elements.of("gradient")
     if sharding == "none":
         return _nonzero(
             _collective("all-reduce", DENSE_SHARD_AXES + DENSE_REPLICA_AXES, size, elements.dense, what),
@@ -63,11 +71,19 @@ def whole_reduction(elements: Elements, mode: Mode, stack: Stack) -> tuple[Colle
     """All-reduce over tp of gradients that each tp rank has computed from its own tokens only."""
     if not mode.sequence_parallel:
         return ()
-    return (_collective("all-reduce", ("tp",), stack.gradient_communication_bytes, elements.whole, "whole"),)
+    size, whole = stack.gradient_communication_bytes, elements.of("gradient").whole
+    return _nonzero(_collective("all-reduce", ("tp",), size, whole, "whole"))
 
 
 def add(*parts: Elements) -> Elements:
     """Elements of several blocks together."""
+    every = _added(parts)
+    if all(part.trained is None for part in parts):
+        return every
+    return replace(every, trained=_added([part.of("gradient") for part in parts]))
+
+
+def _added(parts: Sequence[Elements]) -> Elements:
     return Elements(
         sum((p.dense for p in parts), start=0),
         sum((p.expert for p in parts), start=0),

@@ -52,7 +52,8 @@ def _row(
     step: StepPlan,
     model: ModelGraph,
 ) -> StateEntry:
-    elements = step.elements[block].expert if expert else step.elements[block].dense
+    held = step.elements[block].of(kind)
+    elements = held.expert if expert else held.dense
     axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
     if kind in SHARDED[step.sharding]:
         elements = ceil(elements / (step.shape.expert_shard if expert else step.shape.shard))

@@ -4,7 +4,8 @@ The cluster is the device's usual node with the columns in place of its numbers;
 device keeps its usual share of them. The stack is the one that is named, else ``generic``; columns about kernels and
 overlap replace its facts. A plain ``flash`` means the stack's own kernel of that kind, ``flash2`` the older one.
 
-Ignored: ``compile``, ``tp_overlap``, ``fp8_recipe`` and the stack's release. Fine-tuning is priced as pre-training.
+Ignored: ``compile``, ``tp_overlap``, ``fp8_recipe`` and the stack's release. Full fine-tuning is priced as
+pre-training, ``lora`` with adapters of the usual rank (``model/adapters.py``).
 """
 
 from dataclasses import replace
@@ -33,7 +34,7 @@ def setting_of(given: Given) -> Setting:
     _check(given)
     stack = _stack(given)
     workload = Workload(
-        task="pretrain",
+        task=given.task or "pretrain",  # type: ignore[arg-type]
         seq_len=given.seq_len,
         global_batch=given.global_batch,
         precision=given.precision or "bf16",  # type: ignore[arg-type]
@@ -43,7 +44,7 @@ def setting_of(given: Given) -> Setting:
     if workload.peak_precision not in peaks:
         rule = f"{given.device} has no such matrix units"
         raise InputError(Problem("precision", given.precision, rule))
-    return Setting(build_graph(architecture(given, stack)), cluster, workload, stack)
+    return Setting.of(build_graph(architecture(given, stack)), cluster, workload, stack)
 
 
 def _check(given: Given) -> None:

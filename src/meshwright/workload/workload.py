@@ -15,7 +15,7 @@ Optimizer = Literal["adamw", "sgd"]
 
 TASKS: tuple[Task, ...] = ("pretrain", "sft", "lora", "post-train", "serve")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
-SUPPORTED_TASKS: tuple[Task, ...] = ("pretrain", "sft")
+SUPPORTED_TASKS: tuple[Task, ...] = ("pretrain", "sft", "lora")
 SUPPORTED_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8", "mxfp8", "nvfp4")
 
 MAX_SEQ_LEN = 2**27
