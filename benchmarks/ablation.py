@@ -126,7 +126,7 @@ EFFECTS = (
     Effect("messages cut over tp", stack=(("partitioned_p2p", False),)),
     Effect("optimizer and gradient norm", parts=("optimizer",)),
     Effect("attention core", rules=(Attention,)),
-    Effect("unfused attention (priced as flash)", stack=(("attention", "flash"),)),
+    Effect("classes of attention kernels (all priced as flash)", stack=(("attention", "flash"),)),
     Effect(HEAD, rules=(Embedding, Loss)),
     Effect(
         "collectives of recomputation",

@@ -19,13 +19,15 @@ import numpy as np
 
 from meshwright.calibration.fit import fit
 from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
-from meshwright.calibration.observations import Observation
+from meshwright.calibration.observations import Observation, kernel_family
 from meshwright.calibration.parameters import ZERO3, parameters_for, priors
 from meshwright.calibration.runs import observations_of
 from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
 
 GIB = 2**30
+MANY = 30
+"""So many runs of a stack on a kind of device have an interval of their own."""
 PACKAGE = Path(__file__).parent.parent / "src" / "meshwright"
 TARGETS = dict.fromkeys(
     ("Megatron-LM", "Korthikanti", "Zero Bubble", "Vocabulary ", "MosaicML ll", "SimuMax B20"), "9 %"
@@ -56,13 +58,18 @@ def by_source(observations: list[Observation], values: Mapping[str, float]) -> d
 
 def left_out_page(left: list[LeftOut]) -> str:
     """The page that is kept under ``benchmarks/``."""
-    lines = ["| source | runs | MAPE | bias | target |", "| --- | --: | --: | --: | --: |"]
+    held = held_by_the_others(left)
+    lines = [
+        "| source | runs | MAPE | bias | target | in the others' interval |",
+        "| --- | --: | --: | --: | --: | --: |",
+    ]
     for one in left:
-        lines.append(_left_out_line(one.source, np.concatenate(one.errors), TARGETS.get(one.source[:11])))
+        errors, target = np.concatenate(one.errors), TARGETS.get(one.source[:11])
+        lines.append(_left_out_line(one.source, errors, target, f"{held[one.source]:.0%}"))
         whole = [e[o.plans.sharding != ZERO3] for o, e in zip(one.observations, one.errors, strict=True)]
         kept = np.concatenate(whole)
         if one.source.startswith("Megatron-LM") and len(kept) > 0:
-            lines.append(_left_out_line(f"{one.source}, without ZeRO-3", kept, TARGETS["Megatron-LM"]))
+            lines.append(_left_out_line(f"{one.source}, without ZeRO-3", kept, TARGETS["Megatron-LM"], "–"))
     return (
         f"""# Each source left out
 
@@ -71,7 +78,8 @@ and stack would find. Every fit begins at the priors of `calibration/priors.csv`
 could teach (its stack's numbers, its devices' efficiencies) stays at its prior. Fitted on {date.today().isoformat()}
 by `python scripts/fit_constants.py RUNS.csv --left-out --write`, which takes about half an hour; the constants of each
 fit are in [left-out-constants.csv](left-out-constants.csv). In-sample errors of the same runs are in
-[accuracy](accuracy.md).
+[accuracy](accuracy.md). The last column is the share of a source's runs inside the 80 % interval that all other
+sources' left-out errors give; its mean over the sources is {np.mean(list(held.values())):.0%}.
 
 """
         + "\n".join(lines)
@@ -79,9 +87,20 @@ fit are in [left-out-constants.csv](left-out-constants.csv). In-sample errors of
     )
 
 
-def _left_out_line(name: str, errors: Floats, target: str | None) -> str:
+def held_by_the_others(left: list[LeftOut]) -> dict[str, float]:
+    """How many of a source's runs lie inside the 80 % interval of the other sources' left-out errors."""
+    errors = {one.source: -np.concatenate(one.errors) for one in left}
+    held = {}
+    for source, mine in errors.items():
+        others = {name: found.tolist() for name, found in errors.items() if name != source}
+        low, high, *_ = _quantiles(others, (0.1, 0.9))
+        held[source] = float(((np.log(float(low)) <= mine) & (mine <= np.log(float(high)))).mean())
+    return held
+
+
+def _left_out_line(name: str, errors: Floats, target: str | None, held: str) -> str:
     ape, bias = np.abs(np.exp(errors) - 1), np.exp(errors.mean()) - 1
-    return f"| {name} | {len(ape)} | {ape.mean():.1%} | {bias:+.1%} | {target or '–'} |"
+    return f"| {name} | {len(ape)} | {ape.mean():.1%} | {bias:+.1%} | {target or '–'} | {held} |"
 
 
 def write(values: Mapping[str, float]) -> None:
@@ -107,27 +126,41 @@ def write(values: Mapping[str, float]) -> None:
 INTERVAL_COLUMNS = ("of", "low", "high", "runs", "sources", "origin")
 
 
-def quantile_rows(left: list[LeftOut]) -> Iterator[tuple[str, str, str, int, int, str]]:
-    """80 % of measured/predicted of runs whose source was left out, and of ratios of two runs in one setting.
+Row = tuple[str, str, str, int, int, str]
+Found = list[tuple[str, Observation, Floats]]
+"""Sources, observations and log(predicted/measured) of their runs."""
+
+
+def quantile_rows(found: Found, how: str, origin: str) -> Iterator[Row]:
+    """80 % of measured/predicted of runs, and of ratios of two runs in one setting.
 
     Every source has the same weight. A ratio's error counts whichever run comes first.
     """
-    origin = "quantiles of measured/predicted of published runs; each source left out of the fit"
-    for models in ("dense", "experts"):
-        errors: dict[str, list[float]] = {}
-        for one in left:
-            for observation, found in zip(one.observations, one.errors, strict=True):
-                if (observation.setting.model.architecture.moe is not None) == (models == "experts"):
-                    errors.setdefault(one.source, []).extend((-found).tolist())
-        yield models, *_quantiles(errors, (0.1, 0.9)), origin
-    pairs: dict[str, list[float]] = {}
-    for one in left:
-        for found in one.errors:
-            first, second = np.triu_indices(len(found), 1)
-            differences = found[first] - found[second]
-            pairs.setdefault(one.source, []).extend([*differences, *-differences])
-    origin = "quantiles of errors of ratios of two runs in one setting; each source left out of the fit"
-    yield "pair", *_quantiles({s: e for s, e in pairs.items() if e}, (0.1, 0.9)), origin
+    kinds: dict[str, dict[str, list[float]]] = {"dense": {}, "experts": {}, "pair": {}}
+    for source, observation, errors in found:
+        models = "dense" if observation.setting.model.architecture.moe is None else "experts"
+        kinds[models].setdefault(source, []).extend((-errors).tolist())
+        first, second = np.triu_indices(len(errors), 1)
+        if len(first):
+            differences = errors[first] - errors[second]
+            kinds["pair"].setdefault(source, []).extend([*differences, *-differences])
+    for kind, of_sources in kinds.items():
+        yield (
+            f"{kind} {how}",
+            *_quantiles(of_sources, (0.1, 0.9)),
+            f"quantiles of measured/predicted; {origin}",
+        )
+
+
+def seen_rows(known: Found) -> Iterator[tuple[str, str, int, str, str]]:
+    """The stacks and kernel families of the runs that are fitted, with their number and, if many, their interval."""
+    errors: dict[tuple[str, str], list[float]] = {}
+    for _, observation, found in known:
+        key = observation.setting.stack.name, kernel_family(observation.setting)
+        errors.setdefault(key, []).extend((-found).tolist())
+    for (stack, family), of_stack in sorted(errors.items()):
+        own = _quantiles({stack: of_stack}, (0.1, 0.9))[:2] if len(of_stack) >= MANY else ("", "")
+        yield stack, family, len(of_stack), *own
 
 
 def _quantiles(errors: Mapping[str, list[float]], shares: tuple[float, float]) -> tuple[str, str, int, int]:
@@ -138,7 +171,7 @@ def _quantiles(errors: Mapping[str, list[float]], shares: tuple[float, float]) -
     return f"{low:.3f}", f"{high:.3f}", len(values), len(errors)
 
 
-def memory_row(runs: list[Run]) -> tuple[str, str, str, int, int, str]:
+def memory_row(runs: list[Run]) -> Row:
     """80 % of measured/predicted peaks of memory, every source with the same weight; nothing is fitted to them."""
     peaks = predict_runs(runs).memory_bytes / GIB
     errors: dict[str, list[float]] = {}
@@ -189,10 +222,18 @@ def main(path: str, options: list[str]) -> None:
         write(fitted.values)
     if "--left-out" in options:
         left = leave_out(observations, lambda one: show("left out", one.source, np.concatenate(one.errors)))
-        rows = [*quantile_rows(left), memory_row(runs)]
+        unseen = [(o.source, run, e) for o in left for run, e in zip(o.observations, o.errors, strict=True)]
+        known = [(o.sources[0], o, o.log_errors(fitted.values)) for o in observations]
+        rows = [
+            *quantile_rows(known, "seen", "what the fit leaves"),
+            *quantile_rows(unseen, "unseen", "each source left out of the fit"),
+            memory_row(runs),
+        ]
         print("\n".join(",".join(map(str, row)) for row in rows))
         if "--write" in options:
             _write_rows(PACKAGE / "cost/data/intervals.csv", [INTERVAL_COLUMNS, *rows])
+            seen = [("stack", "kernels", "runs", "low", "high"), *seen_rows(known)]
+            _write_rows(PACKAGE / "cost/data/seen.csv", seen)
             benchmarks = PACKAGE.parents[1] / "benchmarks"
             benchmarks.joinpath("left-out.md").write_text(left_out_page(left), encoding="utf-8")
             constants = [(o.source, name, f"{value:.5g}") for o in left for name, value in o.values.items()]

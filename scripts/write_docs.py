@@ -193,6 +193,27 @@ def _csv_rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+def accuracy() -> str:
+    """Errors by source from the pages under benchmarks/: in-sample, left out, and the target."""
+    fitted = {cells[0]: cells[2] for cells in _page_rows("accuracy.md", "## Step time")}
+    rows = [
+        (cells[0], cells[1], fitted.get(cells[0]), cells[2], cells[3], cells[4])
+        for cells in _page_rows("left-out.md", "# Each source left out")
+    ]
+    return table(("source", "runs", "in-sample", "left out", "bias when left out", "target"), rows)
+
+
+def _page_rows(page: str, heading: str) -> Iterator[list[str]]:
+    """Cells of the lines of the first table below a heading of a page under benchmarks/."""
+    text = (ROOT / "benchmarks" / page).read_text(encoding="utf-8")
+    lines = text[text.index(heading) :].splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
+    for line in lines[start + 1 :]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "models": models,
     "devices": devices,
@@ -204,6 +225,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "verb-pages": verb_pages,
     "constants": constants,
     "kernels": kernels,
+    "accuracy": accuracy,
 }
 
 

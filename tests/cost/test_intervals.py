@@ -9,6 +9,7 @@ from meshwright.cost.intervals import (
     fits_probability,
     memory_interval,
     pair_interval,
+    seen,
     step_interval,
 )
 from meshwright.model.load import load_model
@@ -22,19 +23,28 @@ def setting(model="llama-3.1-8b", device="h100-sxm-80gb", stack="megatron-core")
     return Setting(load_model(model), load_cluster(f"{device} x 8"), workload, load_stack(stack))
 
 
-def test_intervals_hold_the_prediction_and_widen_with_doubt():
-    known = setting()
-    for interval in (step_interval, pair_interval, memory_interval):
-        sure, unsure = interval(known), interval(setting(stack="generic"))
-        assert sure.low < 1 < sure.high
-        assert unsure.low == pytest.approx(sure.low**UNKNOWN)
-        assert unsure.high == pytest.approx(sure.high**UNKNOWN)
-        assert unsure.sigma == pytest.approx(UNKNOWN * sure.sigma)
+def test_a_stack_whose_runs_were_fitted_on_this_device_is_surer():
+    fitted, other = setting(stack="llm-foundry"), setting(stack="llm-foundry", device="b200")
+    assert seen(fitted)
+    assert not seen(other)
+    for interval in (step_interval, pair_interval):
+        assert other_is_wider(interval(fitted), interval(other))
+
+
+def other_is_wider(one, other):
+    return other.low < one.low < 1 < one.high < other.high
+
+
+def test_an_unknown_stack_widens_the_peak():
+    sure, unsure = memory_interval(setting()), memory_interval(setting(stack="generic"))
+    assert sure.low < 1 < sure.high
+    assert unsure.low == pytest.approx(sure.low**UNKNOWN)
+    assert unsure.sigma == pytest.approx(UNKNOWN * sure.sigma)
 
 
 def test_a_device_without_measured_kernels_widens_times_only():
     known, unmeasured = setting(), setting(device="mi300x")
-    assert step_interval(unmeasured).high > step_interval(known).high
+    assert step_interval(unmeasured).high == pytest.approx(step_interval(known).high ** UNKNOWN)
     assert memory_interval(unmeasured) == memory_interval(known)
 
 

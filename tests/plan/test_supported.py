@@ -35,7 +35,11 @@ def test_what_the_short_form_says_is_supported(sharding, schedule, recompute):
 
 CASES = [
     ({"workload": {"seq_len": 0, "global_batch": 8}}, "workload.seq_len", "whole number from 1"),
-    ({"workload": {"seq_len": 8, "global_batch": 8, "task": "post-train"}}, "workload.task", "not supported yet"),
+    (
+        {"workload": {"seq_len": 8, "global_batch": 8, "task": "post-train"}},
+        "workload.task",
+        "not supported yet",
+    ),
     ({"workload": {"seq_len": 8, "global_batch": 8, "task": "x"}}, "workload.task", "unknown"),
     ({"workload": {"seq_len": 8, "global_batch": 8, "precision": "fp32"}}, "workload.precision", "not supp"),
     ({"groups": {"all": {"devices": "*"}, "b": {"devices": "*"}}}, "groups", "more than one group"),

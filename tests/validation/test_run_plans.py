@@ -98,6 +98,10 @@ def test_sequence_parallelism_is_on_with_tp_unless_told(table):
             {"schedule": "1f1b+interlaced", "pp": 8, "tp": 1, "dp": 1, "layers": 7},
             "8 stages > 7 layers, and no stage has the vocabulary",
         ),
+        (
+            {"schedule": "zb-h1", "pp": 8, "tp": 1, "dp": 1, "global_batch": 2**20},
+            "zb-h1 of 8 stages and 1048576 micro-batches is too long to be played",
+        ),
         ({"schedule": "v-half", "virtual_stages": 3}, "v-half has 2 stages per rank, and virtual_stages = 3"),
         ({"ep": 2}, "the model has no experts, so ep·etp = 2·1 must be 1"),
         ({"recompute": "moe_act"}, "the model has no moe_act to recompute"),

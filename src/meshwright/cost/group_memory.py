@@ -38,14 +38,13 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
 
 
 def _activations(group: Group) -> Floats:
-    for_weights = group.kept_for_weights if group.split else np.zeros_like(group.kept)
-    sizes = np.concatenate([group.kept, for_weights], 1)
+    sizes = np.concatenate([group.kept, group.kept_for_weights], 1) if group.split else group.kept
     enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
     for count, times, rows in equal_lists(enough, group.times):
         held = in_flight(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times)
         for rank, candidates in enumerate(held):
-            result[rows, rank] = (sizes[rows] @ candidates.T).max(1)
+            result[rows, rank] = (sizes[rows] @ candidates[:, : sizes.shape[1]].T).max(1)
     if group.vocabulary is None:
         return result
     form = group.vocabulary.form

@@ -1,11 +1,12 @@
 """80 % intervals of predicted step times and memory, from published runs, and how likely a plan fits.
 
 ``data/intervals.csv`` holds 10 % and 90 % quantiles of measured/predicted, every source with the same weight. Step
-times, for dense models and for models with experts: each source predicted by constants that were fitted without it.
-For the ratio of two plans' times in one setting (``pair``) the quantiles are those of the ratio's error, taken both
-ways. Memory: nothing of the ledger is fitted to measured peaks, so these are plain residuals. Where the device's
-kernels were never measured (time) or the stack is unknown (all) there is no such run: the interval is widened by
-``UNKNOWN`` in the logarithm for each, an assumption.
+times, for dense models and for models with experts: where runs of the very stack on the very kind of device were
+fitted (``data/seen.csv``), quantiles of what the fit leaves (``seen``), of these runs alone if they are many;
+elsewhere, of runs whose source was left out of the fit (``unseen``), and where the device's kernels were never
+measured wider by ``UNKNOWN`` in the logarithm, an assumption. For the ratio of two plans' times in one setting
+(``pair``) the quantiles are those of the ratio's error, taken both ways. Memory: nothing of the ledger is fitted to
+measured peaks, so these are plain residuals, wider by ``UNKNOWN`` for an unknown stack.
 
 A plan fits with probability Φ(ln(usable/peak)/σ): σ is that of the memory interval, and ``SLACK`` for what allocators
 waste, which no published run says (an assumption).
@@ -44,20 +45,35 @@ class Interval:
         return (log(self.high) - log(self.low)) / (2 * QUANTILE)
 
 
+def seen(setting: Setting) -> bool:
+    """Whether runs of this stack on this kind of device were fitted."""
+    return _key(setting) in _seen()
+
+
+def _key(setting: Setting) -> tuple[str, str]:
+    return setting.stack.name, kernels(setting.cluster.pool.device.id).family
+
+
 def step_interval(setting: Setting) -> Interval:
     """The interval of a predicted step time."""
-    found = _measured()["dense" if setting.model.architecture.moe is None else "experts"]
-    return found.widened((not kernels(setting.cluster.pool.device.id).measured) + _unknown_stack(setting))
+    return _time_interval(setting, "dense" if setting.model.architecture.moe is None else "experts")
+
+
+def pair_interval(setting: Setting) -> Interval:
+    """The interval of the ratio of two plans' times in one setting: much of an error is common to both."""
+    return _time_interval(setting, "pair")
+
+
+def _time_interval(setting: Setting, of: str) -> Interval:
+    if seen(setting):
+        own = _seen()[_key(setting)]
+        return own if own is not None and of != "pair" else _measured()[f"{of} seen"]
+    return _measured()[f"{of} unseen"].widened(not kernels(setting.cluster.pool.device.id).measured)
 
 
 def memory_interval(setting: Setting) -> Interval:
     """The interval of a predicted peak."""
     return _measured()["memory"].widened(_unknown_stack(setting))
-
-
-def pair_interval(setting: Setting) -> Interval:
-    """The interval of the ratio of two plans' times in one setting: much of an error is common to both."""
-    return _measured()["pair"].widened(_unknown_stack(setting))
 
 
 def fits_probability(total_bytes: float, setting: Setting) -> float:
@@ -70,7 +86,10 @@ def fits_probability(total_bytes: float, setting: Setting) -> float:
 def interval_origin(setting: Setting) -> str:
     """Where the interval of a step time comes from, in words."""
     models = "dense models" if setting.model.architecture.moe is None else "models with experts"
-    return f"80 % interval: published runs of {models}, each source left out of the fit (docs/accuracy.md)"
+    how = (
+        "of this stack and device, which were fitted" if seen(setting) else "each source left out of the fit"
+    )
+    return f"80 % interval: published runs of {models}, {how} (docs/accuracy.md)"
 
 
 def memory_origin() -> str:
@@ -89,3 +108,13 @@ def _unknown_stack(setting: Setting) -> bool:
 def _measured() -> dict[str, Interval]:
     with (files("meshwright.cost") / "data" / "intervals.csv").open(encoding="utf-8") as lines:
         return {row["of"]: Interval(float(row["low"]), float(row["high"])) for row in csv.DictReader(lines)}
+
+
+@cache
+def _seen() -> dict[tuple[str, str], Interval | None]:
+    """Stacks and kernel families whose runs were fitted; their own interval where there are enough of them."""
+    with (files("meshwright.cost") / "data" / "seen.csv").open(encoding="utf-8") as lines:
+        return {
+            (r["stack"], r["kernels"]): Interval(float(r["low"]), float(r["high"])) if r["low"] else None
+            for r in csv.DictReader(lines)
+        }

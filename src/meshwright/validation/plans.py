@@ -33,6 +33,8 @@ SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
 VOCABULARIES = {"": "ends", "baseline": "ends", "redis": "ends", **{name: name for name in FORMS}}
 REDISTRIBUTED = "redis"
 """The vocabulary at the ends, and layers moved away from them until the stages have equal FLOPs."""
+PLAYABLE = 100_000
+"""Passes (stages × micro-batches) of a schedule without a closed form that are played."""
 LARGEST = 2.0**52
 """No count of elements of a step may be larger: sums of bytes stay exact in 64 bits."""
 
@@ -156,6 +158,8 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
     if not kind.chunked and plan.virtual_stages > 1:
         yield f"{plan.schedule} has one stage per pipeline rank, and virtual_stages = {plan.virtual_stages}"
     count = setting.workload.global_batch // (plan.dp_replicate * plan.dp_shard * plan.micro_batch)
+    if kind.split and plan.stages * count > PLAYABLE:
+        yield f"{plan.schedule} of {plan.stages} stages and {count} micro-batches is too long to be played"
     multiple = kind.micro_batch_multiple(plan.pp)
     if count % multiple:
         yield f"{plan.schedule} needs micro-batches % pp = {count} % {multiple} = {count % multiple} = 0"
