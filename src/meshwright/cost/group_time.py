@@ -162,17 +162,12 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
     """How much later the first micro-batch has passed all stages because of gathers."""
     arrival = np.zeros(len(message))
     ideal = np.zeros(len(message))
-    rank_end = np.zeros((len(message), group.ranks))
-    ready = np.zeros((len(message), group.ranks))
     whole = group.per_rank(seconds)
     for stage in range(group.ranks):
-        rank = stage
-        ready[:, rank] += seconds[:, stage]
-        gathered = ready[:, rank] if beside else whole[:, rank]
-        start = np.maximum(arrival, rank_end[:, rank]) if beside else np.maximum(arrival, gathered)
+        gathered = seconds[:, stage] if beside else whole[:, stage]
+        start = arrival if beside else np.maximum(arrival, gathered)
         left = np.maximum(0.0, gathered - start)
         end = start + (beside_gather(forward[:, stage], left, group.forms) if beside else forward[:, stage])
-        rank_end[:, rank] = end + (group.ranks - 1) * forward[:, stage]
         arrival = end + message
         ideal = ideal + forward[:, stage] + message
     return arrival - ideal
@@ -193,10 +188,10 @@ def _reductions(group: Group, span: Span | None) -> Floats:
         return _ranks_end(group, span, group.per_rank(seconds))
     units = np.array([len(blocks) for blocks in group.stages])
     last = group.backward_s if group.weight_s is None else group.weight_s
-    slowed = np.asarray(reduction_slowdown(seconds, last, units, group.forms)).sum(1)
-    if span is not None:
-        slowed = np.zeros(len(slowed))
-    return slowed + _ranks_end(group, span, _first_chunks_tail(group, seconds, last, units))
+    after = _ranks_end(group, span, _first_chunks_tail(group, seconds, last, units))
+    if group.split:
+        return after  # a slowed W holds up no message
+    return after + np.asarray(reduction_slowdown(seconds, last, units, group.forms)).sum(1)
 
 
 def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:
