@@ -132,7 +132,7 @@ EFFECTS = (
         "collectives of recomputation",
         replaced=((Prices, "collective", _not_again(Prices.collective)),),
     ),
-    Effect("gradient accumulation", (("gradient_accumulation_bytes", 0.0),)),
+    Effect("gradient accumulation", (("gradient_accumulation", 0.0),)),
     Effect("permutation of tokens", rules=(Dispatch,)),
     Effect("imbalance of experts", (("expert_imbalance", 1.0),)),
     Effect("deduplicated exchange of tokens", stack=(("deduplicates_exchange", False),)),

@@ -21,6 +21,7 @@ from meshwright.calibration.fit import fit
 from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
 from meshwright.calibration.observations import Observation, kernel_family
 from meshwright.calibration.parameters import ZERO3, parameters_for, priors
+from meshwright.calibration.profiles import PassProfile, profiles_of, read_notes
 from meshwright.calibration.runs import observations_of
 from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
@@ -45,6 +46,13 @@ def show(label: str, source: str, errors: Floats) -> None:
     ratio = np.exp(errors)
     mape, bias = np.abs(ratio - 1).mean(), np.exp(errors.mean()) - 1
     print(f"{label:10} {source:52} n {len(errors):4} MAPE {mape:6.1%} bias {bias:+6.1%}", flush=True)
+
+
+def show_passes(label: str, profiles: list[PassProfile], values: Mapping[str, float]) -> None:
+    """One line for each pass that was timed by itself."""
+    errors = np.array([profile.log_errors(values) for profile in profiles]).reshape(-1, 3)
+    for name, of_pass in zip(("forward", "input gradient", "weight gradient"), errors.T, strict=True):
+        show(label, f"profiled: {name}", of_pass)
 
 
 def by_source(observations: list[Observation], values: Mapping[str, float]) -> dict[str, Floats]:
@@ -209,12 +217,15 @@ def main(path: str, options: list[str]) -> None:
     observations = observations_of(runs)
     for source, errors in by_source(observations, {}).items():
         show("now", source, errors)
+    profiles = profiles_of(runs, read_notes(path))
     parameters = parameters_for(observations)
+    show_passes("now", profiles, {})
     fitted = fit(
-        observations, parameters, lambda i, value: print(f"  iteration {i}: {value:.1f}", flush=True)
+        [*observations, *profiles], parameters, lambda i, value: print(f"  iteration {i}: {value:.1f}", flush=True)
     )
     for source, errors in by_source(observations, fitted.values).items():
         show("fitted", source, errors)
+    show_passes("fitted", profiles, fitted.values)
     for p in parameters:
         ratio = fitted.values[p.name] / p.value
         print(
@@ -223,7 +234,11 @@ def main(path: str, options: list[str]) -> None:
     if "--write" in options:
         write(fitted.values)
     if "--left-out" in options:
-        left = leave_out(observations, lambda one: show("left out", one.source, np.concatenate(one.errors)))
+        left = leave_out(
+            observations,
+            lambda one: show("left out", one.source, np.concatenate(one.errors)),
+            profiles,
+        )
         unseen = [(o.source, run, e) for o in left for run, e in zip(o.observations, o.errors, strict=True)]
         known = [(o.sources[0], o, o.log_errors(fitted.values)) for o in observations]
         rows = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.calibration.observations import Observation
+from meshwright.calibration.observations import Target
 from meshwright.calibration.parameters import Parameter
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Fitted:
 
 
 def fit(
-    observations: Sequence[Observation],
+    observations: Sequence[Target],
     parameters: Sequence[Parameter],
     progress: Callable[[int, float], None] | None = None,
     runs_of_a_source: float | None = RUNS_OF_A_SOURCE,
@@ -66,7 +66,7 @@ class _Problem:
 
     def __init__(
         self,
-        observations: Sequence[Observation],
+        observations: Sequence[Target],
         parameters: Sequence[Parameter],
         runs_of_a_source: float | None,
     ) -> None:

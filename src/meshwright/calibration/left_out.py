@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.observations import Observation
+from meshwright.calibration.observations import Observation, Target
 from meshwright.calibration.parameters import parameters_for
 
 Floats = NDArray[np.float64]
@@ -26,26 +26,31 @@ class LeftOut:
 
 
 def leave_out(
-    observations: Sequence[Observation], progress: Callable[[LeftOut], None] | None = None
+    observations: Sequence[Observation],
+    progress: Callable[[LeftOut], None] | None = None,
+    beside: Sequence[Target] = (),
 ) -> list[LeftOut]:
-    """Predict every source under constants fitted without it, one process per fit."""
+    """Predict every source under constants fitted without it, one process per fit.
+
+    Targets ``beside`` the observations are fitted too, unless they are of the source that is left out.
+    """
     sources = sorted({source for observation in observations for source in observation.sources})
     found: list[LeftOut] = []
     with ProcessPoolExecutor() as processes:
-        for left in processes.map(partial(without, observations), sources):
+        for left in processes.map(partial(without, observations, beside), sources):
             found.append(left)
             if progress:
                 progress(left)
     return found
 
 
-def without(observations: Sequence[Observation], source: str) -> LeftOut:
+def without(observations: Sequence[Observation], beside: Sequence[Target], source: str) -> LeftOut:
     """Fit all but one source and predict it.
 
     The fit begins at the priors, and what only the source itself could say (its stack's numbers, its devices') stays
     there: nothing of what it taught the present constants is used.
     """
-    others = [o for o in observations if source not in o.sources]
+    others = [o for o in (*observations, *beside) if source not in o.sources]
     unseen = [replace(p, value=p.prior.value) for p in parameters_for(observations)]
     values = fit(others, unseen).values
     own = tuple(o for o in observations if source in o.sources)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,25 @@ from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 
 Floats = NDArray[np.float64]
+
+
+class Target(Protocol):
+    """What a fit aims at: measured times of plans in one setting, with a source for every time."""
+
+    @property
+    def setting(self) -> Setting:
+        """What all plans are for."""
+
+    @property
+    def plans(self) -> PlanArrays:
+        """The plans that were timed."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where each time is from."""
+
+    def log_errors(self, values: Mapping[str, float]) -> Floats:
+        """log(predicted/measured) of every time when constants have ``values``."""
 
 
 @dataclass(frozen=True)

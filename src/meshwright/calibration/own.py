@@ -1,8 +1,9 @@
 """Calibrate a cluster on a few runs of one's own: compute, network and host time, nothing else.
 
 Three constants are fitted with priors around the present ones, so that three runs can not run away with them. What is
-gained is estimated by leaving each run out in turn: fit on the others, predict it. If that error is not smaller than
-the present one the calibration is refused: a bad one is worse than none.
+gained is estimated by leaving each run out in turn: fit on the others, predict it. A handful of such errors is itself
+uncertain, and the priors already hold the constants back, so the calibration is refused only where the runs that were
+left out speak against it: their mean error grows by more than its standard error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,10 @@ FEWEST_RUNS = 3
 
 @dataclass(frozen=True)
 class OwnCalibration:
-    """Constants fitted to one's own runs; mean absolute errors of runs that were left out, before and after."""
+    """Constants fitted to one's own runs; mean absolute errors of runs that were left out, before and after.
+
+    ``uncertainty`` is the standard error of the difference of the two.
+    """
 
     cluster: Cluster
     values: Mapping[str, float]
@@ -31,11 +35,12 @@ class OwnCalibration:
     runs: int
     error_before: float
     error_after: float
+    uncertainty: float
 
     @property
     def helps(self) -> bool:
-        """Whether runs that were not fitted are predicted better."""
-        return self.error_after < self.error_before
+        """Whether runs that were not fitted are predicted better, or no worse than their number can tell."""
+        return self.error_after <= self.error_before + self.uncertainty
 
     def to_json(self) -> dict[str, object]:
         """JSON-ready data; errors are fractions."""
@@ -48,6 +53,7 @@ class OwnCalibration:
             ],
             "expected_error_before": self.error_before,
             "expected_error_after": self.error_after,
+            "uncertainty": self.uncertainty,
             "helps": self.helps,
         }
 
@@ -59,11 +65,13 @@ def calibrate_own(observations: Sequence[Observation]) -> OwnCalibration:
     parameters = own_parameters(runs[0])
     values = fit(runs, parameters, runs_of_a_source=None).values
     present = {p.name: p.value for p in parameters}
-    before = [abs(np.expm1(run.log_errors({})[0])) for run in runs]
-    after = [abs(np.expm1(run.log_errors(_without(run, runs, parameters))[0])) for run in runs]
+    before = np.array([abs(np.expm1(run.log_errors({})[0])) for run in runs])
+    after = np.array([abs(np.expm1(run.log_errors(_without(run, runs, parameters))[0])) for run in runs])
+    uncertainty = np.std(after - before, ddof=1) / np.sqrt(len(runs))
     cluster = runs[0].setting.cluster
     cluster = replace(cluster, calibration=tuple((dict(cluster.calibration) | dict(values)).items()))
-    return OwnCalibration(cluster, values, present, len(runs), float(np.mean(before)), float(np.mean(after)))
+    errors = float(before.mean()), float(after.mean()), float(uncertainty)
+    return OwnCalibration(cluster, values, present, len(runs), *errors)
 
 
 def _without(

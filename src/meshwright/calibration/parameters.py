@@ -17,7 +17,7 @@ from importlib.resources import files
 from math import log
 from typing import NamedTuple
 
-from meshwright.calibration.observations import Observation, kernel_family
+from meshwright.calibration.observations import Target, kernel_family
 from meshwright.cost.constants import constants, kernels
 from meshwright.plan.arrays import SHARDINGS
 
@@ -61,7 +61,7 @@ class Parameter:
         """Logarithm of the prior's centre."""
         return log(self.prior.value)
 
-    def concerns(self, observation: Observation) -> bool:
+    def concerns(self, observation: Target) -> bool:
         """Whether the parameter can change what is predicted of an observation."""
         if "/" in self.name:
             owner, field = self.name.split("/")
@@ -76,7 +76,7 @@ class Parameter:
         return True
 
 
-def parameters_for(observations: Sequence[Observation]) -> list[Parameter]:
+def parameters_for(observations: Sequence[Target]) -> list[Parameter]:
     """The parameters that the observations can say something about."""
     found = [
         Parameter(name, constants()[name], prior)

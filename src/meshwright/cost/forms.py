@@ -43,11 +43,11 @@ class Forms:
     precision: str = "bf16"
     tiers: tuple[Tier, ...] = ()
 
-    def gemm(self, m: Number, k: Number, n: Number) -> Number:
-        """(m, k) × (k, n)."""
+    def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
+        """(m, k) × (k, n); ``more_bytes`` are moved by the kernel's epilogue, beside its arithmetic."""
         kernel = self.kernels
         compute = 2.0 * m * k * n / (kernel.gemm_efficiency * self.peak_16bit_flops * self.speed_up)
-        moved = BYTES_16 * (m * k + k * n + m * n)
+        moved = BYTES_16 * (m * k + k * n + m * n) + more_bytes
         memory = moved / (kernel.gemm_memory_efficiency * self.memory_bytes_per_s)
         return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + self._quantise(m * k)
 
@@ -66,13 +66,17 @@ class Forms:
             / (self.constants["quantise_efficiency"] * self.memory_bytes_per_s)
         )
 
-    def grouped_gemm(self, rows: Number, experts: Number, k: Number, n: Number) -> Number:
+    def grouped_gemm(
+        self, rows: Number, experts: Number, k: Number, n: Number, more_bytes: Number = 0.0
+    ) -> Number:
         """``rows`` spread evenly over ``experts`` local experts, each (rows/experts, k) × (k, n)."""
         c = self.constants
         per_expert = np.maximum(rows / experts, 1e-9)
         efficiency = c["grouped_plateau"] * per_expert / (per_expert + c["grouped_half_tokens"])
         compute = 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops * self.speed_up)
-        return self.kernels.gemm_launch_s + compute + self._quantise(rows * k)
+        memory = more_bytes / (self.kernels.gemm_memory_efficiency * self.memory_bytes_per_s)
+        moving = _norm(compute, memory, self.kernels.gemm_norm)
+        return self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
 
     def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
         """An attention kernel; ``ratio`` scales the efficiency of the class."""

@@ -82,12 +82,22 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
         return local.forms.gemm(m, inputs, outputs)
     if phase == "I":
         return local.forms.gemm(m, outputs, inputs)
-    return local.forms.gemm(inputs, m, outputs) + _accumulate(inputs * outputs, local)
+    inside, after = _accumulation(inputs * outputs, local.shape.shard, local)
+    return local.forms.gemm(inputs, m, outputs, inside) + after
 
 
-def _accumulate(parameters: Number, local: Local) -> Number:
-    """The gradient buffer is read and written."""
-    return local.forms.pass_(parameters * local.forms.constants["gradient_accumulation_bytes"])
+def _accumulation(parameters: Number, shard: Number, local: Local) -> tuple[Number, Number]:
+    """Adding weight gradients to their buffer: bytes moved inside the product's kernel, and seconds of a pass after it.
+
+    A fused kernel reads and writes the buffer in place of writing its result. Otherwise the result is read and the
+    buffer read and written; where gradients are reduced at once only their shard is.
+    """
+    stack, scale = local.stack, local.forms.constants["gradient_accumulation"]
+    if local.mode.gather == "per-layer":
+        return 0.0, local.forms.pass_(scale * parameters / shard * 3 * stack.gradient_bytes)
+    if stack.fused_gradient_accumulation:
+        return scale * parameters * (2 * stack.gradient_bytes - BYTES_16), 0.0
+    return 0.0, local.forms.pass_(scale * parameters * (BYTES_16 + 2 * stack.gradient_bytes))
 
 
 def _attention(op: Attention, phase: Phase, local: Local) -> Number:
@@ -154,11 +164,11 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
     experts = op.experts / shape.ep
     imbalance = 1.0 + (c["expert_imbalance"] - 1.0) * (shape.ep > 1)
-    seconds = imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
     if phase != "W":
-        return seconds
+        return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
     parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
-    return seconds + _accumulate(parameters, local)
+    inside, after = _accumulation(parameters, shape.expert_shard, local)
+    return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs, inside) + after
 
 
 def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
@@ -179,9 +189,8 @@ def _loss(op: Loss, phase: Phase, local: Local) -> Number:
         return 0.0
     cut = local.shape.tp if local.stack.loss_vocab_parallel else 1
     logits = local.shape.padded_vocab(op.vocab) * local.shape.tokens / cut
-    return local.moved(
-        logits, local.forms.constants["loss_forward_bytes" if phase == "F" else "loss_backward_bytes"]
-    )
+    name = "loss_forward_bytes" if phase == "F" else "loss_backward_bytes"
+    return local.forms.pass_(logits * local.forms.constants[name])
 
 
 RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {

@@ -1,6 +1,6 @@
 """Predict one plan: its Report, by closed forms where the plan has a short form, by simulation where it has none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from meshwright.cost.memory import KEYS, fits
 from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.layers import stage_layers
-from meshwright.plan.long import LongPlan
+from meshwright.plan.long import LongPlan, Stages
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import plan_mode
@@ -37,9 +37,9 @@ class Estimate:
     method: str
 
 
-def closed_form(short: ShortPlan, setting: Setting) -> Estimate:
-    """Estimate a plan that has a short form."""
-    ((_, group),) = pipeline_groups(from_shorts([short]), setting)
+def closed_form(short: ShortPlan, setting: Setting, stages: Stages = "balanced") -> Estimate:
+    """Estimate a plan that has a short form, but for ``stages`` that it writes out."""
+    ((_, group),) = pipeline_groups(replace(from_shorts([short]), stages=stages), setting)
     (length,) = pipeline_lengths([group])
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)

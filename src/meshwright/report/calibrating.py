@@ -17,9 +17,10 @@ def render_calibration(data: dict[str, Any], written: str | None) -> None:
     out.print(table)
     before, after = data["expected_error_before"], data["expected_error_after"]
     out.print(
-        f"\nError of a run that was left out, mean of {data['runs']}: {before:.1%} before, {after:.1%} after."
+        f"\nError of a run that was left out, mean of {data['runs']}: {before:.1%} before, {after:.1%} after"
+        f" (± {data['uncertainty']:.1%})."
     )
     if not data["helps"]:
-        out.print("That does not help: the present constants stay.")
+        out.print("The runs that were left out speak against it: the present constants stay.")
     if written:
         out.print(f"The cluster with its calibration is in {escape(written)}.")

@@ -32,6 +32,8 @@ class Stack:
     parameter_bytes, optimizer_bytes
         bytes per element of the working parameter and of master copy and moments together (AdamW in fp32: 12;
         FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments beside it).
+    fused_gradient_accumulation
+        the kernel of a weight gradient adds to the main gradient; False: a pass of its own adds them.
     gradient_reduction, gradient_communication_bytes
         how gradients reach a sharded optimizer (old ZeRO-1 all-reduces them; unsharded ones always are), and
         bytes per element on the wire.
@@ -78,6 +80,7 @@ class Stack:
     parameter_bytes: int = 2
     gradient_bytes: int = 4
     optimizer_bytes: int = 12
+    fused_gradient_accumulation: bool = False
     gradient_reduction: GradientReduction = "reduce-scatter"
     gradient_communication_bytes: int = 4
     overlap_gradient_reduction: bool = True
