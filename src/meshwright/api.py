@@ -15,21 +15,25 @@ from meshwright.plan.files import load_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
 from meshwright.plan.short import ShortPlan, WorkloadSpec
+from meshwright.plan.text import read_file
 from meshwright.planning import PlanAnswer, Question, answer
+from meshwright.predicting import check_playable, predicted
 from meshwright.result import Report
-
-MAX_PASSES = 2**18
 
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
+    from meshwright.checking import Checked
+    from meshwright.importing import Imported, Wanted
     from meshwright.validation.result import Validation
 
 __all__ = [
     "calibrate",
+    "check",
     "cluster_file",
     "compare",
     "describe",
     "export",
+    "import_file",
     "plan",
     "predict",
     "trace",
@@ -65,17 +69,7 @@ def plan(
 
 def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
     """The Report of a plan file; ``settings`` change it first, as ``tp=4``."""
-    from meshwright.cost.predict import closed_form, report
-
-    resolved = load(path, settings)
-    if resolved.short is not None and resolved.short.gather is None:
-        estimate = closed_form(resolved.short, resolved.setting)
-    else:
-        from meshwright.simulate.predict import simulated
-
-        _check_playable(resolved)
-        estimate = simulated(resolved.long, resolved.setting)
-    return report(resolved.long, estimate, resolved.setting)
+    return predicted(load(path, settings))
 
 
 def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
@@ -84,7 +78,7 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
     from meshwright.simulate.trace import perfetto_trace
 
     resolved = load(path, settings)
-    _check_playable(resolved)
+    check_playable(resolved)
     return perfetto_trace(*played(resolved.long, resolved.setting))
 
 
@@ -104,6 +98,30 @@ def export(path: str | Path, *, to: str) -> dict[str, Any]:
     resolved = load(path)
     setting = resolved.setting
     return TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack).to_json()
+
+
+def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
+    """Another framework's file as a plan. Raises InputError with all that is wrong with it."""
+    from meshwright.importing import import_text, renamed
+    from meshwright.plan.resolve import resolve_with
+
+    imported = import_text(read_file(path, "file", "check the path"), wanted)
+    problems = list(imported.problems)
+    if imported.plan is not None:
+        try:
+            resolve_with(imported.plan, imported.model, imported.cluster, imported.stack)
+        except InputError as error:
+            problems += renamed(error.problems, imported.foreign)
+    if any(problem.severity == "error" for problem in problems):
+        raise InputError(problems)
+    return imported
+
+
+def check(path: str | Path, wanted: "Wanted") -> "Checked":
+    """What is wrong with a plan or another framework's file, what it costs, and what would mend it."""
+    from meshwright.checking import check_text
+
+    return check_text(read_file(path, "file", "check the path"), str(path), wanted)
 
 
 def validate(path: str | Path) -> "Validation":
@@ -136,20 +154,6 @@ def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     if not chosen:
         return resolve(read)
     return resolve(_changed(read, chosen))
-
-
-def _check_playable(resolved: Resolved) -> None:
-    """Refuse to play a step that would take minutes and gigabytes."""
-    pipeline, workload = resolved.long.pipeline, resolved.setting.workload
-    (layout,) = resolved.long.layouts.values()
-    replicas = layout.grid.dp_replicate * layout.grid.dp_shard
-    micro_batches = workload.global_batch // (replicas * pipeline.micro_batch)
-    passes = 2 * micro_batches * len(pipeline.placement)
-    if passes > MAX_PASSES:
-        stages = len(pipeline.placement)
-        rule = f"playing {micro_batches} micro-batches on {stages} stages is {passes} passes > {MAX_PASSES}"
-        hint = f"global_batch: {workload.global_batch * MAX_PASSES // passes} or less"
-        raise InputError(Problem("workload.global_batch", workload.global_batch, rule, hint))
 
 
 def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan:

@@ -100,11 +100,14 @@ class PlanAnswer:
         }
 
 
-def answer(question: Question) -> PlanAnswer:
-    """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits."""
+def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
+    """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
+
+    ``setting`` stands for what the header names, where it is at hand.
+    """
     if question.top < 1:
         raise InputError(Problem("top", question.top, "must be at least 1", "top: 5"))
-    setting = setting_of(question.header)
+    setting = setting or setting_of(question.header)
     keep = parse_keep(question.keep)
     began = time.perf_counter()
     space, found = _search(setting, keep)

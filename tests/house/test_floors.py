@@ -22,10 +22,14 @@ FLOORS: dict[str, float] = {
     "simulate": 2,
     "search": 3,
     "export": 3,
+    "import_": 3,
     "report": 3,
     "validation": 3,
     "calibration": 3,
     "planning": 4,
+    "predicting": 4,
+    "importing": 4,
+    "checking": 4,
     "describing": 4,
     "api": 4,
     "cli": 5,
@@ -41,7 +45,14 @@ SAME_FLOOR = {
     ("stack", "schedule"),  # which schedules a stack file may name
     ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms
+    ("import_", "export"),  # the same option lists and words, read in the other direction
+    ("checking", "importing"),
+    ("checking", "planning"),
+    ("checking", "predicting"),
     ("api", "planning"),
+    ("api", "predicting"),
+    ("api", "importing"),
+    ("api", "checking"),
     ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices

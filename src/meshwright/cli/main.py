@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from meshwright.cli import calibrate, compare, describe, export, plan, predict, validate
+from meshwright.cli import calibrate, check, compare, describe, export, import_, plan, predict, validate
 
 app = typer.Typer(
     name="meshwright",
@@ -25,6 +25,8 @@ app.command("describe")(describe.describe)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("import")(import_.import_)
+app.command("check")(check.check)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 

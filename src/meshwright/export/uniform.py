@@ -162,8 +162,10 @@ def _sharded_axes(plan: LongPlan, layout: Layout, state: str) -> frozenset[str]:
 
 
 def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
-    sharded = any(_sharded_axes(plan, layout, state) for state in States.model_fields)
-    return plan.sharding if sharded else "none"
+    """The plan's name where some state is sharded: that of attention, or that of experts on a mesh of their own."""
+    dense = any(_sharded_axes(plan, layout, state) for state in States.model_fields)
+    experts = layout.experts is not None and layout.experts.edp_shard > 1
+    return plan.sharding if dense or experts else "none"
 
 
 def _form_problems(plan: LongPlan) -> list[Problem]:

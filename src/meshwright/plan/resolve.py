@@ -48,6 +48,11 @@ def resolve(plan: ShortPlan | LongPlan) -> Resolved:
     model, cluster, stack = nouns.model, nouns.cluster, nouns.stack
     if model is None or cluster is None or stack is None:
         raise InputError(nouns.problems)
+    return resolve_with(plan, model, cluster, stack)
+
+
+def resolve_with(plan: ShortPlan | LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Resolved:
+    """Expand and check a plan whose nouns are at hand. Raises ``InputError`` with all problems."""
     long = plan if isinstance(plan, LongPlan) else expand(plan, model.architecture)
     found = check_plan(long, model, cluster, stack)
     errors = [problem for problem in found if problem.severity == "error"]

@@ -1,0 +1,236 @@
+"""Check a plan or another framework's file: is it legal, does it fit, how far is it from the best, what would mend it.
+
+Everything that is wrong comes at once, in the words of the file. An illegal plan has no figures. A plan that fits is
+laid beside the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
+interval of two predictions' ratio allows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from meshwright.cost.constants import constants
+from meshwright.cost.evaluate import evaluate
+from meshwright.cost.intervals import pair_interval
+from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
+from meshwright.import_.foreign import Foreign, Unread
+from meshwright.import_.formats import is_plan
+from meshwright.importing import Wanted, import_text, renamed
+from meshwright.plan.arrays import from_shorts
+from meshwright.plan.check import check_plan
+from meshwright.plan.expand import expand, shorten
+from meshwright.plan.files import parse_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.supported import workload_of
+from meshwright.planning import Proposal, Question, answer
+from meshwright.predicting import predicted
+from meshwright.result import Report
+from meshwright.search.mend import Mended, mend
+from meshwright.units import format_bytes, format_seconds
+
+LIKELY = 0.8
+"""A plan that fits with a smaller probability is too near to the edge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The answer of ``check``. ``report`` is None where the plan is illegal."""
+
+    problems: tuple[Problem, ...]
+    unread: tuple[Unread, ...] = ()
+    plan: ShortPlan | LongPlan | None = None
+    report: Report | None = None
+    best: Proposal | None = None
+    mended: Mended | None = None
+
+    @property
+    def ok(self) -> bool:
+        """No error, and it fits."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form; figures that an illegal plan does not have are null."""
+        report, best, mended = self.report, self.best, self.mended
+        origin = {} if report else {"step_time_s": "null: the file has errors"}
+        return {
+            "ok": self.ok,
+            "problems": [problem.to_json() for problem in self.problems],
+            "memory_bytes": report.memory_bytes if report else None,
+            "fits": report.fits if report else None,
+            "fits_probability": report.fits_probability if report else None,
+            "step_time_s": report.step_time_s if report else None,
+            "best_step_time_s": best.report.step_time_s if best else None,
+            "best_plan": best.plan.to_data() if best else None,
+            "plan": self.plan.to_data() if self.plan else None,
+            "change": {
+                "settings": list(mended.settings),
+                "step_time_s": mended.step_s,
+                "plan": mended.plan.to_data(),
+            }
+            if mended
+            else None,
+            "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.unread],
+            "origin": origin if report is None else report.origin,
+        }
+
+
+def check_text(text: str, where: str, wanted: Wanted) -> Checked:
+    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows."""
+    if is_plan(text):
+        return _check_plan_file(text, where, wanted)
+    imported = import_text(text, wanted)
+    foreign, setting = imported.foreign, None
+    if imported.plan is None:
+        return Checked(problems=imported.problems, unread=foreign.unread)
+    workload = workload_of(_long(imported.plan, imported.model.architecture))
+    setting = Setting.of(imported.model, imported.cluster, workload, imported.stack)
+    return _checked(imported.plan, setting, list(imported.problems), foreign)
+
+
+def _check_plan_file(text: str, where: str, wanted: Wanted) -> Checked:
+    plan = parse_plan(text, where)
+    changes = {"model": wanted.model, "cluster": wanted.on, "stack": wanted.stack}
+    plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
+    numbers = {"seq_len": wanted.seq_len, "global_batch": wanted.global_batch}
+    workload = plan.workload.model_copy(update={name: n for name, n in numbers.items() if n})
+    plan = plan.model_copy(update={"workload": workload})
+    nouns = load_nouns(plan)
+    if nouns.model is None or nouns.cluster is None or nouns.stack is None:
+        raise InputError(nouns.problems)
+    try:
+        spec = workload_of(_long(plan, nouns.model.architecture))
+    except PlanError as error:
+        return Checked(problems=error.problems, plan=plan)
+    setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack)
+    return _checked(plan, setting, [], None)
+
+
+def _long(plan: ShortPlan | LongPlan, arch: Any) -> LongPlan:
+    return plan if isinstance(plan, LongPlan) else expand(plan, arch)
+
+
+def _checked(
+    plan: ShortPlan | LongPlan, setting: Setting, problems: list[Problem], foreign: Foreign | None
+) -> Checked:
+    unread = foreign.unread if foreign else ()
+    short = plan if isinstance(plan, ShortPlan) else _balanced(plan)
+    try:
+        resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack)
+        report = predicted(resolved)
+    except InputError as error:
+        problems += renamed(error.problems, foreign)
+        mended = _mended(short, setting)
+        return Checked(problems=tuple(problems), unread=unread, plan=plan, mended=mended)
+    problems += renamed(resolved.warnings, foreign)
+    best = _best(short, setting)
+    mended = None
+    if not report.fits:
+        mended = _mended(short, setting)
+        problems.append(_too_large(report, mended, best, setting))
+    else:
+        problems += [*_near_the_edge(report), *_slower(resolved, report, best, setting)]
+    return Checked(
+        problems=tuple(problems), unread=unread, plan=plan, report=report, best=best, mended=mended
+    )
+
+
+def _balanced(plan: LongPlan) -> ShortPlan | None:
+    pipeline = plan.pipeline.model_copy(update={"stages": "balanced"})
+    return shorten(plan.model_copy(update={"pipeline": pipeline}))
+
+
+def _mended(short: ShortPlan | None, setting: Setting) -> Mended | None:
+    """The smallest change that makes the plan legal and fit."""
+    if short is None:
+        return None
+    arch = setting.model.architecture
+
+    def judge(plans: Sequence[ShortPlan]) -> list[float]:
+        return _seconds(plans, setting)
+
+    return mend(short, setting.cluster.devices, arch.moe.experts if arch.moe else 0, judge)
+
+
+def _seconds(plans: Sequence[ShortPlan], setting: Setting) -> list[float]:
+    """Seconds per step of every plan; infinite for those that are illegal or do not fit."""
+    nouns = setting.model, setting.cluster, setting.stack
+    legal = [
+        not any(p.severity == "error" for p in check_plan(expand(plan, setting.model.architecture), *nouns))
+        for plan in plans
+    ]
+    seconds = np.full(len(plans), inf)
+    rows = np.flatnonzero(np.array(legal, dtype=np.bool_))
+    if len(rows):
+        found = evaluate(from_shorts([plans[int(row)] for row in rows]), setting)
+        seconds[rows] = np.where(found.fits, found.step_s, inf)
+    return [float(value) for value in seconds]
+
+
+def _best(short: ShortPlan | None, setting: Setting) -> Proposal | None:
+    """The best plan of the same question; None where none fits."""
+    if short is None:
+        return None
+    try:
+        return answer(Question(short, top=1), setting).proposals[0]
+    except InfeasibleError:
+        return None
+
+
+def _too_large(report: Report, mended: Mended | None, best: Proposal | None, setting: Setting) -> Problem:
+    memory = report.memory_bytes
+    usable = constants()["usable_memory"] * memory["capacity"]
+    worst = memory["stages"][memory["worst_rank"]]
+    largest = max((k for k in worst if k not in ("rank", "layers", "total")), key=lambda k: worst[k])
+    rule = (
+        f"does not fit: {format_bytes(memory['total'])} on pipeline rank {memory['worst_rank']} "
+        f"(layers {', '.join(worst['layers']) or 'none'}; {largest} {format_bytes(worst[largest])}), "
+        f"usable are {format_bytes(usable)}"
+    )
+    if mended:
+        hint = f"{', '.join(mended.settings)} fits, {format_seconds(mended.step_s)} per step"
+    elif best:
+        hint = "no one or two changes do; " + _spoken(best)
+    else:
+        hint = "no plan fits on this cluster"
+    return Problem("memory_bytes.total", memory["total"], rule, hint)
+
+
+def _near_the_edge(report: Report) -> list[Problem]:
+    probability = report.fits_probability
+    if probability is None or probability >= LIKELY:
+        return []
+    rule = f"fits with a probability of {probability:.0%}: {format_bytes(report.memory_bytes['total'])} at the peak"
+    return [
+        Problem("memory_bytes.total", report.memory_bytes["total"], rule, "a little less memory", "warning")
+    ]
+
+
+def _slower(resolved: Resolved, report: Report, best: Proposal | None, setting: Setting) -> list[Problem]:
+    """The distance from the best, where it is more than two predictions can be wrong against each other."""
+    if best is None or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s:
+        return []
+    ratio = report.step_time_s / best.report.step_time_s
+    rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the best plan's"
+    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(best), "warning")]
+
+
+def _spoken(best: Proposal) -> str:
+    """A plan in a line."""
+    layout, pipeline = best.plan.layout, best.plan.pipeline
+    degrees = " ".join(
+        f"{axis}={getattr(layout, axis)}"
+        for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
+        if getattr(layout, axis) > 1
+    )
+    recompute = best.plan.recompute if isinstance(best.plan.recompute, str) else "+".join(best.plan.recompute)
+    return (
+        f"{degrees} {best.plan.sharding} micro_batch={pipeline.micro_batch} "
+        f"virtual_stages={pipeline.virtual_stages} recompute={recompute}: "
+        f"{format_seconds(best.report.step_time_s)}"
+    )

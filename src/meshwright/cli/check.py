@@ -1,0 +1,47 @@
+"""``meshwright check``: what is wrong with a plan or another framework's file."""
+
+import typer
+
+from meshwright.cli.foreign import File, GlobalBatch, Model, On, SeqLen, Source, StackName, Variables
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import errors_as_messages, print_json
+
+
+def check(
+    file: File,
+    model: Model = None,
+    on: On = None,
+    seq_len: SeqLen = None,
+    global_batch: GlobalBatch = None,
+    stack: StackName = None,
+    source: Source = None,
+    variable: Variables = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say what is illegal, what will not fit, how far it is from the best plan, and what would mend it.
+
+    Exits with 1 where there is an error or it does not fit.
+    """
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+        from meshwright.importing import Wanted
+
+        wanted = Wanted(
+            model=model,
+            on=on,
+            seq_len=seq_len,
+            global_batch=global_batch,
+            stack=stack,
+            source=source,
+            variables=tuple(variable or ()),
+        )
+        found = api.check(file, wanted)
+        if as_json:
+            print_json(found.to_json())
+        else:
+            from meshwright.report.checked import render_check
+
+            render_check(found.to_json())
+        if not found.ok:
+            raise typer.Exit(1)

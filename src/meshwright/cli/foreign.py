@@ -1,0 +1,38 @@
+"""What ``import`` and ``check`` share: the file of another framework, and what stands beside it."""
+
+from typing import Annotated
+
+import typer
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A plan, or a file of Megatron, Megatron-Bridge, torchtitan, DeepSpeed or Accelerate.",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", help="Zoo name, config.json or hub id; a file that describes one may leave it out."
+    ),
+]
+On = Annotated[
+    str | None, typer.Option("--on", metavar="CLUSTER", help="A cluster file, or as 'h100-sxm-80gb x 64'.")
+]
+SeqLen = Annotated[int | None, typer.Option("--seq-len", help="Tokens per sequence, in place of the file's.")]
+GlobalBatch = Annotated[
+    int | None, typer.Option("--global-batch", help="Sequences per step, in place of the file's.")
+]
+StackName = Annotated[
+    str | None, typer.Option("--stack", help="A stack's name or file, in place of the format's own.")
+]
+Source = Annotated[
+    str | None, typer.Option("--from", metavar="FORMAT", help="The file's format, where it does not show.")
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variable", metavar="NAME=VALUE", help="A shell variable that a script would find. Repeatable."
+    ),
+]

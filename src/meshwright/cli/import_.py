@@ -1,0 +1,55 @@
+"""``meshwright import``: another framework's file as a plan."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.foreign import File, GlobalBatch, Model, On, SeqLen, Source, StackName, Variables
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+
+
+def import_(
+    file: File,
+    model: Model = None,
+    on: On = None,
+    seq_len: SeqLen = None,
+    global_batch: GlobalBatch = None,
+    stack: StackName = None,
+    source: Source = None,
+    variable: Variables = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the plan; a stack of its own goes beside it."),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read another framework's file as a plan, and say what has no counterpart."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+        from meshwright.importing import Wanted
+
+        wanted = Wanted(
+            model=model,
+            on=on,
+            seq_len=seq_len,
+            global_batch=global_batch,
+            stack=stack,
+            source=source,
+            variables=tuple(variable or ()),
+        )
+        stack_file = f"{output.stem}-stack.yaml" if output else "stack.yaml"
+        if output:
+            check_writable(output, "output")
+        data = api.import_file(file, wanted).to_json(stack_file)
+        if output:
+            beside = {output.with_name(stack_file): data["stack_text"]} if data["stack_text"] else {}
+            write_all({output: data["plan_text"], **beside})
+        if as_json:
+            print_json(data)
+            return
+        from meshwright.report.imported import render_import
+
+        render_import(data, str(output) if output else None, stack_file)

@@ -1,0 +1,1 @@
+"""Other people's files as plans. ``SOURCES`` lists the formats that ``import`` and ``check`` read."""

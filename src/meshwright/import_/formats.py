@@ -1,0 +1,63 @@
+"""Which framework a file is for, from what it holds. ``SOURCES`` lists the importers by name."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.import_.foreign import Foreign, Importer
+from meshwright.import_.megatron import import_megatron
+from meshwright.import_.torchtitan import import_torchtitan
+
+SOURCES: Mapping[str, Importer] = {
+    "torchtitan": import_torchtitan,
+    "megatron": import_megatron,
+}
+SCRIPTS = ("torchtitan", "megatron")
+MARKS: Mapping[str, str] = {
+    "torchtitan": r"--parallelism[.]|--training[.]|-m torchtitan",
+    "bridge": r"(?m)^model:\s*$[\s\S]*^\s+tensor_model_parallel_size:|\bmodel\.[a-z_]*parallel_size="
+    r"|_pretrain_\w*config",
+    "deepspeed": r'"(zero_optimization|train_micro_batch_size_per_gpu|train_batch_size)"\s*:',
+    "accelerate": r"(?m)^\s*(distributed_type|compute_environment|parallelism_config|fsdp_config)\s*:",
+    "megatron": r"-?-?tensor[-_]model[-_]parallel[-_]size|pretrain_gpt|--micro-batch-size|--num-layers\b",
+}
+"""What betrays a format, the most telling first."""
+PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
+
+
+def read_foreign(text: str, source: str | None = None, variables: Iterable[str] = ()) -> Foreign:
+    """What a file says; ``source`` names its format, which its content betrays otherwise. Raises InputError.
+
+    ``variables`` are ``NAME=value`` of the shell that a script would find.
+    """
+    if source is not None and source not in SOURCES:
+        raise InputError(Problem("from", source, "is no format that can be read", nearest(source, SOURCES)))
+    name = source or detected(text)
+    assignments = [_assignment(variable) for variable in variables]
+    if assignments and name not in SCRIPTS:
+        rule = f"a file of {name} has no shell variables"
+        raise InputError(Problem("variable", assignments[0], rule, "leave it out"))
+    return SOURCES[name]("".join(f"{assignment};" for assignment in assignments) + text)
+
+
+def _assignment(variable: str) -> str:
+    name, equals, value = variable.partition("=")
+    if not equals or not name.isidentifier() or not value.isprintable():
+        raise InputError(Problem("variable", variable, "must read NAME=value", "NNODES=8"))
+    return f"{name}={shlex.quote(value)}"
+
+
+def is_plan(text: str) -> bool:
+    """Whether the text is a plan of ours."""
+    return PLAN.search(text) is not None
+
+
+def detected(text: str) -> str:
+    """The name of the format. Raises InputError where nothing betrays one."""
+    for name, mark in MARKS.items():
+        if name in SOURCES and re.search(mark, text):
+            return name
+    known = ", ".join(SOURCES)
+    rule = f"is neither a plan nor a file of {known}"
+    raise InputError(Problem("file", text[:60], rule, f"--from with one of {known}"))

@@ -1,0 +1,242 @@
+"""Megatron's options that a plan has a word for: one table from option to fact, and the few that depend on others."""
+
+from collections.abc import Mapping
+
+from meshwright.errors import Problem
+from meshwright.export.megatron_plan import STRATEGIES
+from meshwright.import_.command_line import Given, whole_number
+from meshwright.import_.foreign import Fact, Stage
+from meshwright.import_.megatron_layout import read_layout
+
+NUMBERS: Mapping[str, str] = {
+    "--tensor-model-parallel-size": "layout.tp",
+    "--pipeline-model-parallel-size": "layout.pp",
+    "--context-parallel-size": "layout.cp",
+    "--expert-model-parallel-size": "layout.ep",
+    "--expert-tensor-parallel-size": "layout.etp",
+    "--num-distributed-optimizer-instances": "layout.dp_replicate",
+    "--num-virtual-stages-per-pipeline-rank": "pipeline.virtual_stages",
+    "--num-layers-per-virtual-pipeline-stage": "layers_per_stage",
+    "--micro-batch-size": "pipeline.micro_batch",
+    "--global-batch-size": "workload.global_batch",
+    "--seq-length": "workload.seq_len",
+    "--num-layers": "model.layers",
+    "--hidden-size": "model.hidden",
+    "--ffn-hidden-size": "model.intermediate",
+    "--num-attention-heads": "model.heads",
+    "--num-query-groups": "model.kv_heads",
+    "--kv-channels": "model.head_dim",
+    "--num-experts": "model.experts",
+    "--moe-router-topk": "model.experts_per_token",
+    "--moe-ffn-hidden-size": "model.expert_intermediate",
+    "--decoder-first-pipeline-num-layers": "first_layers",
+    "--decoder-last-pipeline-num-layers": "last_layers",
+}
+"""Options that are a number of a plan, of its workload or of its model."""
+DEVICES: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("--nnodes", "--num_nodes", "--nodes"),
+    "per_node": ("--nproc_per_node", "--nproc-per-node", "--gpus-per-node", "--num_gpus"),
+}
+PRECISIONS = {"mxfp8": "mxfp8"}
+RECOMPUTES = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+OTHERS = (
+    "--sequence-parallel",
+    "--use-tp-pp-dp-mapping",
+    "--use-distributed-optimizer",
+    "--use-megatron-fsdp",
+    "--use-custom-fsdp",
+    "--use-torch-fsdp2",
+    "--data-parallel-sharding-strategy",
+    "--pipeline-model-parallel-layout",
+    "--recompute-granularity",
+    "--recompute-activations",
+    "--recompute-modules",
+    "--recompute-method",
+    "--recompute-num-layers",
+    "--bf16",
+    "--fp16",
+    "--fp8-format",
+    "--fp8-recipe",
+    "--fp4-format",
+    "--optimizer",
+    "--overlap-grad-reduce",
+    "--overlap-param-gather",
+    "--sft",
+    "--group-query-attention",
+)
+RELEVANT = frozenset((*NUMBERS, *OTHERS))
+Options = Mapping[str, Given]
+Facts = dict[str, Fact]
+
+
+def option_facts(options: Options, problems: list[Problem]) -> Facts:
+    """Every fact that the options set, defaults of Megatron that differ from a short plan's included."""
+    facts: Facts = {}
+    for name, path in NUMBERS.items():
+        if name in options:
+            value = whole_number(options[name], problems)
+            if value is not None:
+                facts[path] = Fact(value, options[name].words)
+    for of_one in (_model, _layout, _sharding, _stages, _recompute, _workload, _stack):
+        facts |= of_one(options, facts, problems)
+    return facts
+
+
+def _model(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    """Sizes that Megatron derives where a model is described and they are left out."""
+    if "model.hidden" not in facts or "model.heads" not in facts or "--multi-latent-attention" in options:
+        return {}
+    found: Facts = {}
+    if "--group-query-attention" not in options:
+        words = "--num-query-groups without --group-query-attention: as heads"
+        found["model.kv_heads"] = Fact(facts["model.heads"].value, words)
+    if "--num-experts" not in options and "model.intermediate" not in facts and "--swiglu" not in options:
+        words = "--ffn-hidden-size left out: 4·hidden"
+        found["model.intermediate"] = Fact(4 * facts["model.hidden"].value, words)
+    return found
+
+
+def _layout(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    found = {"layout.sequence_parallel": _flag(options, "--sequence-parallel")}
+    if "--num-experts" in options and "layout.etp" not in facts:
+        tp = facts.get("layout.tp", Fact(1, "")).value
+        found["layout.etp"] = Fact(tp, "--expert-tensor-parallel-size left out: as tp")
+    if "--use-tp-pp-dp-mapping" in options:
+        order = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
+        found["layout.rank_order"] = Fact(order, "--use-tp-pp-dp-mapping")
+    return found
+
+
+def _sharding(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    names = {strategy: sharding for sharding, strategy in STRATEGIES.items()}
+    names |= {"no_shard": "none", "optim": "zero1"}
+    fsdp = next((n for n in ("--use-megatron-fsdp", "--use-custom-fsdp") if n in options), None)
+    if fsdp:
+        strategy = _first(options, "--data-parallel-sharding-strategy", "no_shard")
+        found = {"sharding": Fact(names.get(strategy, "none"), f"{fsdp} with strategy {strategy}")}
+        if found["sharding"].value == "zero3":
+            found["gather"] = Fact("per-layer", fsdp)
+        return found
+    if "--use-torch-fsdp2" in options:
+        return {
+            "sharding": Fact("zero3", "--use-torch-fsdp2"),
+            "gather": Fact("per-layer", "--use-torch-fsdp2"),
+        }
+    if "--use-distributed-optimizer" in options:
+        return {"sharding": Fact("zero1", "--use-distributed-optimizer")}
+    return {"sharding": Fact("none", "no --use-distributed-optimizer")}
+
+
+def _stages(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    """Stages that are written out, and the schedule that their number means."""
+    given = options.get("--pipeline-model-parallel-layout")
+    if given:
+        stages = read_layout(given, problems)
+        return {"stages": Fact(stages, given.words)} if stages else {}
+    first, last, layers = (facts.get(n) for n in ("first_layers", "last_layers", "model.layers"))
+    account = _accounted(options)
+    if not (first or last or any(account)):
+        return {}
+    pp = facts.get("layout.pp", Fact(1, "")).value
+    chunks = facts.get("pipeline.virtual_stages", Fact(1, "")).value
+    counts = layers and _uneven(
+        layers.value, pp * chunks, first and first.value, last and last.value, account
+    )
+    if not counts:
+        return {}
+    ends = len(counts) - 1
+    stages = tuple(Stage(i == 0, count, i == ends) for i, count in enumerate(counts))
+    words = [fact.words for fact in (first, last) if fact] + [n for n in ACCOUNT if n in options]
+    return {"stages": Fact(stages, " ".join(words))}
+
+
+ACCOUNT = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+
+
+def _accounted(options: Options) -> tuple[bool, bool]:
+    embed, loss = (name in options for name in ACCOUNT)
+    return embed, loss
+
+
+def _uneven(
+    layers: int, stages: int, first: int | None, last: int | None, account: tuple[bool, bool]
+) -> list[int] | None:
+    """Layers of every stage when the ends have their own numbers; None where the rest does not divide."""
+    if first or last:
+        ends = (first is not None) + (last is not None)
+        rest, between = layers - (first or 0) - (last or 0), stages - ends
+        if between < 1 or rest % between or rest <= 0:
+            return None
+        even = rest // between
+        return [*([first] if first else []), *[even] * between, *([last] if last else [])]
+    if (layers + sum(account)) % stages:
+        return None
+    even = (layers + sum(account)) // stages
+    counts = [even] * stages
+    counts[0] -= account[0]
+    counts[-1] -= account[1]
+    return counts
+
+
+def _recompute(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    granularity = _first(options, "--recompute-granularity", "")
+    if "--recompute-activations" in options:
+        granularity = granularity or "selective"
+    if granularity not in ("full", "selective"):
+        return {"recompute": Fact("none", "no --recompute-granularity")}
+    words = options.get("--recompute-granularity", options.get("--recompute-activations"))
+    assert words is not None
+    if granularity == "full":
+        return {"recompute": Fact("full", words.words)}
+    modules = options.get("--recompute-modules")
+    chosen = tuple(m for m in modules.values if m in RECOMPUTES) if modules else ()
+    if not chosen or chosen == ("core_attn",):
+        return {"recompute": Fact("selective", words.words)}
+    return {"recompute": Fact(chosen, f"{words.words} {modules.words if modules else ''}")}
+
+
+def _workload(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    precision = next((n for n in ("fp16", "bf16") if f"--{n}" in options), "fp32")
+    words = f"--{precision}" if precision != "fp32" else "neither --bf16 nor --fp16"
+    low = {
+        "--fp4-format": "nvfp4",
+        "--fp8-format": PRECISIONS.get(_first(options, "--fp8-recipe", ""), "fp8"),
+    }
+    for name, value in reversed(low.items()):
+        if name in options:
+            precision, words = value, options[name].words
+    found = {"workload.precision": Fact(precision, words)}
+    if "--sft" in options:
+        found["workload.task"] = Fact("sft", "--sft")
+    optimizer = _first(options, "--optimizer", "adam")
+    if optimizer in ("adam", "sgd"):
+        found["workload.optimizer"] = Fact(
+            {"adam": "adamw"}.get(optimizer, optimizer), f"--optimizer {optimizer}"
+        )
+    return found
+
+
+def _stack(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    """What of the run is a fact of the stack rather than of the plan."""
+    reduced = "--grad-reduce-in-bf16" in options or "--fp16" in options
+    found = {
+        "stack": Fact("megatron-core", "Megatron options"),
+        "stack.overlap_gradient_reduction": _flag(options, "--overlap-grad-reduce"),
+        "stack.overlap_parameter_gather": _flag(options, "--overlap-param-gather"),
+        "stack.gradient_communication_bytes": Fact(
+            2 if reduced else 4, "--grad-reduce-in-bf16" if reduced else ""
+        ),
+    }
+    unfused = ("unfused", "local")
+    if _first(options, "--attention-backend", "auto") in unfused:
+        found["stack.attention"] = Fact("fused-softmax", options["--attention-backend"].words)
+    return found
+
+
+def _flag(options: Options, name: str) -> Fact:
+    return Fact(name in options, name if name in options else f"no {name}")
+
+
+def _first(options: Options, name: str, default: str) -> str:
+    given = options.get(name)
+    return given.values[0] if given and given.values else default

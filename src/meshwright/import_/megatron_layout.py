@@ -1,0 +1,51 @@
+"""Megatron's text for stages, ``Ettt|(tttt|)*6tttL``: E embedding, t a layer, m a prediction module, L the loss.
+
+A stage ends at ``|``; ``x*n`` repeats a letter or a group in parentheses. Source: megatron-core 0.19.2,
+``core/transformer/pipeline_parallel_layer_layout.py``.
+"""
+
+import re
+
+from meshwright.errors import Problem
+from meshwright.import_.command_line import Given
+from meshwright.import_.foreign import Stage
+
+MAX_LETTERS = 2**14
+_REPEATED = re.compile(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*([0-9]{1,5})")
+
+
+def read_layout(given: Given, problems: list[Problem]) -> tuple[Stage, ...]:
+    """The stages that the option's text means; none, and a problem, where it can not be read."""
+    text = "".join(given.values[:1]).replace(" ", "").replace(",", "")
+    letters = _unfolded(text)
+    if letters is None or not letters:
+        rule = "must be letters E t m L, stages between |, groups as (tt|)*6"
+        problems.append(Problem(given.name, text, rule, "Ettt|tttt|tttL"))
+        return ()
+    if (
+        not letters.startswith("E")
+        or not letters.endswith("L")
+        or letters.count("E") != 1
+        or letters.count("L") != 1
+    ):
+        rule = "must begin with the one embedding E and end with the one loss L"
+        problems.append(Problem(given.name, text, rule, "E first, L last"))
+        return ()
+    return tuple(Stage("E" in stage, stage.count("t"), "L" in stage) for stage in letters.split("|"))
+
+
+def _unfolded(text: str) -> str | None:
+    """The letters without repeats; None where something else stands there, or too much."""
+    while "*" in text or "(" in text:
+        unfolded = _REPEATED.sub(_repeat, text)
+        unfolded = re.sub(r"\(([EtmL|]*)\)(?!\*)", r"\1", unfolded)
+        if unfolded == text or len(unfolded) > MAX_LETTERS:
+            return None
+        text = unfolded
+    return text if re.fullmatch(r"[EtmL|]+", text) else None
+
+
+def _repeat(match: re.Match[str]) -> str:
+    group, letter, count = match.groups()
+    repeated = letter if group is None else group
+    return repeated * min(int(count), MAX_LETTERS // max(1, len(repeated)) + 1)

@@ -1,0 +1,73 @@
+"""Megatron's options that change the step's time or memory and that a plan has no word for, and what is lost."""
+
+from collections.abc import Mapping
+
+from meshwright.import_.command_line import Given
+from meshwright.import_.foreign import Unread
+from meshwright.import_.megatron_facts import RECOMPUTES
+
+WHY: Mapping[str, str] = {
+    "--optimizer-cpu-offload": "offload is not priced: less memory and a longer step than predicted",
+    "--optimizer-offload-fraction": "offload is not priced",
+    "--fine-grained-activation-offloading": "offload is not priced: less memory than predicted",
+    "--cpu-offloading": "offload is not priced: less memory than predicted",
+    "--distribute-saved-activations": "saved activations are counted whole on every tp rank",
+    "--tp-comm-overlap": "overlap of tp is not priced: a shorter step than predicted",
+    "--overlap-moe-expert-parallel-comm": "overlap of the expert exchange is not priced",
+    "--delay-wgrad-compute": "delayed weight gradients are not priced",
+    "--cuda-graph-impl": "graphs are not priced: less host time than predicted",
+    "--enable-cuda-graph": "graphs are not priced: less host time than predicted",
+    "--external-cuda-graph": "graphs are not priced: less host time than predicted",
+    "--outer-dp-sharding-strategy": "a short plan shards states over dp_shard alone",
+    "--hierarchical-context-parallel-sizes": "context parallelism is one ring",
+    "--hybrid-context-parallel": "context parallelism is one ring",
+    "--rampup-batch-size": "the plan has the full batch",
+    "--step-batch-size-schedule": "the plan has the full batch",
+    "--mtp-num-layers": "prediction modules are those of the model's own configuration",
+    "--moe-expert-capacity-factor": "experts take all their tokens",
+    "--moe-pad-expert-input-to-capacity": "experts take all their tokens",
+    "--moe-layer-recompute": "recomputation of the expert layer by an older option",
+    "--hybrid-layer-pattern": "the layers are those of the model's own configuration",
+    "--hybrid-override-pattern": "the layers are those of the model's own configuration",
+    "--fp8-param-gather": "parameters are gathered in 16 bit",
+    "--use-precision-aware-optimizer": "the optimizer's states are counted in 32 bit",
+    "--main-grads-dtype": "gradients are counted in the stack's type",
+    "--exp-avg-dtype": "the optimizer's states are counted in 32 bit",
+    "--exp-avg-sq-dtype": "the optimizer's states are counted in 32 bit",
+    "--nccl-ub": "registered buffers are not priced",
+    "--use-sharp": "reduction in the network is not priced",
+    "--standalone-embedding-stage": "the embedding is a part of the first stage",
+    "--encoder-tensor-model-parallel-size": "an encoder is no part of a plan",
+    "--encoder-pipeline-model-parallel-size": "an encoder is no part of a plan",
+}
+CP_RING = ("p2p",)
+
+
+def unread_options(options: Mapping[str, Given]) -> tuple[Unread, ...]:
+    """All options of the file that a plan can not say."""
+    found = [
+        Unread(name, " ".join(given.values), WHY[name]) for name, given in options.items() if name in WHY
+    ]
+    found += _values(options, "--cp-comm-type", CP_RING, "context parallelism is a ring of sends")
+    found += _values(options, "--optimizer", ("adam", "sgd"), "states are counted as AdamW's")
+    found += _values(options, "--recompute-modules", RECOMPUTES, "this operator is kept, not run again")
+    return tuple(found + _checkpoints(options))
+
+
+def _values(options: Mapping[str, Given], name: str, known: tuple[str, ...], why: str) -> list[Unread]:
+    given = options.get(name)
+    return [Unread(name, value, why) for value in given.values if value not in known] if given else []
+
+
+def _checkpoints(options: Mapping[str, Given]) -> list[Unread]:
+    """Full recomputation by groups of layers, or of some layers only."""
+    method, number = options.get("--recompute-method"), options.get("--recompute-num-layers")
+    if not method or not number or not number.values:
+        return []
+    if method.values[:1] == ("block",):
+        why = "recomputes so many layers of each stage; read as all of them: less memory, a longer step"
+        return [Unread(number.name, number.values[0], why)]
+    if method.values[:1] == ("uniform",) and number.values[0] != "1":
+        why = "keeps one input for so many layers; read as one per layer"
+        return [Unread(number.name, number.values[0], why)]
+    return []

@@ -1,0 +1,62 @@
+"""The model of a file that describes one by its sizes: is it the one it is meant to be, and which of the zoo is it."""
+
+from collections.abc import Iterator, Mapping
+
+from meshwright.errors import Problem
+from meshwright.import_.foreign import Foreign
+from meshwright.model.architecture import Architecture
+from meshwright.model.load import load_model, zoo_names
+
+PREFIX = "model."
+ENOUGH = ("layers", "hidden", "heads")
+"""Sizes that must be known before a model is looked for."""
+
+
+def sizes_of(arch: Architecture) -> Mapping[str, int]:
+    """What files say of a model, by name."""
+    sizes = {
+        name: getattr(arch, name)
+        for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "intermediate")
+    }
+    if arch.latent is not None:
+        sizes = {name: size for name, size in sizes.items() if name not in ("kv_heads", "head_dim")}
+    if arch.moe:
+        moe = arch.moe
+        sizes |= {
+            "experts": moe.experts,
+            "experts_per_token": moe.experts_per_token,
+            "expert_intermediate": moe.intermediate,
+        }
+        if not arch.intermediate:
+            sizes["intermediate"] = moe.intermediate
+    return sizes
+
+
+def differences(foreign: Foreign, arch: Architecture) -> Iterator[Problem]:
+    """Sizes in the file that are not the model's: the file would train another model."""
+    sizes = sizes_of(arch)
+    for path, fact in foreign.facts.items():
+        name = path.removeprefix(PREFIX)
+        if not path.startswith(PREFIX) or name == "vocab" or fact.value == sizes.get(name, fact.value):
+            continue
+        rule = f"{arch.name} has {name} = {sizes[name]}"
+        yield Problem(fact.words.split(" ")[0], fact.value, rule, f"{sizes[name]}, or another --model")
+    if "model.experts" in foreign.facts and arch.moe is None:
+        words = foreign.facts["model.experts"].words
+        yield Problem(words.split(" ")[0], words, f"{arch.name} has no experts", "another --model")
+
+
+def zoo_model(foreign: Foreign) -> str | None:
+    """The one model of the zoo that has all sizes of the file; None where none or several do."""
+    said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
+    if not set(ENOUGH) <= set(said):
+        return None
+    found = [name for name in zoo_names() if _has(load_model(name).architecture, said)]
+    return found[0] if len(found) == 1 else None
+
+
+def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
+    sizes = sizes_of(arch)
+    return (arch.moe is not None) == ("experts" in said) and all(
+        sizes.get(name) == value for name, value in said.items() if name != "vocab"
+    )

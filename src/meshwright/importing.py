@@ -1,0 +1,129 @@
+"""Import another framework's file: what it says, with a model and a cluster, as a plan that we would accept or not."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshwright.cluster.graph import Cluster
+from meshwright.cluster.load import load_cluster
+from meshwright.errors import InputError, Problem
+from meshwright.import_.assemble import Target, assemble
+from meshwright.import_.foreign import Foreign
+from meshwright.import_.formats import read_foreign
+from meshwright.import_.model_facts import differences, zoo_model
+from meshwright.import_.stack_facts import changed_stack, stack_text
+from meshwright.model.graph import ModelGraph
+from meshwright.model.load import load_model
+from meshwright.plan.files import dump_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.short import ShortPlan
+from meshwright.stack.load import load_stack
+from meshwright.stack.stack import Stack
+
+GENERIC = "generic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What stands beside the file: names as the command line has them; None leaves it to the file."""
+
+    model: str | None = None
+    on: str | None = None
+    seq_len: int | None = None
+    global_batch: int | None = None
+    stack: str | None = None
+    source: str | None = None
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A file as a plan. ``plan`` is None where there are errors; ``stack`` is the framework as the file runs it."""
+
+    foreign: Foreign
+    plan: ShortPlan | LongPlan | None
+    model: ModelGraph
+    cluster: Cluster
+    stack: Stack
+    own_stack: bool
+    problems: tuple[Problem, ...]
+
+    def plan_for(self, stack_name: str) -> ShortPlan | LongPlan:
+        """The plan, naming the stack's file where the file runs its framework in its own way."""
+        assert self.plan is not None
+        return self.plan.model_copy(update={"stack": stack_name}) if self.own_stack else self.plan
+
+    def to_json(self, stack_name: str) -> dict[str, Any]:
+        """The public form: the plan, the stack's text where it is not a known one, what was not read, problems."""
+        return {
+            "source": self.foreign.source,
+            "release": self.foreign.release,
+            "plan": self.plan_for(stack_name).to_data() if self.plan else None,
+            "plan_text": dump_plan(self.plan_for(stack_name), self.notes()) if self.plan else None,
+            "stack_text": stack_text(self.stack) if self.own_stack else None,
+            "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.foreign.unread],
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    def notes(self) -> dict[str, str]:
+        """What in the file says so, by the path of the plan; a short plan carries it as comments."""
+        if not isinstance(self.plan, ShortPlan):
+            return {}
+        return {path: fact.words for path, fact in self.foreign.facts.items() if fact.words}
+
+
+def import_text(text: str, wanted: Wanted) -> Imported:
+    """Read a file. Raises InputError where it, the model or the cluster can not be read at all."""
+    foreign = read_foreign(text, wanted.source, wanted.variables)
+    problems: list[Problem] = []
+    names = _names(foreign, wanted, problems)
+    if problems:
+        raise InputError([*foreign.problems, *problems])
+    model, cluster = load_model(names["model"]), load_cluster(names["on"])
+    stack = load_stack(names["stack"])
+    if len(cluster.pools) != 1:
+        raise InputError(Problem("on", names["on"], "a file of this kind uses equal devices", "one pool"))
+    target = Target(
+        model=names["model"],
+        cluster=names["on"],
+        stack=names["stack"],
+        devices=cluster.devices,
+        seq_len=wanted.seq_len,
+        global_batch=wanted.global_batch,
+    )
+    plan, found = assemble(foreign, target, model.architecture)
+    changed = changed_stack(foreign, stack, dp=_replicas(plan))
+    all_problems = (*foreign.problems, *differences(foreign, model.architecture), *found)
+    if any(problem.severity == "error" for problem in all_problems):
+        plan = None
+    return Imported(foreign, plan, model, cluster, changed, changed != stack, all_problems)
+
+
+def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[str, str]:
+    """Model, cluster and stack by name: as asked, as the file says, or as its sizes betray."""
+    model = wanted.model or foreign.value("model") or zoo_model(foreign)
+    on = wanted.on or foreign.value("cluster")
+    if model is None:
+        rule = "the file names no model, and its sizes are those of none in the zoo or of several"
+        problems.append(Problem("model", None, rule, "--model llama-3.1-8b, or a config.json"))
+    if on is None:
+        problems.append(Problem("on", None, "the file does not say the devices", "--on 'h100-sxm-80gb x 64'"))
+    return {
+        "model": model or "",
+        "on": on or "",
+        "stack": wanted.stack or foreign.value("stack", GENERIC),
+    }
+
+
+def _replicas(plan: ShortPlan | LongPlan | None) -> int:
+    """Ranks that reduce gradients with each other."""
+    if plan is None:
+        return 1
+    grid = plan.layout if isinstance(plan, ShortPlan) else next(iter(plan.layouts.values())).grid
+    return grid.dp_replicate * grid.dp_shard * grid.cp
+
+
+def renamed(problems: tuple[Problem, ...], foreign: Foreign | None) -> list[Problem]:
+    """Problems of a plan's fields in the words of the file that said so."""
+    if foreign is None:
+        return list(problems)
+    return [replace(p, field=foreign.words(p.field).split(" ")[0]) for p in problems]

@@ -1,0 +1,42 @@
+"""A check as text: the problems, what it costs, what would mend it, what the best plan would do."""
+
+from typing import Any
+
+from rich.markup import escape
+
+from meshwright.report.console import console
+from meshwright.report.imported import unread_lines
+from meshwright.units import format_bytes, format_seconds
+
+
+def render_check(data: dict[str, Any]) -> None:
+    """Print a check in its JSON form."""
+    out = console()
+    for problem in data["problems"]:
+        out.print(
+            escape(f"{problem['severity']}: {problem['field']} = {problem['value']}: {problem['rule']}")
+        )
+        if problem["suggestion"]:
+            out.print(escape(f"  → {problem['suggestion']}"))
+    for line in unread_lines(data["unread"]):
+        out.print(escape(line))
+    if data["change"] and not data["fits"]:
+        change = data["change"]
+        out.print(
+            escape(
+                f"Smallest change: {', '.join(change['settings'])} "
+                f"({format_seconds(change['step_time_s'])} per step, predicted)"
+            )
+        )
+    if data["step_time_s"] is not None:
+        memory = data["memory_bytes"]
+        out.print(
+            f"{format_seconds(data['step_time_s'])} per step, {format_bytes(memory['total'])} of "
+            f"{format_bytes(memory['capacity'])} on the fullest device (predicted); "
+            + _best(data["best_step_time_s"])
+        )
+    out.print("ok" if data["ok"] else "not ok")
+
+
+def _best(seconds: float | None) -> str:
+    return f"the best plan: {format_seconds(seconds)}" if seconds is not None else "no plan fits"
