@@ -9,7 +9,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.import_.assemble import Target, assemble
 from meshwright.import_.foreign import Foreign
 from meshwright.import_.formats import read_foreign
-from meshwright.import_.model_facts import differences, zoo_model
+from meshwright.import_.model_facts import differences, zoo_models
 from meshwright.import_.stack_facts import changed_stack, stack_text
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
@@ -100,11 +100,13 @@ def import_text(text: str, wanted: Wanted) -> Imported:
 
 def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[str, str]:
     """Model, cluster and stack by name: as asked, as the file says, or as its sizes betray."""
-    model = wanted.model or foreign.value("model") or zoo_model(foreign)
+    alike = [] if wanted.model or foreign.value("model") else zoo_models(foreign)
+    model = wanted.model or foreign.value("model") or (alike[0] if len(alike) == 1 else None)
     on = wanted.on or foreign.value("cluster")
     if model is None:
-        rule = "the file names no model, and its sizes are those of none in the zoo or of several"
-        problems.append(Problem("model", None, rule, "--model llama-3.1-8b, or a config.json"))
+        several = f"are those of {', '.join(alike)}" if alike else "are those of none in the zoo"
+        hint = f"--model {alike[0]}" if alike else "--model llama-3.1-8b, or a config.json"
+        problems.append(Problem("model", None, f"the file names no model, and its sizes {several}", hint))
     if on is None:
         problems.append(Problem("on", None, "the file does not say the devices", "--on 'h100-sxm-80gb x 64'"))
     return {

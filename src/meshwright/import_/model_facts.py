@@ -46,13 +46,12 @@ def differences(foreign: Foreign, arch: Architecture) -> Iterator[Problem]:
         yield Problem(words.split(" ")[0], words, f"{arch.name} has no experts", "another --model")
 
 
-def zoo_model(foreign: Foreign) -> str | None:
-    """The one model of the zoo that has all sizes of the file; None where none or several do."""
+def zoo_models(foreign: Foreign) -> list[str]:
+    """The models of the zoo that have all sizes of the file; none where it says too few."""
     said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
     if not set(ENOUGH) <= set(said):
-        return None
-    found = [name for name in zoo_names() if _has(load_model(name).architecture, said)]
-    return found[0] if len(found) == 1 else None
+        return []
+    return [name for name in zoo_names() if _has(load_model(name).architecture, said)]
 
 
 def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
