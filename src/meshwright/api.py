@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
     from meshwright.checking import Checked
     from meshwright.importing import Imported, Wanted
+    from meshwright.probing import Probes
     from meshwright.validation.result import Validation
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "import_file",
     "plan",
     "predict",
+    "probe",
     "trace",
     "validate",
 ]
@@ -122,6 +124,13 @@ def check(path: str | Path, wanted: "Wanted") -> "Checked":
     from meshwright.checking import check_text
 
     return check_text(read_file(path, "file", "check the path"), str(path), wanted)
+
+
+def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":
+    """Short jobs of a plan and of plans near it, whose logs calibrate the cluster."""
+    from meshwright.probing import probes
+
+    return probes(load(path), top, to)
 
 
 def validate(path: str | Path) -> "Validation":

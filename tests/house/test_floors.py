@@ -30,6 +30,7 @@ FLOORS: dict[str, float] = {
     "predicting": 4,
     "importing": 4,
     "checking": 4,
+    "probing": 4,
     "describing": 4,
     "api": 4,
     "cli": 5,
@@ -53,6 +54,9 @@ SAME_FLOOR = {
     ("api", "predicting"),
     ("api", "importing"),
     ("api", "checking"),
+    ("probing", "planning"),
+    ("probing", "predicting"),
+    ("api", "probing"),
     ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices

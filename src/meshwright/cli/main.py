@@ -9,7 +9,18 @@ import sys
 
 import typer
 
-from meshwright.cli import calibrate, check, compare, describe, export, import_, plan, predict, validate
+from meshwright.cli import (
+    calibrate,
+    check,
+    compare,
+    describe,
+    export,
+    import_,
+    plan,
+    predict,
+    probe,
+    validate,
+)
 
 app = typer.Typer(
     name="meshwright",
@@ -27,6 +38,7 @@ app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
+app.command("probe")(probe.probe)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 

@@ -133,3 +133,15 @@ def _error_text(error: MeshwrightError) -> str:
         lines = [f"  {problem}" for problem in error.problems]
         return "\n".join(["Error: the input is wrong.", *lines])
     return str(error)
+
+
+def write_tree(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts by their paths inside a folder, which is made."""
+    paths = {folder / name: text for name, text in files.items()}
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror or error}"
+        raise InputError(Problem("output", str(folder), rule, "another path")) from error
+    write_all(paths)

@@ -1,0 +1,34 @@
+"""``meshwright probe``: short jobs whose logs calibrate a cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug, PlanFile
+from meshwright.cli.output import errors_as_messages, print_json, write_tree
+
+
+def probe(
+    plan: PlanFile,
+    top: Annotated[int, typer.Option("--top", help="How many jobs; the plan's own is the first.")] = 3,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TARGET", help="The framework, in place of the stack's own.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory to write into.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write 20-step jobs of a plan and of plans near it, to be run, logged and ingested."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        data = api.probe(plan, top=top, to=to).to_json()
+        if output:
+            write_tree(output, data["files"])
+        if as_json:
+            print_json(data)
+        else:
+            from meshwright.report.probed import render_probes
+
+            render_probes(data, str(output) if output else None)

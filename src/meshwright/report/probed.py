@@ -1,0 +1,22 @@
+"""Probe jobs as text: what was written, what is predicted of each, what to do."""
+
+from typing import Any
+
+from meshwright.report.console import console, plain_table
+from meshwright.units import format_bytes, format_seconds
+
+
+def render_probes(data: dict[str, Any], folder: str | None) -> None:
+    """Print probe jobs in their JSON form; without a folder the files themselves."""
+    if folder is None:
+        for name, text in data["files"].items():
+            print(f"# ==== {name} ====\n{text}", flush=True)
+        return
+    out = console()
+    table = plain_table("job", "step (predicted)", "memory (predicted)")
+    for job in data["jobs"]:
+        table.add_row(job["name"], format_seconds(job["step_time_s"]), format_bytes(job["memory_bytes"]))
+    out.print(table)
+    print(
+        f"\n{len(data['files'])} files in {folder}; {folder}/README.md says what to run and what to do with the logs."
+    )

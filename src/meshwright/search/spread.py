@@ -1,0 +1,33 @@
+"""Choose few plans that tell much about a machine: near the best, and far from each other in what they stress.
+
+Constants of compute, network and host time can only be told apart by runs that use them differently. Distance is that of
+the number of degrees (tp, pp, cp, ep, micro-batch) that differ: how much they do is left to speed, for an extreme plan
+tells little of the one that will run. The first is given; each next one is the plan farthest from all chosen (greedy
+k-centre; Gonzalez 1985), of equally far ones the better plan.
+"""
+
+from collections.abc import Sequence
+
+from meshwright.plan.short import ShortPlan
+
+
+def coordinates(plan: ShortPlan) -> tuple[int, ...]:
+    """The plan as a point."""
+    layout = plan.layout
+    return layout.tp, layout.pp, layout.cp, layout.ep, plan.pipeline.micro_batch
+
+
+def spread(first: ShortPlan, others: Sequence[ShortPlan], count: int) -> list[ShortPlan]:
+    """``count`` plans, ``first`` among them; fewer where the others are no different. ``others`` are best first."""
+    chosen = [first]
+    while len(chosen) < count:
+        distances = [min(_distance(plan, mine) for mine in chosen) for plan in others]
+        farthest = max(distances, default=0)
+        if farthest == 0:
+            break
+        chosen.append(others[distances.index(farthest)])
+    return chosen
+
+
+def _distance(a: ShortPlan, b: ShortPlan) -> int:
+    return sum(x != y for x, y in zip(coordinates(a), coordinates(b), strict=True))

@@ -1,0 +1,66 @@
+"""Probe jobs: whole, different, likely to fit, and runnable."""
+
+import subprocess
+
+import pytest
+
+from meshwright.errors import InputError
+from meshwright.plan.files import parse_plan
+from meshwright.plan.resolve import resolve
+from meshwright.probing import probes
+
+PLAN = """plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 16
+workload: {seq_len: 8192, global_batch: 64}
+stack: STACK
+layout: {dp_shard: 8, tp: 2}
+sharding: SHARDING
+"""
+
+
+def made(stack="megatron-core", sharding="zero1", **asked):
+    text = PLAN.replace("STACK", stack).replace("SHARDING", sharding)
+    return probes(resolve(parse_plan(text)), **{"top": 3} | asked)
+
+
+@pytest.mark.parametrize(("stack", "sharding", "target"), [("megatron-core", "zero1", "megatron"),
+                                                            ("torchtitan", "zero3", "torchtitan")])  # fmt: skip
+def test_jobs_have_a_plan_and_the_files_of_their_stack(stack, sharding, target):
+    found = made(stack, sharding)
+    assert found.target == target
+    assert len({job.name for job in found.jobs}) == len(found.jobs) == 3
+    assert len({(j.plan.layout.tp, j.plan.layout.pp, j.plan.pipeline.micro_batch) for j in found.jobs}) > 1
+    for job in found.jobs:
+        assert parse_plan(job.files["plan.yaml"]) == job.plan
+        assert f"{target}/launch.sh" in job.files
+        assert job.step_time_s <= 1.25 * found.jobs[0].step_time_s
+    page = found.files()["README.md"]
+    assert all(job.name in page for job in found.jobs)
+
+
+def test_the_plan_itself_is_the_first_job():
+    assert made(top=1).jobs[0].plan.layout.tp == 2
+
+
+def test_run_scripts_are_shell_and_ask_for_twenty_steps(tmp_path):
+    for target in ("megatron", "torchtitan"):
+        found = made(*(("torchtitan", "zero3") if target == "torchtitan" else ()), top=1)
+        script = found.jobs[0].files["run.sh"]
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+        (tmp_path / target / target).mkdir(parents=True)
+        fake = tmp_path / target / target / "launch.sh"
+        fake.write_text('echo "steps ${TRAIN_ITERS} ${TRAIN_STEPS} $*"\n')
+        (tmp_path / target / "run.sh").write_text(script)
+        subprocess.run(["bash", str(tmp_path / target / "run.sh"), "--more"], check=True, capture_output=True)
+        logged = (tmp_path / target / "probe.log").read_text()
+        assert logged.startswith("steps 20 20")
+        assert logged.rstrip().endswith("--more")
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"), [({"top": 0}, "at least 1"), ({"target": "nothing"}, "no target of export")]
+)
+def test_what_can_not_be_probed(asked, match):
+    with pytest.raises(InputError, match=match):
+        made(**asked)
