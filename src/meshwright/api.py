@@ -4,7 +4,7 @@ Every function takes names or paths as a person writes them and returns JSON-rea
 input raises ``InputError`` with all problems; an answer that is "no" raises ``InfeasibleError`` with the reasons.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
     from meshwright.checking import Checked
     from meshwright.importing import Imported, Wanted
+    from meshwright.ingesting import Ingested
     from meshwright.probing import Probes
     from meshwright.validation.result import Validation
 
@@ -35,6 +36,7 @@ __all__ = [
     "describe",
     "export",
     "import_file",
+    "ingest",
     "plan",
     "predict",
     "probe",
@@ -124,6 +126,13 @@ def check(path: str | Path, wanted: "Wanted") -> "Checked":
     from meshwright.checking import check_text
 
     return check_text(read_file(path, "file", "check the path"), str(path), wanted)
+
+
+def ingest(logs: Sequence[str], *, plan: str | None = None, settings: Iterable[str] = ()) -> "Ingested":
+    """Training logs as rows of a table of runs. Raises InputError with the problems of all logs."""
+    from meshwright.ingesting import ingest_logs
+
+    return ingest_logs(logs, plan, settings)
 
 
 def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":

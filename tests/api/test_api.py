@@ -42,7 +42,8 @@ def test_a_plan_beyond_the_closed_forms_is_played(tmp_path):
     assert "closed forms" in whole.origin["step_time_s"]
     assert "simulation" in layered.origin["step_time_s"]
     assert layered.memory_bytes["total"] < whole.memory_bytes["total"]
-    assert layered.breakdown_s["compute"] == pytest.approx(whole.breakdown_s["compute"], rel=0.01)
+    # where gradients are reduced layer by layer only their shard is added to a buffer
+    assert 0.95 < layered.breakdown_s["compute"] / whole.breakdown_s["compute"] <= 1.0
     assert sum(layered.breakdown_s.values()) == pytest.approx(layered.step_time_s)
 
 

@@ -1,5 +1,7 @@
 """What an exporter writes, an importer reads: the same plan comes back, in every field that the target can say."""
 
+from pathlib import Path
+
 import pytest
 from export_cases import Case, case, short_plans
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,7 +13,9 @@ from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan, States
 
 FILES = {"megatron": "megatron/args.sh", "torchtitan": "torchtitan/args.sh"}
-UNSAID = {"torchtitan": {"zero2": ("zero3", "never reshard keeps parameters gathered, and shards them at rest")}}
+UNSAID = {
+    "torchtitan": {"zero2": ("zero3", "never reshard keeps parameters gathered, and shards them at rest")}
+}
 
 
 def imported(this: Case, target: str):
@@ -64,7 +68,9 @@ def test_the_plan_that_was_exported_comes_back(target, this):
 
 
 def test_every_importer_of_a_target_is_held_here():
-    assert set(FILES) == set(SOURCES)
+    here = Path(__file__).parent
+    elsewhere = {name for name in SOURCES if (here / f"test_{name}_round_trip.py").exists()}
+    assert set(FILES) | elsewhere == set(SOURCES)
 
 
 def test_uneven_stages_come_back():

@@ -7,11 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "meshwright"
+PARSERS = PACKAGE / "export" / "parsers"
 
 
 def modules() -> list[Path]:
-    """Every module of the package."""
-    return sorted(PACKAGE.rglob("*.py"))
+    """Every module of the package, without the programs that run in the Python of an export's target."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if PARSERS not in path.parents)
 
 
 def module_name(path: Path) -> str:

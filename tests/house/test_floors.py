@@ -31,6 +31,7 @@ FLOORS: dict[str, float] = {
     "importing": 4,
     "checking": 4,
     "probing": 4,
+    "ingesting": 4,
     "describing": 4,
     "api": 4,
     "cli": 5,
@@ -57,11 +58,24 @@ SAME_FLOOR = {
     ("probing", "planning"),
     ("probing", "predicting"),
     ("api", "probing"),
+    ("api", "ingesting"),
+    ("import_", "validation"),  # rows of logs are held against the columns that validate reads
     ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
-    "numpy": {"plan", "program", "cost", "simulate", "search", "report", "validation", "calibration", "api"},
+    "numpy": {
+        "plan",
+        "program",
+        "cost",
+        "simulate",
+        "search",
+        "report",
+        "validation",
+        "calibration",
+        "api",
+        "import_",
+    },
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
     "typer": {"cli", "report"},

@@ -16,6 +16,7 @@ from meshwright.cli import (
     describe,
     export,
     import_,
+    ingest,
     plan,
     predict,
     probe,
@@ -39,6 +40,7 @@ app.command("export")(export.export)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
 app.command("probe")(probe.probe)
+app.command("ingest")(ingest.ingest)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 

@@ -9,23 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright import __version__
-from meshwright.cluster.graph import Cluster
+from meshwright.cluster.graph import Cluster, Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Where the processes run. ``devices_per_node`` processes on each of ``nodes`` nodes."""
+    """Where the processes run. ``devices_per_node`` processes on each of ``nodes`` nodes, one on each ``device``."""
 
     name: str
     nodes: int
     devices_per_node: int
+    device: Device
 
 
 def job_for(cluster: Cluster, name: str) -> Job:
     """The nodes of a cluster with one pool; a pool smaller than a node is a part of one node."""
-    count, per_node = cluster.pool.count, cluster.pool.node.devices
+    pool = cluster.pool
+    count, per_node = pool.count, pool.node.devices
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    return Job(name=plain, nodes=max(1, count // per_node), devices_per_node=min(count, per_node))
+    nodes = max(1, count // per_node)
+    return Job(name=plain, nodes=nodes, devices_per_node=min(count, per_node), device=pool.device)
 
 
 def header(target: str, release: str, summary: str, *remarks: str) -> str:
@@ -46,14 +49,14 @@ def torchrun(job: Job, program: Sequence[str]) -> str:
     return " \\\n  ".join(["exec torchrun", *options, *program])
 
 
-def launch_script(top: str, job: Job, body: Sequence[str]) -> str:
-    """``launch.sh``: run on every node; a lone node needs no variable."""
+def launch_script(top: str, job: Job, body: Sequence[str], sources: Sequence[str] = ("args.sh",)) -> str:
+    """``launch.sh``: run on every node; a lone node needs no variable. ``sources``: files beside it, read first."""
     start = [
         "#!/usr/bin/env bash",
         top,
         "set -euo pipefail",
         'HERE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"',
-        'source "${HERE}/args.sh"',
+        *(f'source "${{HERE}}/{name}"' for name in sources),
         "",
         "# Where the nodes meet; job.sbatch sets these.",
         f'NNODES="${{NNODES:-{job.nodes}}}"',
@@ -65,8 +68,11 @@ def launch_script(top: str, job: Job, body: Sequence[str]) -> str:
     return "\n".join([*start, *body, ""])
 
 
-def sbatch_script(top: str, job: Job) -> str:
-    """``job.sbatch``: one task per node, each running ``launch.sh``. Submit it from its own folder."""
+def sbatch_script(top: str, job: Job, arguments: str = "") -> str:
+    """``job.sbatch``: one task per node, each running ``launch.sh``. Submit it from its own folder.
+
+    ``arguments`` is shell text behind ``launch.sh``: ``"$@"`` hands on what the job was submitted with.
+    """
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={shlex.quote(job.name)}",
@@ -86,6 +92,6 @@ def sbatch_script(top: str, job: Job) -> str:
         "export MASTER_ADDR=\"${HOSTS%%$'\\n'*}\"",
         'export MASTER_PORT="${MASTER_PORT:-29500}"',
         'export RDZV_ID="${SLURM_JOB_ID}" NNODES="${SLURM_JOB_NUM_NODES}"',
-        'srun --kill-on-bad-exit=1 bash "${EXPORT_DIR}/launch.sh"',
+        f'srun --kill-on-bad-exit=1 bash "${{EXPORT_DIR}}/launch.sh" {arguments}'.rstrip(),
     ]
     return "\n".join([*lines, ""])

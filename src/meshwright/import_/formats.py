@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.import_.accelerate import import_accelerate
+from meshwright.import_.deepspeed import import_deepspeed
 from meshwright.import_.foreign import Foreign, Importer
 from meshwright.import_.megatron import import_megatron
 from meshwright.import_.torchtitan import import_torchtitan
@@ -12,6 +14,8 @@ from meshwright.import_.torchtitan import import_torchtitan
 SOURCES: Mapping[str, Importer] = {
     "torchtitan": import_torchtitan,
     "megatron": import_megatron,
+    "deepspeed": import_deepspeed,
+    "accelerate": import_accelerate,
 }
 SCRIPTS = ("torchtitan", "megatron")
 MARKS: Mapping[str, str] = {

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Make the Python environments in which `meshwright export --check` asks the targets' own parsers.
+#
+#   bash scripts/parsers.sh [megatron] [torchtitan] [deepspeed] [accelerate]
+#
+# They lie in ./parsers/TARGET, or where PARSERS says; together some 12 GB, for the targets bring torch. Megatron needs
+# Python 3.12 or newer (PYTHON_MEGATRON). No GPU is needed. Then:
+#
+#   meshwright export plan.yaml --to megatron --check --python parsers/megatron/bin/python
+set -euo pipefail
+folder="${PARSERS:-parsers}"
+targets=("$@")
+[[ ${#targets[@]} -gt 0 ]] || targets=(megatron torchtitan deepspeed accelerate)
+
+make() {
+  local target="$1" python="$2"
+  shift 2
+  "${python}" -m venv "${folder}/${target}"
+  "${folder}/${target}/bin/pip" install --quiet "$@"
+}
+
+for target in "${targets[@]}"; do
+  echo "${target} → ${folder}/${target}"
+  case "${target}" in
+    megatron)
+      make megatron "${PYTHON_MEGATRON:-python3.12}" 'torch==2.13.*' numpy packaging
+      "${folder}/megatron/bin/pip" install --quiet --no-deps megatron-core==0.19.2
+      ;;
+    torchtitan) make torchtitan "${PYTHON:-python3}" 'torch==2.13.*' torchtitan==0.3.0 triton ;;
+    deepspeed) make deepspeed "${PYTHON:-python3}" 'torch==2.13.*' deepspeed==0.19.8 ;;
+    accelerate) make accelerate "${PYTHON:-python3}" 'torch==2.13.*' accelerate==1.15.0 'transformers==5.23.*' ;;
+    *)
+      echo "no such target: ${target}" >&2
+      exit 2
+      ;;
+  esac
+done

@@ -1,0 +1,185 @@
+"""Megatron's options as columns of a table of runs, by the names of its argument table and of Megatron-Core's fields.
+
+Source: ``megatron/training/arguments.py`` at tags v2.0, v2.6, 23.04, core_v0.4.0 to core_v0.19.0: which options exist
+and what ``validate_args`` makes of them before the table is printed; ``core/transformer/transformer_config.py`` for
+the names that Megatron-Bridge prints. Megatron does not print its release: a table with ``DDP_impl`` is of 2021 or
+2022, with ``sequence_parallel`` of 2022; one with ``deepspeed True`` is Megatron-DeepSpeed's; every other has a core.
+Before 2022 there was neither sequence parallelism nor an output layer of its own.
+"""
+
+import re
+from collections.abc import Iterator
+
+from meshwright.export.megatron_plan import STRATEGIES
+from meshwright.import_.foreign import Fact
+from meshwright.import_.logs.events import Cells, Settings, is_on, said, whole
+from meshwright.import_.logs.megatron_model import MODEL_OPTIONS, MODEL_PARTS, Found, words
+from meshwright.plan.arrays import SHARDINGS
+
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_layers",),
+    "hidden": ("hidden_size",),
+    "heads": ("num_attention_heads",),
+    "vocab": ("padded vocab", "padded_vocab_size", "vocab_size"),
+    "seq_len": ("seq_length", "encoder_seq_length"),
+    "global_batch": ("global_batch_size",),
+    "micro_batch": ("micro_batch_size",),
+    "devices": ("world_size",),
+    "dp": ("data_parallel_size",),
+    "tp": ("tensor_model_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "virtual_stages": ("virtual_pipeline_model_parallel_size",),
+}
+"""Columns that are a number of the table; the first name that has one counts."""
+FSDP_STRATEGIES = {"no_shard": "none", "optim": "zero1"} | {
+    theirs: ours for ours, theirs in STRATEGIES.items()
+}
+CORE_ATTENTION = "core_attn"
+"""What selective recomputation is of unless its modules are listed."""
+GRANULARITIES = ("recompute_granularity", "activations_checkpoint_granularity")
+OLD_CHECKPOINTING = ("checkpoint_activations", "activations_checkpoint_method")
+OFFLOADS = ("optimizer_cpu_offload", "cpu_offloading", "fine_grained_activation_offloading", "cpu_optimizer")
+UNEVEN = (
+    "pipeline_model_parallel_layout",
+    "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+)
+ACCOUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+OTHERS = (
+    *("deepspeed", "zero_stage", "sequence_parallel", "sft", "overlap_grad_reduce", "tp_comm_overlap"),
+    *("use_distributed_optimizer", "num_distributed_optimizer_instances", "use_torch_fsdp2"),
+    *("use_megatron_fsdp", "use_custom_fsdp", "data_parallel_sharding_strategy"),
+    *("recompute_modules", "recompute_method", "recompute_num_layers", *GRANULARITIES, *OLD_CHECKPOINTING),
+    *("bf16", "fp16", "fp8", "fp8_recipe", "fp8_e4m3", "fp8_hybrid", "fp4", "params_dtype"),
+    *("moe_shared_expert_intermediate_size", "moe_layer_freq", "mtp_num_layers", "hybrid_layer_pattern"),
+)
+NUMBER_OPTIONS = tuple(name for names in NUMBERS.values() for name in names)
+WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, *UNEVEN, *ACCOUNTED))
+"""Every option that is read; the table has several hundred more."""
+
+
+def megatron_cells(settings: Settings) -> Cells:
+    """Every column that the options fill. Empty where nothing of a run is said."""
+    cells: Cells = {}
+    for column, names in NUMBERS.items():
+        for name in names:
+            if column not in cells and (value := whole(settings, name)):
+                cells[column] = Fact(str(value), f"{name} {value}")
+    if not cells:
+        return {}
+    for part in (*MODEL_PARTS, _software, _sharding, _recompute, _pipeline, _workload):
+        cells |= dict(part(settings))
+    notes = list(_remarks(settings))
+    return cells | ({"notes": Fact("; ".join(notes), "; ".join(notes))} if notes else {})
+
+
+def _software(settings: Settings) -> Found:
+    """The stack, and what of its overlap is switched off."""
+    old = "DDP_impl" in settings
+    if is_on(settings, "deepspeed"):
+        yield "stack", Fact("megatron-deepspeed-2022", "deepspeed True")
+    elif old:
+        year = "2022" if "sequence_parallel" in settings else "2021"
+        yield "stack", Fact(f"megatron-lm-{year}", f"an argument table of {year}")
+    else:
+        yield "stack", Fact("megatron-core", "an argument table of Megatron-Core")
+    if settings.get("overlap_grad_reduce", "").lower() == "false" and not _fsdp(settings):
+        yield "comm_overlap", Fact("none", "overlap_grad_reduce False")
+    if "tp_comm_overlap" in settings:
+        overlap = is_on(settings, "tp_comm_overlap")
+        yield "tp_overlap", Fact(str(overlap).lower(), f"tp_comm_overlap {overlap}")
+
+
+def _fsdp(settings: Settings) -> str | None:
+    names = ("use_megatron_fsdp", "use_custom_fsdp")
+    return next((name for name in names if is_on(settings, name)), None)
+
+
+def _sharding(settings: Settings) -> Found:
+    strategy, fsdp = said(settings, "data_parallel_sharding_strategy") or "no_shard", _fsdp(settings)
+    stage = said(settings, "zero_stage") or ""
+    if is_on(settings, "deepspeed") and re.fullmatch(r"[0-3](\.0)?", stage):
+        yield "sharding", Fact(SHARDINGS[int(stage[0])], f"zero_stage {stage}")
+    elif fsdp and strategy in FSDP_STRATEGIES:
+        yield "sharding", Fact(FSDP_STRATEGIES[strategy], f"{fsdp} with {strategy}")
+    elif is_on(settings, "use_torch_fsdp2"):
+        yield "sharding", Fact("zero3", "use_torch_fsdp2 True")
+    elif is_on(settings, "use_distributed_optimizer"):
+        yield "sharding", Fact("zero1", "use_distributed_optimizer True")
+    elif "use_distributed_optimizer" in settings or "DDP_impl" in settings:
+        yield "sharding", Fact("none", words(settings, "use_distributed_optimizer"))
+    copies = whole(settings, "num_distributed_optimizer_instances")
+    data = whole(settings, "data_parallel_size")
+    if copies and data and copies > 1 and data % copies == 0:
+        yield "shard_group", Fact(str(data // copies), f"num_distributed_optimizer_instances {copies}")
+
+
+def _recompute(settings: Settings) -> Found:
+    """Full, selective or a list; of old tables: a method, or the checkpointing of activations."""
+    granularity = said(settings, *GRANULARITIES)
+    old = said(settings, "activations_checkpoint_method") or is_on(settings, "checkpoint_activations")
+    if granularity == "full" or (old and not granularity):
+        yield "recompute", Fact("full", "full granularity, or an option before there was one")
+    elif granularity == "selective":
+        modules = " ".join(re.findall(r"\w+", settings.get("recompute_modules", CORE_ATTENTION)))
+        if modules:
+            name = "selective" if modules in (CORE_ATTENTION, "None") else modules
+            yield "recompute", Fact(name, f"selective granularity of {modules}")
+    elif any(name in settings for name in (*GRANULARITIES, *OLD_CHECKPOINTING)):
+        yield "recompute", Fact("none", "no recomputation in the table")
+
+
+def _pipeline(settings: Settings) -> Found:
+    stages, chunks = whole(settings, *NUMBERS["pp"]), whole(settings, *NUMBERS["virtual_stages"])
+    if stages:
+        schedule = "none" if stages == 1 else "interleaved-1f1b" if chunks and chunks > 1 else "1f1b"
+        yield "schedule", Fact(schedule, f"Megatron's schedule for pp {stages}")
+    if whole(settings, "tensor_model_parallel_size"):
+        on = is_on(settings, "sequence_parallel")
+        yield "sequence_parallel", Fact(str(on).lower(), words(settings, "sequence_parallel"))
+
+
+def _workload(settings: Settings) -> Found:
+    """Precision of the products; mixed precision with the narrowest of its types."""
+    recipe, fp8 = said(settings, "fp8_recipe"), said(settings, "fp8") or "False"
+    if said(settings, "fp4"):
+        yield "precision", Fact("nvfp4", words(settings, "fp4"))
+    elif fp8 != "False" or is_on(settings, "fp8_e4m3") or is_on(settings, "fp8_hybrid"):
+        name = "mxfp8" if recipe == "mxfp8" else "fp8"
+        yield "precision", Fact(name, f"fp8 with the recipe {recipe or 'that is usual'}")
+        if recipe:
+            yield "fp8_recipe", Fact(recipe[:40], f"fp8_recipe {recipe[:40]}")
+    else:
+        for name in ("bf16", "fp16"):
+            if is_on(settings, name):
+                yield "precision", Fact(name, f"{name} True")
+        if (settings.get("bf16"), settings.get("fp16")) == ("False", "False"):
+            yield "precision", Fact("fp32", "neither bf16 nor fp16")
+    if is_on(settings, "sft"):
+        yield "task", Fact("sft", "sft True")
+
+
+def _remarks(settings: Settings) -> Iterator[str]:
+    """What the run was and no column says."""
+    if any(said(settings, name) for name in UNEVEN) or any(is_on(settings, name) for name in ACCOUNTED):
+        yield "stages of unequal length"
+    if said(settings, "recompute_granularity") == "full" and said(settings, "recompute_method") == "block":
+        yield f"recomputes {settings.get('recompute_num_layers', 'some')[:20]} layers of a stage only"
+    if settings.get("recompute_granularity") == "selective" and settings.get("recompute_modules") == "":
+        yield "recomputes modules that the log lists over several lines"
+    for name in OFFLOADS:
+        if is_on(settings, name):
+            yield f"{name}: states or activations are kept in the host's memory"
+    if whole(settings, "num_experts", "num_moe_experts"):
+        if said(settings, "moe_shared_expert_intermediate_size"):
+            yield "shared experts"
+        if (said(settings, "moe_layer_freq") or "1") != "1":
+            yield "dense layers between those with experts"
+    if whole(settings, "mtp_num_layers"):
+        yield "layers that predict further tokens"
+    if said(settings, "hybrid_layer_pattern"):
+        yield "layers of several kinds"

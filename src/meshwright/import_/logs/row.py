@@ -1,0 +1,245 @@
+"""One row of a table of runs: what the log says, what is given beside it, and where each cell is from.
+
+``given`` are columns: a plan's (``plan_cells``), a cluster's, or what a person sets. Where log and given contradict
+each other there is a warning; the log's number stands, for it says what ran, and the given *name* stands (``NAMES``),
+for how a run, a model or a stack is called is not the log's to say, nor which schedule a changed copy of a framework
+runs. Devices follow from the degrees. A model without a name has the name of the released model with its sizes, if
+there is exactly one.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.import_.foreign import Fact, Foreign
+from meshwright.import_.logs.events import Cells
+from meshwright.import_.logs.measured import measured_cells
+from meshwright.import_.logs.summary import LogSummary
+from meshwright.import_.logs.table import HEADER
+from meshwright.import_.model_facts import zoo_models
+from meshwright.model.load import load_model
+from meshwright.validation.cells import Reader, read_cells
+from meshwright.validation.models import NEEDED, released
+from meshwright.validation.plans import SHARDING_SPELLINGS
+from meshwright.validation.rows import CHOSEN, COLUMN_OF, ESSENTIAL, GIVEN, RESULT
+
+NAMES = (
+    *("run_id", "source", "locator", "release", "notes", "model", "stack", "task", "schedule", "outcome"),
+    *("step_time_origin", "memory_origin"),
+)
+"""Columns in which a given value stands against the log's."""
+MEASURES: dict[str, Reader] = {n: r for n, r in (GIVEN | CHOSEN | RESULT).items() if n not in COLUMN_OF}
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "experts", "experts_per_token")
+PADDED = 1.05
+"""A vocabulary is not padded by more than this."""
+LONGEST = 200
+COVERED = ("shared experts", "dense layers between those with experts")
+"""Remarks that the name of a released model answers."""
+HINT = "give the plan, or set the column, for example device=h100-sxm-80gb"
+
+
+class Origin(NamedTuple):
+    """Where a cell is from, and the words of the log that say it."""
+
+    source: Literal["log", "given"]
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A row by column, empty cells left out, with the origin of each; ``problems`` are warnings."""
+
+    cells: dict[str, str]
+    origins: dict[str, Origin]
+    problems: tuple[Problem, ...]
+
+
+def row_of(summary: LogSummary, given: Mapping[str, object]) -> LogRow:
+    """The row of a log. Raises InputError with every wrong given column and every missing one."""
+    row = _Row(_given(given))
+    row.take(summary.cells)
+    row.take(_devices(row.cells))
+    row.take(measured_cells(summary, row.cells))
+    row.take(_names(summary, row.cells))
+    missing = list(_missing(row.cells))
+    if missing:
+        raise InputError(missing)
+    problems = (*_warnings(summary, row.cells), *row.problems, *_contradictions(row.cells))
+    cells = {column: row.cells[column] for column in HEADER if column in row.cells}
+    return LogRow(cells, {column: row.origins[column] for column in cells}, problems)
+
+
+class _Row:
+    """A row being filled; a column that was filled stays."""
+
+    def __init__(self, theirs: dict[str, str]) -> None:
+        self.theirs = theirs
+        self.cells = dict(theirs)
+        self.origins = {column: Origin("given") for column in theirs}
+        self.problems: list[Problem] = []
+
+    def take(self, facts: Cells) -> None:
+        """Put what the log says beside what is given."""
+        for column, fact in facts.items():
+            words = "".join(letter if letter.isprintable() else "�" for letter in fact.words)
+            if _value(column, fact.value) is None:
+                rule = "the log's value can not be, and is left out"
+                self.problems.append(Problem(column, fact.value, rule, HINT, "warning"))
+                continue
+            theirs = self.theirs.get(column)
+            stands = theirs is None or column not in NAMES
+            if theirs is not None and not _same(column, fact.value, theirs):
+                taken = "the log's number" if stands else "the given name"
+                rule = f"the log says {fact.value} ({words}); {taken} stands"
+                self.problems.append(
+                    Problem(column, theirs, rule, "check that log and plan belong together", "warning")
+                )
+            if stands:
+                self.cells[column], self.origins[column] = fact.value, Origin("log", words)
+
+
+def _given(given: Mapping[str, object]) -> dict[str, str]:
+    """Given columns as text. Raises InputError for unknown columns and values that a table cannot have."""
+    texts = {column: _text(value) for column, value in given.items() if value is not None and value != ""}
+    problems = []
+    for column, text in texts.items():
+        if column not in HEADER:
+            problems.append(Problem(column, text, "is no column of a table of runs", nearest(column, HEADER)))
+        elif wrong := _wrong(column, text):
+            problems.append(Problem(column, text, wrong, HINT))
+    if problems:
+        raise InputError(problems)
+    return texts
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _wrong(column: str, text: str) -> str:
+    """What is wrong with a cell; nothing for a good one."""
+    if not text.isprintable() or len(text) > LONGEST:
+        return f"must be one line of up to {LONGEST} characters"
+    _, wrong = read_cells((text,), {column: MEASURES[column]}) if column in MEASURES else ({}, [])
+    return wrong[0].partition(": ")[2] if wrong else ""
+
+
+def _value(column: str, text: str) -> Any:
+    """What a cell means; None for what it cannot hold."""
+    if _wrong(column, text):
+        return None
+    if column not in MEASURES:
+        return text
+    values, _ = read_cells((text,), {column: MEASURES[column]})
+    return values[column]
+
+
+def _same(column: str, ours: str, theirs: str) -> bool:
+    """Whether two texts of a column mean one thing: a free name is any model, remarks do not contradict."""
+    if column in ("notes", "step_time_origin", "memory_origin"):
+        return True
+    if column == "model":
+        return released(theirs) in (None, released(ours))
+    return _meaning(column, ours) == _meaning(column, theirs)
+
+
+def _meaning(column: str, text: str) -> object:
+    """The value of a cell, the same for all spellings; of a stack without its release."""
+    value = _value(column, text)
+    match column:
+        case "stack":
+            return str(value).partition("@")[0]
+        case "sharding":
+            return SHARDING_SPELLINGS.get(value, value)
+        case "recompute":
+            return value if isinstance(value, str) else set(value)
+        case _:
+            return value
+
+
+def _devices(cells: Mapping[str, str]) -> Cells:
+    """The product of the degrees, where nothing says the number of devices."""
+    dp = cells.get("dp")
+    if dp is None or "devices" in cells:
+        return {}
+    product = _product(cells)
+    return {"devices": Fact(str(product), f"pp·dp·cp·tp = {product}")}
+
+
+def _product(cells: Mapping[str, str]) -> int:
+    product = 1
+    for axis in ("pp", "dp", "cp", "tp"):
+        product *= _value(axis, cells.get(axis, "")) or 1
+    return product
+
+
+def _names(summary: LogSummary, cells: Mapping[str, str]) -> Cells:
+    """Names where none is given: the released model of these sizes, and one for the run by its settings."""
+    names: Cells = {}
+    if "model" not in summary.cells and (model := _zoo_name(cells)):
+        names["model"] = Fact(model, "the released model of these sizes")
+    if "source" not in cells:
+        names["source"] = Fact("own log", f"a log of {summary.reader}")
+    if "run_id" not in cells:
+        setting = sorted((c, t) for c, t in cells.items() if c not in RESULT and not c.endswith("_origin"))
+        digest = hashlib.sha256(repr(setting).encode()).hexdigest()[:12]
+        names["run_id"] = Fact(f"{cells.get('stack', summary.reader)}-{digest}", "a digest of the settings")
+    return names
+
+
+def _zoo_name(cells: Mapping[str, str]) -> str | None:
+    values = {name: _value(name, cells[name]) for name in (*SIZES, "ffn_hidden") if name in cells}
+    routed = values.get("experts", 0) > 1
+    width = values.pop("ffn_hidden", None)
+    if width is not None:
+        values["expert_intermediate" if routed else "intermediate"] = width
+    if cells.get("head_dim") == "mla":
+        values = {name: value for name, value in values.items() if name not in ("head_dim", "kv_heads")}
+    facts = {f"model.{name}": Fact(value, name) for name, value in values.items()}
+    vocab = _value("vocab", cells.get("vocab", ""))
+    same = zoo_models(Foreign(source="log", release="", facts=facts))
+    names = [n for n in same if vocab is None or 1 <= vocab / load_model(n).architecture.vocab <= PADDED]
+    return names[0] if len(names) == 1 else None
+
+
+def _missing(cells: Mapping[str, str]) -> Iterator[Problem]:
+    """Columns without which a row says nothing that could be compared."""
+    for column in ESSENTIAL:
+        if column not in cells:
+            yield Problem(column, None, "neither the log nor what is given says it", HINT)
+    if released(cells.get("model", "")) is None:
+        routed = (_value("experts", cells.get("experts", "")) or 0) > 1
+        shape = (*NEEDED, "experts_per_token") if routed else NEEDED
+        for column in shape:
+            if column not in cells:
+                rule = "neither the log nor what is given says it, and the model is none that we know"
+                yield Problem(column, None, rule, "name a released model with model=…, or give the shape")
+    if not {"step_time_s", "peak_memory_gib"} & set(cells) and cells.get("outcome", "").lower() != "oom":
+        rule = "the log has no step after warm-up whose time is known, and no peak of memory"
+        yield Problem("step_time_s", None, rule, "a log of more steps")
+
+
+def _warnings(summary: LogSummary, cells: Mapping[str, str]) -> Iterator[Problem]:
+    notes = summary.cells.get("notes")
+    known = COVERED if released(cells.get("model", "")) else ()
+    for remark in notes.value.split("; ") if notes else ():
+        if remark in known:
+            continue
+        rule = "no column says this, and the row is compared without it"
+        yield Problem("notes", remark, rule, "leave such runs out of a calibration", "warning")
+    if summary.other_runs:
+        rule = "earlier runs in the same file had other settings: only the last one counts"
+        yield Problem("log", summary.other_runs, rule, "one file per run", "warning")
+    if summary.out_of_memory and summary.timing:
+        rule = f"memory ran out after {summary.timing.steps} steps"
+        yield Problem("outcome", "oom", rule, "outcome=ok if the steps are what counts", "warning")
+
+
+def _contradictions(cells: Mapping[str, str]) -> Iterator[Problem]:
+    if "dp" in cells and _product(cells) != _value("devices", cells["devices"]):
+        rule = f"pp·dp·cp·tp = {_product(cells)} ≠ {cells['devices']} devices"
+        yield Problem("devices", cells["devices"], rule, "check that log and plan belong together", "warning")

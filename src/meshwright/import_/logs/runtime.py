@@ -1,0 +1,74 @@
+"""The metrics of Meshwright's own runtime: JSON objects, one a line, of rank 0 or of every rank.
+
+The first line of a start is ``{"meshwright": "0.2.0", "plan": {…}}``: the version, and the plan in its short form
+(``plan/short.py``). Every step is ``{"step": 10, "step_time_s": 1.25, "tokens_per_s": 52428.8, "loss": 9.5,
+"memory_bytes": 42000000000}``: seconds of this step on this rank, tokens per second of all devices, and the most bytes
+that the rank's allocator has given to tensors so far. Only ``step`` and ``step_time_s`` must be there; further keys are
+left for people. Marks of ranks may stand before an object. A plan that does not read as one says nothing.
+"""
+
+import json
+from collections.abc import Iterator
+
+from meshwright.errors import InputError
+from meshwright.import_.foreign import Fact
+from meshwright.import_.logs.events import (
+    Cells,
+    Event,
+    Restart,
+    Setting,
+    Settings,
+    Step,
+    duration,
+    peak,
+    said,
+)
+from meshwright.import_.logs.lines import unmarked
+from meshwright.import_.logs.plan_cells import plan_cells
+from meshwright.plan.files import parse_plan
+from meshwright.plan.short import ShortPlan
+
+LARGEST_STEP = 10**12
+
+
+class Runtime:
+    """Lines of our own runtime."""
+
+    looked_for = '{"step": 10, "step_time_s": 1.25, "memory_bytes": 42000000000}'
+
+    def events(self, line: str) -> Iterator[Event]:
+        """Steps with their memory, the plan, starts."""
+        if '"meshwright"' not in line and '"step_time_s"' not in line:
+            return
+        try:
+            data = json.loads(unmarked(line))
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(data, dict):
+            return
+        if "meshwright" in data:
+            yield Restart()
+            yield Setting("release", str(data["meshwright"])[:40])
+            yield Setting("plan", json.dumps(data.get("plan")))
+        yield from _step(data)
+
+    def cells(self, settings: Settings) -> Cells:
+        """The columns of the plan."""
+        if "plan" not in settings:
+            return {}
+        cells = {"stack": Fact("meshwright", "the runtime's lines")}
+        if release := said(settings, "release"):
+            cells["release"] = Fact(release, f"meshwright {release}")
+        try:
+            plan = parse_plan(settings["plan"])
+        except InputError:
+            return cells
+        said_by_plan = plan_cells(plan) if isinstance(plan, ShortPlan) else {}
+        return {name: Fact(text, f"plan: {name} {text}") for name, text in said_by_plan.items()} | cells
+
+
+def _step(data: dict[object, object]) -> Iterator[Event]:
+    step, seconds = data.get("step"), duration(str(data.get("step_time_s")))
+    if type(step) is int and 0 <= step < LARGEST_STEP and seconds is not None:
+        yield Step(iteration=step, pace_s=seconds)
+        yield from peak(str(data.get("memory_bytes")), 1, "allocated")

@@ -1,0 +1,193 @@
+"""What a table of nccl-tests measured: on how many ranks, which collective, and whether the figures can be right.
+
+Output that people keep often lacks its head, but the figures tell most of it (doc/PERFORMANCE.md and the functions
+GetCollByteCount, GetBw and RunTest of NVIDIA/nccl-tests a0b82b2). ``count`` is the share of one rank in some
+collectives and all of the message in others, bus bandwidth is algorithm bandwidth times a factor of the collective and
+of the number of ranks, some name a root or a reduction, and some are not checked in place. Figures are believed where
+they contradict the words around them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.errors import Problem
+from meshwright.import_.nccl_tests_rows import ELEMENT_BYTES, Known, Measurement, Row, Table
+
+GB, MICRO = 1e9, 1e-6
+TELLING_GB_S = 1.0
+"""Bandwidths below are printed with too few digits to tell anything."""
+AGREEMENT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Character:
+    """How a collective shows in a table: bus factor ``bus``·(n−1)/n, or 1 where ``bus`` is 0."""
+
+    shares: bool
+    bus: int
+    reduces: bool
+    rooted: bool = False
+    proved_in_place: bool = True
+
+    def bus_factor(self, ranks: int) -> float:
+        """Bus bandwidth over algorithm bandwidth."""
+        return self.bus * (ranks - 1) / ranks if self.bus else 1.0
+
+
+CHARACTERS: Mapping[str, Character] = {
+    "all-reduce": Character(shares=False, bus=2, reduces=True),
+    "all-gather": Character(shares=True, bus=1, reduces=False),
+    "reduce-scatter": Character(shares=True, bus=1, reduces=True),
+    "all-to-all": Character(shares=True, bus=1, reduces=False, proved_in_place=False),
+    "send-receive": Character(shares=False, bus=0, reduces=True, proved_in_place=False),
+    "broadcast": Character(shares=False, bus=0, reduces=False, rooted=True),
+    "reduce": Character(shares=False, bus=0, reduces=True, rooted=True),
+}
+"""Other tests are known by name only. Send-receive prints the reduction that it does not do."""
+
+
+def measurements(table: Table, known: Known, problems: list[Problem]) -> Iterator[Measurement]:
+    """The measurements of a table; appends what is wrong with it to ``problems``."""
+    rows = [row for row in table.rows if _is_credible(row, table.where, problems)]
+    _note_gaps(table, problems)
+    if not rows or _is_without_mpi(table, problems):
+        return
+    ranks = known.ranks or _ranks(table, rows, problems)
+    collective = known.collective or (_collective(table, rows, ranks, problems) if ranks else "")
+    if not collective:
+        missing = "which collective it measured" if ranks else "how many ranks took part"
+        problems.append(Problem(table.where, table.name, f"does not say {missing}", "say it beside the file"))
+        return
+    listed = len(table.members) == ranks
+    hosts = len({member.host for member in table.members})
+    processes = len({(member.host, member.process) for member in table.members})
+    for row in rows:
+        yield Measurement(
+            collective=collective,
+            ranks=ranks,
+            nodes=known.nodes or (hosts if listed else None),
+            processes=processes if listed else table.processes,
+            bytes=row.size,
+            seconds=row.time_us * MICRO,
+            algbw_bytes_per_s=row.algbw * GB,
+            busbw_bytes_per_s=row.busbw * GB,
+            wrong=row.wrong,
+            in_place=row.in_place,
+            dtype=row.dtype,
+            device=table.members[0].device if table.members else "",
+        )
+
+
+def _is_credible(row: Row, where: str, problems: list[Problem]) -> bool:
+    """Whether a row moved anything, in a time that its bandwidth agrees with."""
+    if row.wrong:
+        rule = f"{row.wrong} elements of a message of {row.size} bytes came out wrong"
+        problems.append(Problem(where, row.wrong, rule, "a fault of hardware or software", "warning"))
+    if row.size <= 0 or row.time_us <= 0:
+        return False  # a message with less than one element for each rank is empty
+    bandwidth = row.size / (row.time_us * MICRO) / GB
+    if row.algbw < TELLING_GB_S or abs(bandwidth - row.algbw) <= AGREEMENT * row.algbw:
+        return True
+    rule = (
+        f"{row.size} bytes in {row.time_us:g} µs are {bandwidth:.3g} GB/s, and the table says {row.algbw:g}"
+    )
+    problems.append(Problem(where, row.algbw, rule, "left out", "warning"))
+    return False
+
+
+def _note_gaps(table: Table, problems: list[Problem]) -> None:
+    """Says when sizes are missing that the test was to measure; several may be rounded to the same one."""
+    places = {row.in_place for row in table.rows}
+    measured = min((sum(row.in_place is place for row in table.rows) for place in places), default=0)
+    if table.sizes is not None and measured < table.sizes:
+        rule = f"has {measured} of {table.sizes} sizes"
+        rule += " and an end: some were left out" if table.complete else " and no end: the output was cut off"
+        problems.append(Problem(table.where, measured, rule, severity="warning"))
+
+
+def _is_without_mpi(table: Table, problems: list[Problem]) -> bool:
+    """Whether several processes each tested themselves and printed into one output."""
+    if len({member.rank for member in table.members}) == len(table.members):
+        return False
+    rule = "lists a rank twice: processes that were built without MPI each tested their own devices"
+    problems.append(Problem(table.where, len(table.members), rule, "build nccl-tests with MPI=1"))
+    return True
+
+
+def _ranks(table: Table, rows: Sequence[Row], problems: list[Problem]) -> int:
+    """Ranks by the figures, else as listed; 0 where nothing tells."""
+    listed = table.ranks or len(table.members)
+    told = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
+    if told and listed and told != listed:
+        rule = f"lists {listed} ranks, and its figures are those of {told}"
+        problems.append(Problem(table.where, listed, rule, severity="warning"))
+    return told or listed
+
+
+def _ranks_of_counts(rows: Sequence[Row]) -> int:
+    """How often ``count`` elements are in a message, if it is more than once and the same everywhere; else 0."""
+    shares = {_shares(row) for row in rows}
+    return max(shares) if len(shares) == 1 and max(shares) > 1 else 0
+
+
+def _shares(row: Row) -> int:
+    """How often ``count`` elements are in the message; 0 where they are not a part of it."""
+    counted = (row.count or 0) * ELEMENT_BYTES.get(row.dtype, 0)
+    return row.size // counted if counted and row.size % counted == 0 else 0
+
+
+def _ranks_of_bandwidths(rows: Sequence[Row], listed: int) -> int:
+    """n from the bus factor 2(n−1)/n, if the printed digits leave one choice and it is not ``listed``; else 0."""
+    row = _telling(rows)
+    if row.algbw < TELLING_GB_S:
+        return 0
+    factor, digits = row.busbw / row.algbw, 0.015 / row.algbw
+    if not 1 + digits < factor < 2 - 2 * digits or (listed and abs(factor - 2 + 2 / listed) <= digits):
+        return 0
+    is_one_choice = 2 / (2 - factor - digits) - 2 / (2 - factor + digits) < 1
+    return round(2 / (2 - factor)) if is_one_choice else 0
+
+
+def _collective(table: Table, rows: Sequence[Row], ranks: int, problems: list[Problem]) -> str:
+    """The collective by its name, or by its figures where they can be of only one; empty where nothing tells."""
+    possible = [name for name, character in CHARACTERS.items() if _may_be(character, _telling(rows), ranks)]
+    if table.name and (table.name in possible or table.name not in CHARACTERS):
+        return table.name
+    likely = [name for name in possible if _looks_like(CHARACTERS[name], rows)]
+    if len(likely) != 1:
+        return ""
+    if table.name:
+        rule = f"is said to be {table.name}, and its figures are those of {likely[0]}"
+        problems.append(Problem(table.where, table.name, rule, severity="warning"))
+    return likely[0]
+
+
+def _may_be(character: Character, row: Row, ranks: int) -> bool:
+    """Whether count and bandwidths of a row can be those of a character."""
+    counts = not _shares(row) or ranks == 1 or (_shares(row) > 1) == character.shares
+    is_telling = row.algbw >= TELLING_GB_S
+    return counts and (
+        not is_telling or abs(row.busbw / row.algbw - character.bus_factor(ranks)) <= AGREEMENT
+    )
+
+
+def _looks_like(character: Character, rows: Sequence[Row]) -> bool:
+    """Whether root, reduction and checks are those of a character; releases differ in them."""
+    row = rows[0]
+    return (
+        (row.root is None or (row.root >= 0) == character.rooted)
+        and (not row.redop or (row.redop != "none") == character.reduces)
+        and _proved_in_place(rows) in (None, character.proved_in_place)
+    )
+
+
+def _proved_in_place(rows: Sequence[Row]) -> bool | None:
+    """Whether results in place were checked; None where none were checked or none are there."""
+    inside = [row.wrong is not None for row in rows if row.in_place]
+    outside = [row.wrong is not None for row in rows if not row.in_place]
+    return None if not inside or not (any(inside) or any(outside)) else any(inside)
+
+
+def _telling(rows: Sequence[Row]) -> Row:
+    """The row with the most digits."""
+    return max(rows, key=lambda row: row.algbw)

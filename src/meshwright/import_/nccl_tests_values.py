@@ -1,0 +1,92 @@
+"""What a fit of collectives found: each value with its constant, or with the statement that the model has none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from meshwright.cluster.schema import CalibratedName
+from meshwright.cost.constants import constants
+from meshwright.import_.nccl_tests_form import PROCESS_LATENCY
+
+WORDS: Mapping[str, tuple[str, str]] = {
+    "latency_s": ("latency of two ranks", "second"),
+    "bandwidth_bytes_per_s": ("plateau of bus bandwidth", "byte per second"),
+    "saturation_bytes": ("volume at which the plateau is near", "byte"),
+    PROCESS_LATENCY: ("what a process for each device adds to the latency", "second"),
+    "nic_latency_s": ("latency of leaving the domain", "second"),
+    "nic_efficiency": ("share of the cards' rate", "fraction"),
+    "nic_saturation_bytes": ("volume at which the plateau is near", "byte"),
+    "p2p_latency_s": ("latency of a message", "second"),
+    "p2p_scaleup_efficiency": ("share of the link's rate", "fraction"),
+    "p2p_nic_efficiency": ("share of the card's rate", "fraction"),
+}
+"""What each constant is, and its unit."""
+
+Place = Literal["cluster file", "constants", "no constant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A value that measurements identify. ``name`` is the cost model's constant, empty where it has none.
+
+    ``place``: a cluster file carries it under ``calibration``; only the cost model knows it; or neither.
+    """
+
+    what: str
+    name: str
+    value: float
+    present: float
+    unit: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveFit:
+    """A fit to some collectives: how well the form describes them with the fitted values (fractions of the time)."""
+
+    where: str
+    collectives: tuple[str, ...] = ()
+    measurements: int = 0
+    error_mean: float = 0.0
+    error_max: float = 0.0
+    values: tuple[Fitted, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedCollectives:
+    """Fits of everything, fits of what a cluster file carries while the rest stays as it is, and what is left open."""
+
+    cluster: str
+    fits: tuple[CollectiveFit, ...]
+    carried: tuple[CollectiveFit, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """All that the cost model has a constant for (``forms_for`` and ``with_values`` take them); belong together."""
+        return _named(self.fits)
+
+    @property
+    def calibration(self) -> dict[str, float]:
+        """Entries for ``calibration`` in the cluster file."""
+        return _named(self.carried)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return asdict(self) | {"calibration": self.calibration, "constants": self.constants}
+
+
+def fitted(label: str, name: str, value: float, present: float) -> Fitted:
+    """A value for an entry of ``WORDS``."""
+    words, unit = WORDS[name]
+    place: Place = "no constant"
+    if name in get_args(CalibratedName):
+        place = "cluster file"
+    elif name in constants():
+        place = "constants"
+    own = name if place != "no constant" else ""
+    return Fitted(what=f"{label}: {words}", name=own, value=value, present=present, unit=unit, place=place)
+
+
+def _named(fits: Sequence[CollectiveFit]) -> dict[str, float]:
+    return {value.name: value.value for fit in fits for value in fit.values if value.name}
