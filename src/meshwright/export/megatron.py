@@ -64,7 +64,7 @@ def _args(plan: UniformPlan, options: list[Option]) -> str:
     return f"{top}\n{bash_array('MEGATRON_ARGS', options)}\n"
 
 
-def _connections(plan: UniformPlan, cluster: Cluster) -> list[str]:
+def connections(plan: UniformPlan, cluster: Cluster) -> list[str]:
     """CUDA_DEVICE_MAX_CONNECTIONS: 1 for tp or cp before Blackwell (which brought fp4), never for FSDP."""
     if plan.sharding in STRATEGIES:
         return ["unset CUDA_DEVICE_MAX_CONNECTIONS"]
@@ -104,7 +104,7 @@ def _body(plan: UniformPlan, model: ModelGraph, cluster: Cluster, job: Job) -> l
         '    --save-interval "${SAVE_INTERVAL:-1000}"',
         "  )",
         "fi",
-        *_connections(plan, cluster),
+        *connections(plan, cluster),
         "",
         torchrun(
             job,
