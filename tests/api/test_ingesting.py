@@ -93,7 +93,7 @@ def test_wrong_settings_are_refused(job, setting):
 def test_probe_log_ingest_and_calibrate_make_unseen_plans_better():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from hidden_machine import PLANS, machine
+        from three_probes import PLANS, machine
     finally:
         sys.path.pop(0)
     before, after, *_ = machine(PLANS[0], 3)

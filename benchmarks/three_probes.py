@@ -1,7 +1,7 @@
 """The whole road on machines whose constants are hidden: probe, log, ingest, calibrate, predict.
 
-    python benchmarks/hidden_machine.py            prints the table
-    python benchmarks/hidden_machine.py --write    also writes benchmarks/hidden-machine.md
+    python benchmarks/three_probes.py            prints the table
+    python benchmarks/three_probes.py --write    also writes benchmarks/three-probes.md
 
 Every machine is the cost model with constants drawn at random, and nobody tells the calibration which. It "runs" three
 probe jobs of 20 steps, with slow first steps and 2 % noise, and prints them as Megatron logs do; the logs are ingested,
@@ -161,7 +161,7 @@ def page() -> str:
 Mean error of the predicted step time of {JUDGED} plans that were not run, before and after `probe`, `ingest` and
 `calibrate` on three 20-step logs with {NOISE:.0%} noise, over {MACHINES} synthetic machines per plan; nothing here was
 measured. A machine is the cost model with hidden constants ({ranges}); of these `calibrate` knows three. By version
-{__version__} on {date.today().isoformat()}; made by `python benchmarks/hidden_machine.py --write`. *Expected* is what
+{__version__} on {date.today().isoformat()}; made by `python benchmarks/three_probes.py --write`. *Expected* is what
 `calibrate` itself said of runs left out.
 
 | model | cluster | error before | after | worst after | machines worse | expected before | expected after |
@@ -174,7 +174,7 @@ def main(options: list[str]) -> None:
     """Print the page, and write it where asked."""
     text = page()
     if "--write" in options:
-        (HERE / "hidden-machine.md").write_text(text, encoding="utf-8")
+        (HERE / "three-probes.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
