@@ -87,9 +87,12 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
-    """Two plans line by line: what they say, and what they are predicted to do."""
+    """Two plans line by line: what they say, and what they are predicted to do; or a plan beside a trace of it."""
     from meshwright.report.comparing import compare_reports
+    from meshwright.tracing import beside_trace, is_trace
 
+    if is_trace(b):
+        return beside_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))
 
 

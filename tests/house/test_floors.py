@@ -31,6 +31,7 @@ FLOORS: dict[str, float] = {
     "importing": 4,
     "checking": 4,
     "probing": 4,
+    "tracing": 4,
     "ingesting": 4,
     "describing": 4,
     "api": 4,
@@ -58,6 +59,8 @@ SAME_FLOOR = {
     ("probing", "planning"),
     ("probing", "predicting"),
     ("api", "probing"),
+    ("api", "tracing"),
+    ("tracing", "predicting"),
     ("api", "ingesting"),
     ("import_", "validation"),  # rows of logs are held against the columns that validate reads
     ("api", "describing"),

@@ -10,11 +10,16 @@ from meshwright.cli.output import errors_as_messages, print_json
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A plan file.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another plan file.")],
+    b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B", help="Another plan file, or a Kineto trace (.json, .json.gz) of a rank that ran A."
+        ),
+    ],
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare two plans: what they say and what they are predicted to do."""
+    """Compare two plans, or the prediction of a plan with a trace of it."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

@@ -31,6 +31,12 @@ def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
             escape(row["quantity"]), *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row)
         )
     out.print(table)
+    if "largest" in data:
+        out.print(
+            f"\n{escape(a)} is predicted, {escape(b)} measured. They disagree most in {data['largest']}."
+        )
+        for remark in data["remarks"]:
+            out.print(escape(f"Note: {remark}."))
 
 
 def _differences(a: Resolved, b: Resolved) -> Iterator[tuple[str, Any, Any]]:
