@@ -27,8 +27,8 @@ from meshwright.plan.files import parse_plan
 from meshwright.plan.resolve import resolve
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
-from meshwright.planning import Question, answer
-from meshwright.probing import STEPS, Probe, probes
+from meshwright.verbs.planning import Question, answer
+from meshwright.verbs.probing import STEPS, Probe, probes
 
 MACHINES = 24
 JUDGED = 16

@@ -221,7 +221,9 @@ def main(path: str, options: list[str]) -> None:
     parameters = parameters_for(observations)
     show_passes("now", profiles, {})
     fitted = fit(
-        [*observations, *profiles], parameters, lambda i, value: print(f"  iteration {i}: {value:.1f}", flush=True)
+        [*observations, *profiles],
+        parameters,
+        lambda i, value: print(f"  iteration {i}: {value:.1f}", flush=True),
     )
     for source, errors in by_source(observations, fitted.values).items():
         show("fitted", source, errors)

@@ -18,10 +18,10 @@ from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.prices import usual_price
 from meshwright.export import TARGETS
 from meshwright.model.load import load_model, zoo_names
-from meshwright.planning import Proposal
 from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
+from meshwright.verbs.planning import Proposal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -4,11 +4,11 @@ Every function takes names or paths as a person writes them and returns JSON-rea
 input raises ``InputError`` with all problems; an answer that is "no" raises ``InfeasibleError`` with the reasons.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.describing import describe_anything
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.change import apply_settings
 from meshwright.plan.files import load_plan
@@ -16,17 +16,19 @@ from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
 from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
-from meshwright.planning import PlanAnswer, Question, answer
-from meshwright.predicting import check_playable, predicted
 from meshwright.result import Report
+from meshwright.verbs.describing import describe_anything
+from meshwright.verbs.planning import PlanAnswer, Question, answer
+from meshwright.verbs.predicting import check_playable, predicted
 
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
-    from meshwright.checking import Checked
-    from meshwright.importing import Imported, Wanted
-    from meshwright.ingesting import Ingested
-    from meshwright.probing import Probes
     from meshwright.validation.result import Validation
+    from meshwright.verbs.checking import Checked
+    from meshwright.verbs.importing import Imported, Wanted
+    from meshwright.verbs.ingesting import Ingested
+    from meshwright.verbs.measuring import Measured, Progress
+    from meshwright.verbs.probing import Probes
 
 __all__ = [
     "calibrate",
@@ -37,6 +39,8 @@ __all__ = [
     "export",
     "import_file",
     "ingest",
+    "measure",
+    "measured_collectives",
     "plan",
     "predict",
     "probe",
@@ -89,28 +93,40 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     """Two plans line by line: what they say, and what they are predicted to do; or a plan beside a trace of it."""
     from meshwright.report.comparing import compare_reports
-    from meshwright.tracing import beside_trace, is_trace
+    from meshwright.verbs.tracing import beside_trace, is_trace
 
     if is_trace(b):
         return beside_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))
 
 
-def export(path: str | Path, *, to: str) -> dict[str, Any]:
-    """Files with which a framework runs a plan: ``{"files": {path: text}, "refused": […]}``."""
+def export(
+    path: str | Path, *, to: str, launcher: str = "sbatch", check: bool = False, python: str | None = None
+) -> dict[str, Any]:
+    """Files with which a framework runs a plan: ``{"files": {path: text}, "refused": […]}``.
+
+    ``launcher`` starts them on all nodes. ``check`` hands them to the target's own parser in the interpreter ``python``
+    (this one by default) and adds its verdict.
+    """
     from meshwright.export import TARGETS
+    from meshwright.export.accepting import ask
+    from meshwright.export.launch import job_for
+    from meshwright.export.launchers.launch_files import launch_files
 
     if to not in TARGETS:
         raise InputError(Problem("to", to, "is no target of export", nearest(to, TARGETS)))
     resolved = load(path)
     setting = resolved.setting
-    return TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack).to_json()
+    written = TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack)
+    written = launch_files(written, job_for(setting.cluster, setting.model.name), launcher)
+    verdict = {"check": ask(to, written.files, python or sys.executable).to_json()} if check else {}
+    return written.to_json() | verdict
 
 
 def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
     """Another framework's file as a plan. Raises InputError with all that is wrong with it."""
-    from meshwright.importing import import_text, renamed
     from meshwright.plan.resolve import resolve_with
+    from meshwright.verbs.importing import import_text, renamed
 
     imported = import_text(read_file(path, "file", "check the path"), wanted)
     problems = list(imported.problems)
@@ -126,21 +142,41 @@ def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
 
 def check(path: str | Path, wanted: "Wanted") -> "Checked":
     """What is wrong with a plan or another framework's file, what it costs, and what would mend it."""
-    from meshwright.checking import check_text
+    from meshwright.verbs.checking import check_text
 
     return check_text(read_file(path, "file", "check the path"), str(path), wanted)
 
 
+def measure(
+    budget_s: float = 300.0,
+    *,
+    processes: int | None = None,
+    on: str | None = None,
+    progress: "Progress | None" = None,
+) -> "Measured | None":
+    """Kernels and collectives of this machine as a cluster file; None on launched ranks other than the first."""
+    from meshwright.verbs.measuring import measure_here
+
+    return measure_here(budget_s, processes, on, progress)
+
+
+def measured_collectives(paths: Sequence[str], on: str) -> "Measured":
+    """Output of nccl-tests or rccl-tests as constants of the cluster ``on``."""
+    from meshwright.verbs.measuring import from_collective_tests
+
+    return from_collective_tests(paths, on)
+
+
 def ingest(logs: Sequence[str], *, plan: str | None = None, settings: Iterable[str] = ()) -> "Ingested":
     """Training logs as rows of a table of runs. Raises InputError with the problems of all logs."""
-    from meshwright.ingesting import ingest_logs
+    from meshwright.verbs.ingesting import ingest_logs
 
     return ingest_logs(logs, plan, settings)
 
 
 def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":
     """Short jobs of a plan and of plans near it, whose logs calibrate the cluster."""
-    from meshwright.probing import probes
+    from meshwright.verbs.probing import probes
 
     return probes(load(path), top, to)
 

@@ -1,7 +1,7 @@
 """Questions and plan files that the tests of the verbs share."""
 
 from meshwright.plan.short import ShortPlan, WorkloadSpec
-from meshwright.planning import Question, answer
+from meshwright.verbs.planning import Question, answer
 
 PLAN = """\
 plan: 1

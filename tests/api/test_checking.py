@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.checking import check_text
 from meshwright.errors import InputError
-from meshwright.importing import Wanted, import_text
 from meshwright.plan.files import parse_plan
 from meshwright.stack.load import parse_stack
+from meshwright.verbs.checking import check_text
+from meshwright.verbs.importing import Wanted, import_text
 
 PLAN = """plan: 1
 model: llama-3.1-8b

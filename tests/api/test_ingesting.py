@@ -10,7 +10,7 @@ import pytest
 
 from meshwright import api
 from meshwright.errors import InputError
-from meshwright.ingesting import ingest_logs
+from meshwright.verbs.ingesting import ingest_logs
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "import_" / "logs" / "samples"

@@ -12,9 +12,9 @@ from meshwright.model.load import load_model
 from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand
 from meshwright.plan.files import parse_plan
-from meshwright.planning import parse_keep, setting_of
 from meshwright.search.exhaustive import TIE
 from meshwright.search.space import enumerate_space
+from meshwright.verbs.planning import parse_keep, setting_of
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "megatron-core", 4),

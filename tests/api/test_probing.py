@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InputError
 from meshwright.plan.files import parse_plan
 from meshwright.plan.resolve import resolve
-from meshwright.probing import probes
+from meshwright.verbs.probing import probes
 
 PLAN = """plan: 1
 model: llama-3.1-8b

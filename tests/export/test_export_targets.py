@@ -60,7 +60,7 @@ def test_the_public_form_has_files_and_refusals(target: str) -> None:
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target not in WITHOUT_STACK])
 def test_the_stack_is_not_refused_for_the_targets_own(target: str) -> None:
-    own = {"megatron": "megatron-core"}.get(target, target)
+    own = {"megatron": "megatron-core", "bridge": "megatron-bridge"}.get(target, target)
     assert "stack" not in {
         refusal.key for refusal in case(stack_name=own, sharding="zero3").to(target).refused
     }

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from meshwright.errors import UnsupportedError
 from meshwright.import_.formats import SOURCES, detected
-from meshwright.importing import Wanted, import_text
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan, States
+from meshwright.verbs.importing import Wanted, import_text
 
 FILES = {"megatron": "megatron/args.sh", "torchtitan": "torchtitan/args.sh"}
 UNSAID = {

@@ -23,17 +23,11 @@ FLOORS: dict[str, float] = {
     "search": 3,
     "export": 3,
     "import_": 3,
+    "measure": 3,
     "report": 3,
     "validation": 3,
     "calibration": 3,
-    "planning": 4,
-    "predicting": 4,
-    "importing": 4,
-    "checking": 4,
-    "probing": 4,
-    "tracing": 4,
-    "ingesting": 4,
-    "describing": 4,
+    "verbs": 4,
     "api": 4,
     "cli": 5,
 }
@@ -48,22 +42,11 @@ SAME_FLOOR = {
     ("stack", "schedule"),  # which schedules a stack file may name
     ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms
+    ("api", "verbs"),
     ("import_", "export"),  # the same option lists and words, read in the other direction
-    ("checking", "importing"),
-    ("checking", "planning"),
-    ("checking", "predicting"),
-    ("api", "planning"),
-    ("api", "predicting"),
-    ("api", "importing"),
-    ("api", "checking"),
-    ("probing", "planning"),
-    ("probing", "predicting"),
-    ("api", "probing"),
-    ("api", "tracing"),
-    ("tracing", "predicting"),
-    ("api", "ingesting"),
+    ("import_", "measure"),  # the results of a measurement, which know no torch
+    ("import_", "calibration"),  # what published runs leave of a bare measurement
     ("import_", "validation"),  # rows of logs are held against the columns that validate reads
-    ("api", "describing"),
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
@@ -78,14 +61,17 @@ THIRD_PARTY = {
         "calibration",
         "api",
         "import_",
+        "verbs",
     },
+    "torch": {"measure"},
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
     "typer": {"cli", "report"},
     "rich": {"cli", "report"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
-LAZY_ROOMS = {"cli", "api"}  # a verb loads what it needs when it runs: `--help` stays quick
+WITH_TORCH = {"measure"}  # the tower that runs on devices; nothing of the other imports more than its results
+LAZY_ROOMS = {"cli", "api", "verbs"}  # a verb loads what it needs when it runs: `--help` stays quick
 
 
 def _wrong_import(here, other):
@@ -137,7 +123,21 @@ def test_nothing_heavy_is_imported_or_named_as_a_module():
     imported = {
         (module_name(path), module.split(".")[0]) for path in modules() for module, _ in imports(tree(path))
     }
-    assert not {(module, top) for module, top in named | imported if top in HEAVY}
+    assert not {
+        (module, top)
+        for module, top in named | imported
+        if top in HEAVY and not (top == "torch" and room(module) in WITH_TORCH)
+    }
+
+
+def test_planning_takes_only_results_from_the_tower_with_torch():
+    taken = {
+        name
+        for path in modules()
+        for name in own_imports(path)
+        if room(name) in WITH_TORCH and room(module_name(path)) not in {*WITH_TORCH, "verbs"}
+    }
+    assert taken <= {"meshwright.measure.results"}
 
 
 def test_no_private_name_crosses_a_module():

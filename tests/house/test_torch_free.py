@@ -9,6 +9,7 @@ import time
 import command_line
 import pytest
 from doc_pages import blocks
+from source_tree import ROOT
 
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "huggingface_hub")
 GUARD = f"""
@@ -54,12 +55,30 @@ def own_file(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def foreign_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foreign")
+    script = folder / "train.sh"
+    script.write_text("pretrain_gpt.py --micro-batch-size 1 --global-batch-size 8 --seq-length 2048 --bf16\n")
+    samples = ROOT / "tests" / "import_"
+    return {
+        "FOREIGN": str(script),
+        "LOG": str(samples / "logs" / "samples" / "meshwright.jsonl"),
+        "TESTS": str(sorted((samples / "nccl").glob("*.txt"))[0]),
+    }
+
+
 VERBS = {
     "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 8", "--seq-len", "2048", "--global-batch", "16"],
     "describe": ["mixtral-8x7b"],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
     "export": ["PLAN", "--to", "megatron"],
+    "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
+    "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
+    "measure": ["--collective-tests", "TESTS", "--on", "h100-sxm-80gb x 16"],
+    "probe": ["PLAN"],
+    "ingest": ["LOG"],
     "validate": ["RUNS"],
     "calibrate": ["OWN"],
 }
@@ -78,8 +97,8 @@ def _run(*arguments):
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file, own_file):
-    files = {"PLAN": plan_file, "RUNS": runs_file, "OWN": own_file}
+def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file, own_file, foreign_files):
+    files = {"PLAN": plan_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
     arguments = [files.get(argument, argument) for argument in VERBS[verb]]
     done = _run(verb, *arguments, *form)
     assert done.returncode == 0, done.stderr

@@ -196,7 +196,7 @@ CASES = [
         long_plan(pipeline=INTERLEAVED, workload={"global_batch": 48}),
         {},
         "workload.global_batch",
-        "micro-batches % pp = 6 % 4 = 2 = 0",
+        "micro-batches % pp = 6 % 4 = 2, must be 0",
         "global_batch: 32 (gives 4 micro-batches)",
     ),
     (long_plan(workload={"global_batch": 16}), {}, "layout.pp", "2 micro-batches < pp = 4", "32"),

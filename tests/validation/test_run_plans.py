@@ -107,7 +107,7 @@ def test_sequence_parallelism_is_on_with_tp_unless_told(table):
         ({"recompute": "moe_act"}, "the model has no moe_act to recompute"),
         (
             {"virtual_stages": 2, "global_batch": 6},
-            "interleaved-1f1b needs micro-batches % pp = 3 % 2 = 1 = 0",
+            "interleaved-1f1b needs micro-batches % pp = 3 % 2 = 1, must be 0",
         ),
         ({"sharding": "zero1", "shard_group": 2, "devices": 12, "dp": 3}, "dp % shard group = 3 % 2 = 1 ≠ 0"),
         ({"seq_len": 2**27, "global_batch": 2**27, "micro_batch": 2**20}, "sizes are beyond"),

@@ -25,7 +25,7 @@ def check(
     """
     with errors_as_messages(as_json, debug):
         from meshwright import api
-        from meshwright.importing import Wanted
+        from meshwright.verbs.importing import Wanted
 
         wanted = Wanted(
             model=model,

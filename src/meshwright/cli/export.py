@@ -11,8 +11,23 @@ from meshwright.cli.output import errors_as_messages, print_json, write_tree
 
 def export(
     plan: PlanFile,
-    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="megatron or torchtitan.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="TARGET", help="megatron, bridge, torchtitan, deepspeed or accelerate."),
+    ],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory to write into.")] = None,
+    launcher: Annotated[
+        str, typer.Option("--launcher", help="sbatch, skypilot, trainjob or jobset starts it on all nodes.")
+    ] = "sbatch",
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Hand the files to the target's own parser; exits with 1 if it refuses."
+        ),
+    ] = False,
+    python: Annotated[
+        str | None, typer.Option("--python", help="The Python that has the target, for --check.")
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -20,12 +35,14 @@ def export(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        data = api.export(plan, to=to)
+        data = api.export(plan, to=to, launcher=launcher, check=check, python=python)
         if output:
             write_tree(output, data["files"])
         if as_json:
             print_json(data)
-            return
-        from meshwright.report.exported import render_export
+        else:
+            from meshwright.report.exported import render_export
 
-        render_export(data, str(output) if output else None)
+            render_export(data, str(output) if output else None)
+        if check and not data["check"]["accepted"]:
+            raise typer.Exit(1)

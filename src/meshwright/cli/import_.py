@@ -29,7 +29,7 @@ def import_(
     """Read another framework's file as a plan, and say what has no counterpart."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
-        from meshwright.importing import Wanted
+        from meshwright.verbs.importing import Wanted
 
         wanted = Wanted(
             model=model,

@@ -17,6 +17,7 @@ from meshwright.cli import (
     export,
     import_,
     ingest,
+    measure,
     plan,
     predict,
     probe,
@@ -39,6 +40,7 @@ app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
+app.command("measure")(measure.measure)
 app.command("probe")(probe.probe)
 app.command("ingest")(ingest.ingest)
 app.command("validate")(validate.validate)

@@ -102,7 +102,21 @@ class TierFile(Strict):
     oversubscription: Annotated[float, Field(ge=1, le=10**6)]
 
 
-CalibratedName = Literal["gemm_efficiency", "nic_efficiency", "host_s_per_layer"]
+CalibratedName = Literal[
+    "gemm_efficiency",
+    "gemm_memory_efficiency",
+    "gemm_launch_s",
+    "hbm_efficiency",
+    "attention_efficiency.flash",
+    "attention_efficiency.flash3",
+    "attention_backward_efficiency",
+    "host_s_per_layer",
+    "nic_efficiency",
+    "nic_saturation_bytes",
+    "nic_latency_s",
+    "multi_process_latency_s",
+]
+"""Constants of the cost model that a cluster may know better: fitted to runs on it, or measured."""
 
 
 class ClusterFile(Strict):

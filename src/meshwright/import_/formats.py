@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.import_.accelerate import import_accelerate
+from meshwright.import_.bridge import import_bridge
 from meshwright.import_.deepspeed import import_deepspeed
 from meshwright.import_.foreign import Foreign, Importer
 from meshwright.import_.megatron import import_megatron
@@ -13,11 +14,12 @@ from meshwright.import_.torchtitan import import_torchtitan
 
 SOURCES: Mapping[str, Importer] = {
     "torchtitan": import_torchtitan,
+    "bridge": import_bridge,
     "megatron": import_megatron,
     "deepspeed": import_deepspeed,
     "accelerate": import_accelerate,
 }
-SCRIPTS = ("torchtitan", "megatron")
+SCRIPTS = ("torchtitan", "bridge", "megatron")
 MARKS: Mapping[str, str] = {
     "torchtitan": r"--parallelism[.]|--training[.]|-m torchtitan",
     "bridge": r"(?m)^model:\s*$[\s\S]*^\s+tensor_model_parallel_size:|\bmodel\.[a-z_]*parallel_size="

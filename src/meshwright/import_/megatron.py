@@ -5,6 +5,7 @@ refuses. The distributed optimizer and Megatron-FSDP shard over dp·cp / instanc
 ``--expert-tensor-parallel-size`` experts are cut over tp. Names that only other releases have are known too.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
@@ -27,6 +28,8 @@ from meshwright.import_.shell_words import Script, read_script
 from meshwright.plan.text import read_mapping
 
 OTHER_RELEASES = "megatron-lm-other-releases.txt"
+OPTION_KEY = re.compile(r"(?m)^\s*['\"]?--[a-z0-9-]+['\"]?\s*:")
+"""An option as a key of YAML."""
 OWN_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py")
 
 
@@ -58,7 +61,7 @@ def foreign_of(options: list[Given], script: Script) -> Foreign:
 
 def _as_script(text: str) -> str:
     """YAML with Megatron's options as keys becomes the same options in a line each; a script stays."""
-    if "--" in text and not text.lstrip().startswith(("MODEL_ARGS:", "ENV_VARS:", "{")):
+    if not OPTION_KEY.search(text) and "--" in text:
         return text
     try:
         data = read_mapping(text, "file")
@@ -75,7 +78,7 @@ def _yaml_options(data: Mapping[str, object], known: frozenset[str]) -> Iterator
         elif value is False and name in known:
             continue
         elif name in known or key.startswith("--"):
-            values = value if isinstance(value, tuple) else () if value in (True, None) else (value,)
+            values = value if isinstance(value, tuple) else () if value is True or value is None else (value,)
             yield " ".join([name, *("'" + str(v).replace("'", "") + "'" for v in values)])
 
 

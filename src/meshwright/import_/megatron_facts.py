@@ -218,14 +218,16 @@ def _workload(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
 
 def _stack(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
     """What of the run is a fact of the stack rather than of the plan."""
-    reduced = "--grad-reduce-in-bf16" in options or "--fp16" in options
+    halved = next((name for name in ("--grad-reduce-in-bf16", "--fp16") if name in options), "")
+    if "--accumulate-allreduce-grads-in-fp32" in options and halved == "--fp16":
+        halved = ""
+    width = Fact(2 if halved else 4, halved)
     found = {
         "stack": Fact("megatron-core", "Megatron options"),
         "stack.overlap_gradient_reduction": _flag(options, "--overlap-grad-reduce"),
         "stack.overlap_parameter_gather": _flag(options, "--overlap-param-gather"),
-        "stack.gradient_communication_bytes": Fact(
-            2 if reduced else 4, "--grad-reduce-in-bf16" if reduced else ""
-        ),
+        "stack.gradient_bytes": width,
+        "stack.gradient_communication_bytes": width,
     }
     unfused = ("unfused", "local")
     if _first(options, "--attention-backend", "auto") in unfused:

@@ -1,11 +1,13 @@
 """Import from torchtitan 0.3.0: its command line, in a launch script or by itself.
 
 Source: torchtitan 0.3.0, ``config/job_config.py`` defaults and ``distributed/pipeline_parallel.py``. tyro takes
-hyphens for underscores. What the configuration function sets in Python (sequence length, batch, degrees that the line
-does not override) is not in the file and so no fact, but for the model that it names.
+hyphens for underscores. What the configuration function sets in Python and the line does not override (degrees, batch,
+recomputation) stands in ``export/options/torchtitan-0.3.0-defaults.csv``, read from the release's own functions.
 """
 
+import csv
 from collections.abc import Mapping
+from importlib.resources import files
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.export.option_list import option_names
@@ -34,6 +36,9 @@ NUMBERS: Mapping[str, str] = {
     f"{T}seq_len": "workload.seq_len",
     f"{T}local_batch_size": "local_batch",
 }
+DEFAULTS = "torchtitan-0.3.0-defaults.csv"
+OWN_CHECKPOINT = "--activation_checkpoint"
+"""The column of the defaults that is a subcommand on the line."""
 RESHARD = f"{P}fsdp_reshard_after_forward"
 WHY: Mapping[str, str] = {
     f"{T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
@@ -52,8 +57,9 @@ def import_torchtitan(text: str) -> Foreign:
     if not any(name.startswith((P, T)) or name == "--module" for name in kept):
         rule = "has none of torchtitan's options"
         raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree …"))
+    said, kept = kept, {**_defaults(kept), **kept}
     known = option_names(TARGET, RELEASE)
-    problems = list(unknown_names(kept, known, frozenset(), f"{TARGET} {RELEASE}"))
+    problems = list(unknown_names(said, known, frozenset(), f"{TARGET} {RELEASE}"))
     refuse_unknown(problems)
     problems += repeated(options, frozenset(NUMBERS))
     facts: dict[str, Fact] = {"stack": Fact("torchtitan", "torchtitan options")}
@@ -65,7 +71,7 @@ def import_torchtitan(text: str) -> Foreign:
     shipped = _shipped(kept, problems)
     facts |= _model_facts(shipped) | _devices(kept, script)
     facts |= _batch(kept, facts, problems) | _layout(kept, facts, problems)
-    facts |= _workload(kept, shipped) | _recompute(script.words, problems)
+    facts |= _workload(kept, shipped) | _recompute(script.words, kept, problems)
     facts |= stage_facts(kept, facts, problems)
     unread = tuple(Unread(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
     return Foreign(
@@ -188,11 +194,25 @@ def _workload(options: Mapping[str, Given], shipped: ShippedModel | None) -> dic
     return {"workload.precision": Fact(precision, words), "workload.optimizer": Fact("adamw", "the default")}
 
 
-def _recompute(words: tuple[Word, ...], problems: list[Problem]) -> dict[str, Fact]:
-    """The subcommand; without one the configuration's own choice holds, which is not in the file."""
+def _defaults(options: Mapping[str, Given]) -> dict[str, Given]:
+    """What the configuration function of the line sets by itself, as options."""
+    config = options.get("--config")
+    if config is None or not config.values:
+        return {}
+    table = files("meshwright.export").joinpath("options", DEFAULTS).read_text(encoding="utf-8")
+    rows = {row.pop("config"): row for row in csv.DictReader(table.splitlines())}
+    found = rows.get(config.values[0], {})
+    return {f"--{name}": Given(f"--{name}", (value,), config.line) for name, value in found.items()}
+
+
+def _recompute(
+    words: tuple[Word, ...], options: Mapping[str, Given], problems: list[Problem]
+) -> dict[str, Fact]:
+    """The subcommand; without one the configuration's own choice holds."""
     chosen = [word.text for word in words if word.text.startswith("activation-checkpoint:")]
     if not chosen:
-        return {}
+        own = options.get(OWN_CHECKPOINT)
+        return {"recompute": Fact(own.values[0], options["--config"].words)} if own else {}
     name = chosen[-1].partition(":")[2]
     if name in ("none", "selective", "full"):
         return {"recompute": Fact(name, chosen[-1])}

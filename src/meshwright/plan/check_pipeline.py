@@ -95,7 +95,7 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
     hint = f"global_batch: {batch} (gives {batch // case.sequences_at_once} micro-batches)"
     if micro_batches % multiple:
         rest = micro_batches % multiple
-        rule = f"{name} needs micro-batches % pp = {micro_batches} % {multiple} = {rest} = 0"
+        rule = f"{name} needs micro-batches % pp = {micro_batches} % {multiple} = {rest}, must be 0"
         yield Problem("workload.global_batch", workload.global_batch, rule, hint)
     elif micro_batches < pp:
         rule = f"{micro_batches} micro-batches < pp = {pp}: some pipeline ranks are always idle"

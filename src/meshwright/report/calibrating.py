@@ -21,6 +21,6 @@ def render_calibration(data: dict[str, Any], written: str | None) -> None:
         f" (± {data['uncertainty']:.1%})."
     )
     if not data["helps"]:
-        out.print("That is too little to be more than chance: the present constants stay.")
+        out.print("That does not help: the present constants stay.")
     if written:
         out.print(f"The cluster with its calibration is in {escape(written)}.")

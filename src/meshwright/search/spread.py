@@ -1,7 +1,7 @@
 """Choose few plans that tell much about a machine: near the best, and far from each other in what they stress.
 
-Constants of compute, network and host time can only be told apart by runs that use them differently. Distance is that of
-the number of degrees (tp, pp, cp, ep, micro-batch) that differ: how much they do is left to speed, for an extreme plan
+Constants of compute, network and host time can only be told apart by runs that use them differently. Distance is the
+number of degrees (tp, pp, cp, ep, micro-batch) that differ: how much they do is left to speed, for an extreme plan
 tells little of the one that will run. The first is given; each next one is the plan farthest from all chosen (greedy
 k-centre; Gonzalez 1985), of equally far ones the better plan.
 """

@@ -162,7 +162,7 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
         yield f"{plan.schedule} of {plan.stages} stages and {count} micro-batches is too long to be played"
     multiple = kind.micro_batch_multiple(plan.pp)
     if count % multiple:
-        yield f"{plan.schedule} needs micro-batches % pp = {count} % {multiple} = {count % multiple} = 0"
+        yield f"{plan.schedule} needs micro-batches % pp = {count} % {multiple} = {count % multiple}, must be 0"
 
 
 def _expert_faults(plan: RunPlan, arch: Architecture) -> Iterator[str]:

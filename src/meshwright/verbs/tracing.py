@@ -7,8 +7,8 @@ from meshwright.import_.kineto import TraceBreakdown, read_kineto
 from meshwright.import_.kineto_beside import Row, beside_prediction
 from meshwright.import_.kineto_groups import plan_axes
 from meshwright.plan.resolve import Resolved
-from meshwright.predicting import predicted
 from meshwright.program.lower import attention_grid, experts_grid
+from meshwright.verbs.predicting import predicted
 
 SUFFIXES = (".json", ".json.gz", ".gz")
 

@@ -16,10 +16,10 @@ from meshwright.plan.files import dump_plan
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
-from meshwright.planning import Question, answer
-from meshwright.predicting import predicted
 from meshwright.search.spread import spread
 from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.planning import Question, answer
+from meshwright.verbs.predicting import predicted
 
 STEPS = 20
 LIKELY = 0.8

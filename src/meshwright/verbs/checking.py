@@ -18,7 +18,6 @@ from meshwright.cost.intervals import pair_interval
 from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
 from meshwright.import_.foreign import Foreign, Unread
 from meshwright.import_.formats import is_plan
-from meshwright.importing import Wanted, import_text, renamed
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand, shorten
@@ -28,11 +27,12 @@ from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
-from meshwright.planning import Proposal, Question, answer
-from meshwright.predicting import predicted
 from meshwright.result import Report
 from meshwright.search.mend import Mended, mend
 from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.importing import Wanted, import_text, renamed
+from meshwright.verbs.planning import Proposal, Question, answer
+from meshwright.verbs.predicting import predicted
 
 LIKELY = 0.8
 """A plan that fits with a smaller probability is too near to the edge."""
@@ -123,6 +123,10 @@ def _checked(
     try:
         resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack)
         report = predicted(resolved)
+        if foreign is not None and not report.fits and "recompute" not in foreign.facts and short is not None:
+            short, report, doubt = _recomputed(short, report, setting)
+            problems += doubt
+            plan = short if doubt else plan
     except InputError as error:
         problems += renamed(error.problems, foreign)
         mended = _mended(short, setting)
@@ -138,6 +142,22 @@ def _checked(
     return Checked(
         problems=tuple(problems), unread=unread, plan=plan, report=report, best=best, mended=mended
     )
+
+
+def _recomputed(
+    short: ShortPlan, report: Report, setting: Setting
+) -> tuple[ShortPlan, Report, list[Problem]]:
+    """With recomputation, where the file can not say whether there is any and without it the plan would not fit."""
+    full = short.model_copy(update={"recompute": "full"})
+    nouns = setting.model, setting.cluster, setting.stack
+    again = predicted(resolve_with(full, *nouns))
+    if not again.fits:
+        return short, report, []
+    rule = (
+        "the file does not say whether layers are recomputed; without that it would not fit "
+        f"({format_bytes(report.memory_bytes['total'])}), so the figures are those with it"
+    )
+    return full, again, [Problem("recompute", None, rule, "recompute in the training script", "warning")]
 
 
 def _balanced(plan: LongPlan) -> ShortPlan | None:

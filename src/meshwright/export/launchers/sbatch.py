@@ -1,0 +1,10 @@
+"""Slurm: a job of one task per node, each of which runs ``launch.sh``."""
+
+from collections.abc import Mapping
+
+from meshwright.export.launch import Job, sbatch_script
+
+
+def sbatch(top: str, job: Job, scripts: Mapping[str, str]) -> dict[str, str]:
+    """``job.sbatch``, submitted from the folder of the scripts."""
+    return {"job.sbatch": sbatch_script(top, job)}

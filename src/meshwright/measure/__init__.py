@@ -1,0 +1,1 @@
+"""Measures a machine with torch: kernels, collectives, odd devices and links."""

@@ -1,0 +1,204 @@
+"""Collectives by size in groups of ranks.
+
+All ranks go through the same rounds, kinds and sizes in the same order; those without a group in a round wait. Before
+a timing all wait for all, and how often something is repeated or when a sweep ends is agreed, so that no rank ever
+waits for one that went on. Sizes grow by four from 4 KiB. Of blocks of operations the median counts, and of a group's
+members the slowest.
+
+Every round creates its groups on all ranks in one order, which is what torch asks for; groups of equal ranks are
+created once. Messages between partners go through the group of all ranks: a group for each of many pairs would cost
+more than it measures.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+
+import torch
+import torch.distributed as dist
+
+from meshwright.measure.clock import block_s
+from meshwright.measure.groups import Round, partner
+from meshwright.measure.results import CollectiveKind, CollectiveTime, Group, Scope
+from meshwright.measure.session import Session
+
+SMALLEST_BYTES, GROWTH = 4096, 4
+LARGEST_BYTES = {"cuda": 2**30, "cpu": 2**26}
+PAIR_BYTES = {"cuda": 2**26, "cpu": 2**20}
+FEWEST_SIZES = 4
+ELEMENT_BYTES = 4
+BLOCKS, MOST_IN_BLOCK = 5, 20
+SHARE = 0.5
+"""Part of a sweep's remaining time that one size may take."""
+
+KINDS: dict[Scope, tuple[CollectiveKind, ...]] = {
+    "node": ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv"),
+    "nodes": ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv"),
+    "rail": ("all-reduce", "all-gather", "reduce-scatter"),
+    "host pair": ("send-recv",),
+    "device pair": ("send-recv",),
+}
+"""Ranks of one rail never exchange experts' tokens, so no all-to-all there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A kind at a size in a round; what it took on this rank, 0 where that had no group."""
+
+    round: Round
+    kind: CollectiveKind
+    bytes: int
+    repeats: int
+    own_s: float
+
+
+@dataclass
+class Collectives:
+    """Runs rounds and keeps what they took."""
+
+    session: Session
+    made: dict[tuple[int, ...], dist.ProcessGroup | None] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+    def play(self, played: Round, budget_s: float) -> None:
+        """Every kind of a round, over all sizes that the budget allows; a round of pairs exchanges one message."""
+        kind_of_device = self.session.device.type
+        is_pairs = played.scope.endswith("pair")
+        if not is_pairs:
+            for group in played.groups:
+                self._create(group)
+        of = [PAIR_BYTES[kind_of_device]] if is_pairs else sizes(kind_of_device)
+        kinds = KINDS[played.scope]
+        for kind in kinds:
+            self._sweep(played, kind, of, budget_s / len(kinds))
+
+    def times(self) -> tuple[CollectiveTime, ...]:
+        """All that was measured, the slowest member of each group; the same on every rank."""
+        everyone = self.session.gathered_numbers([sample.own_s for sample in self.samples])
+        return tuple(
+            _time(sample, group, max(everyone[rank][index] for rank in group.active(sample.kind)))
+            for index, sample in enumerate(self.samples)
+            for group in sample.round.groups
+        )
+
+    def _create(self, group: Group) -> None:
+        """Create a group on all ranks, unless one of these ranks is there; the group of all is there already."""
+        if group.ranks in self.made:
+            return
+        everyone = len(group.ranks) == self.session.place.ranks
+        with self.session.naming(f"creation of the group {group.name}"):
+            self.made[group.ranks] = dist.group.WORLD if everyone else dist.new_group(list(group.ranks))
+
+    def _sweep(self, played: Round, kind: CollectiveKind, of: Sequence[int], budget_s: float) -> None:
+        group = played.group_of(self.session.place.rank)
+        left = budget_s
+        for number, size in enumerate(of):
+            began = perf_counter()
+            run = self._timer(group, kind, size)
+            run(1)
+            once = self.session.agree(run(1))
+            if number >= FEWEST_SIZES and BLOCKS * once > left:
+                self.unfinished.append(f"{kind} of {size} bytes and more, {played.name}: no time was left")
+                return
+            block = min(MOST_IN_BLOCK, max(1, int(SHARE * left / (BLOCKS * max(once, 1e-9)))))
+            blocks = [self._block(run, block) for _ in range(BLOCKS)]
+            self.samples.append(Sample(played, kind, size, block * BLOCKS, median(blocks)))
+            left -= self.session.agree(perf_counter() - began)
+
+    def _block(self, run: Callable[[int], float], times: int) -> float:
+        self.session.agree(0.0)
+        return run(times) / times
+
+    def _timer(self, group: Group | None, kind: CollectiveKind, size: int) -> Callable[[int], float]:
+        """A function that does the collective so many times and returns the seconds; 0 for ranks that wait."""
+        session = self.session
+        if group is None or session.place.rank not in group.active(kind):
+            return lambda times: 0.0
+        what = f"{kind} of {size} bytes among ranks {_listed(group.ranks)}"
+        if kind == "send-recv":
+            work = _exchange(group, session, size)
+        else:
+            work = COLLECTIVES[kind](Buffers(size, len(group.ranks), session.device), self.made[group.ranks])
+
+        def run(times: int) -> float:
+            with session.naming(what):
+                return block_s(work, session.device, times, lambda: session.finish(what))
+
+        return run
+
+
+def sizes(device_kind: str) -> list[int]:
+    """Bytes of a sweep, growing."""
+    found = [SMALLEST_BYTES]
+    while found[-1] * GROWTH <= LARGEST_BYTES[device_kind]:
+        found.append(found[-1] * GROWTH)
+    return found
+
+
+class Buffers:
+    """A whole buffer of about ``size`` bytes and one rank's part of it."""
+
+    def __init__(self, size: int, ranks: int, device: torch.device) -> None:
+        elements = _elements(size, ranks)
+        self.part = torch.zeros(elements, device=device)
+        self.whole = torch.zeros(elements * ranks, device=device)
+        self.other = torch.zeros_like(self.whole)
+
+
+def _all_reduce(buffers: Buffers, group: dist.ProcessGroup | None) -> Callable[[], object]:
+    return lambda: dist.all_reduce(buffers.whole, group=group)
+
+
+def _all_gather(buffers: Buffers, group: dist.ProcessGroup | None) -> Callable[[], object]:
+    return lambda: dist.all_gather_single(buffers.whole, buffers.part, group=group)
+
+
+def _reduce_scatter(buffers: Buffers, group: dist.ProcessGroup | None) -> Callable[[], object]:
+    return lambda: dist.reduce_scatter_single(buffers.part, buffers.whole, group=group)
+
+
+def _all_to_all(buffers: Buffers, group: dist.ProcessGroup | None) -> Callable[[], object]:
+    return lambda: dist.all_to_all_single(buffers.other, buffers.whole, group=group)
+
+
+COLLECTIVES: dict[CollectiveKind, Callable[[Buffers, dist.ProcessGroup | None], Callable[[], object]]] = {
+    "all-reduce": _all_reduce,
+    "all-gather": _all_gather,
+    "reduce-scatter": _reduce_scatter,
+    "all-to-all": _all_to_all,
+}
+
+
+def _exchange(group: Group, session: Session, size: int) -> Callable[[], object]:
+    """A message to the partner and one from it at once."""
+    other = partner(group, session.place.rank)
+    out = torch.zeros(_elements(size, 1), device=session.device)
+    back = torch.zeros_like(out)
+
+    def work() -> None:
+        for request in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, out, other), dist.P2POp(dist.irecv, back, other)]
+        ):
+            request.wait()
+
+    return work
+
+
+def _time(sample: Sample, group: Group, seconds: float) -> CollectiveTime:
+    """Sizes are cut to whole elements for each member."""
+    parts = 1 if sample.kind == "send-recv" else len(group.ranks)
+    whole = _elements(sample.bytes, parts) * parts * ELEMENT_BYTES
+    return group.took(sample.kind, whole, seconds, sample.repeats)
+
+
+def _elements(size: int, parts: int) -> int:
+    """Elements of one of ``parts`` equal parts of a buffer."""
+    return max(1, size // (ELEMENT_BYTES * parts))
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """``0, 1, 2``, or ``0, 1, …, 15`` where they are many."""
+    shown = [str(rank) for rank in ranks]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:2], "…", shown[-1]])

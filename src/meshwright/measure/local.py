@@ -1,0 +1,120 @@
+"""Ranks as processes of this host: forked from a parent that has imported torch, meeting through a file.
+
+A fork costs milliseconds where a fresh interpreter needs seconds to import torch; a file needs no free port. The parent
+must not have used torch for anything before, since threads and an accelerator's context do not survive a fork.
+
+The first rank that fails, dies or is late ends all of them.
+"""
+
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+
+from meshwright.errors import MeasurementError
+from meshwright.measure.environment import Place
+
+Tell = Callable[[str, float], None]
+"""Hears what is being done and which part of all is done."""
+RankWork = Callable[[Place, dist.Store, Tell], object]
+
+DYING_S = 0.3
+"""A rank's death and the broken connections of its partners are seen within this time of one another."""
+
+
+class Rank(NamedTuple):
+    """A process, its number, and the pipe on which it speaks."""
+
+    number: int
+    process: BaseProcess
+    pipe: Connection
+
+
+def run_locally(work: RankWork, processes: int, limit_s: float, tell: Tell) -> object:
+    """``work`` on so many ranks of this host; what rank 0 returns. Raises MeasurementError naming the rank at fault."""
+    with TemporaryDirectory(prefix="meshwright-") as folder:
+        ranks: list[Rank] = []
+        try:
+            for number in range(processes):
+                ranks.append(
+                    _started(work, Place(number, processes, number, "local"), Path(folder) / "store")
+                )
+            return _result(ranks, limit_s, tell)
+        finally:
+            for rank in ranks:
+                rank.process.kill()
+            for rank in ranks:
+                rank.process.join()
+                rank.pipe.close()
+
+
+def _started(work: RankWork, place: Place, store: Path) -> Rank:
+    """A running rank. The parent's copy of the writing end is closed before the next fork: then its end is seen."""
+    reading, writing = get_context("fork").Pipe(duplex=False)
+    process = get_context("fork").Process(target=_run, args=(work, place, store, writing), daemon=True)
+    process.start()
+    writing.close()
+    return Rank(place.rank, process, reading)
+
+
+def _run(work: RankWork, place: Place, store: Path, pipe: Connection) -> None:
+    """The life of a rank: the work, then one word on how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's, which ends all ranks
+
+    def tell(what: str, part: float) -> None:
+        pipe.send(("progress", (what, part)))
+
+    with suppress(BrokenPipeError):
+        try:
+            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), tell)))
+        except Exception as error:
+            named = isinstance(error, MeasurementError)
+            text = str(error) if named else f"rank {place.rank}: {type(error).__name__}: {error}"
+            pipe.send(("failed", text))
+
+
+def _result(ranks: Sequence[Rank], limit_s: float, tell: Tell) -> object:
+    """What rank 0 returned, when all are done."""
+    working, value, end = {rank.pipe: rank for rank in ranks}, None, monotonic() + limit_s
+    while working:
+        ready = connection.wait(list(working), timeout=max(0.0, end - monotonic()))
+        if not ready:
+            late = ", ".join(str(rank.number) for rank in working.values())
+            raise MeasurementError(f"not done within {limit_s:.0f} s: rank {late}")
+        for pipe in ready:
+            rank = next(rank for rank in ranks if rank.pipe is pipe)
+            word, said = _heard(rank, ranks)
+            if word == "progress":
+                tell(*said)
+            elif word == "failed":
+                raise MeasurementError(_death(ranks) or said)
+            else:
+                value = said if rank.number == 0 else value
+                del working[rank.pipe]
+    return value
+
+
+def _heard(rank: Rank, ranks: Sequence[Rank]) -> tuple[str, Any]:
+    try:
+        word, said = rank.pipe.recv()
+        return word, said
+    except EOFError:
+        return "failed", _death(ranks) or f"rank {rank.number} ended without a word"
+
+
+def _death(ranks: Sequence[Rank]) -> str:
+    """Which rank a signal ended, if one did: its partners only see broken connections."""
+    sleep(DYING_S)
+    codes = {rank.number: rank.process.exitcode for rank in ranks}
+    dead = {number: -code for number, code in codes.items() if code is not None and code < 0}
+    return "; ".join(
+        f"rank {number} was ended by {signal.Signals(code).name}" for number, code in dead.items()
+    )

@@ -1,0 +1,126 @@
+"""Ranks as processes of this host: what rank 0 returns, and what is said of a rank that fails, dies or is late."""
+
+import os
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+
+from meshwright.errors import MeasurementError
+from meshwright.measure.collectives import Collectives
+from meshwright.measure.groups import collective_rounds
+from meshwright.measure.local import run_locally
+from meshwright.measure.session import joined
+
+OPERATION_S = 2.0
+LIMIT_S = 30.0
+SOON_S = 15.0
+"""Well below the limit: whoever waited for that was stuck."""
+
+
+def silent(what, part):
+    pass
+
+
+def in_session(body, operation_s=LIMIT_S):
+    """Work that does ``body(session)`` in a job of all ranks."""
+
+    def work(place, store, tell):
+        with joined(place, f"host{place.rank}", store, operation_s) as session:
+            return body(session)
+
+    return work
+
+
+def failure(work, ranks=3, limit_s=LIMIT_S):
+    """What is said when the work fails, which it does soon."""
+    began = time.monotonic()
+    with pytest.raises(MeasurementError) as error:
+        run_locally(work, ranks, limit_s, silent)
+    assert time.monotonic() - began < SOON_S
+    return str(error.value)
+
+
+def test_rank_0_returns_what_all_said_and_progress_is_heard():
+    heard = []
+
+    def work(place, store, tell):
+        with joined(place, "here", store) as session:
+            tell(f"rank {place.rank}", 0.5)
+            return (
+                session.gathered(place.rank),
+                session.agree(place.rank),
+                session.gathered_numbers([place.rank]),
+            )
+
+    values = run_locally(work, 3, LIMIT_S, lambda what, part: heard.append((what, part)))
+    assert values == ([0, 1, 2], 2.0, [[0.0], [1.0], [2.0]])
+    assert sorted(heard) == [(f"rank {rank}", 0.5) for rank in range(3)]
+
+
+def test_a_rank_that_raises_is_named_with_its_host_by_all():
+    def body(session):
+        if session.place.rank == 1:
+            raise ValueError("the numbers are gone")
+        session.agree(1.0)
+
+    assert failure(in_session(body)) == "rank 1 on host1: ValueError: the numbers are gone"
+
+
+def test_every_rank_reports_the_first_failure():
+    said = []
+
+    def work(place, store, tell):
+        try:
+            with joined(place, f"host{place.rank}", store) as session:
+                if place.rank == 2:
+                    raise ValueError("first")
+                session.agree(1.0)
+        except MeasurementError as error:
+            return str(error)
+
+    said = run_locally(work, 3, LIMIT_S, silent)
+    assert said == "rank 2 on host2: ValueError: first"
+
+
+def test_a_rank_that_is_killed_is_named():
+    def body(session):
+        if session.place.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        session.agree(1.0)
+
+    assert failure(in_session(body)) == "rank 2 was ended by SIGKILL"
+
+
+def test_a_rank_that_leaves_without_a_word_is_named():
+    assert failure(lambda place, store, tell: os._exit(0) if place.rank == 1 else time.sleep(60)) == (
+        "rank 1 ended without a word"
+    )
+
+
+def test_ranks_that_are_late_are_named():
+    said = failure(lambda place, store, tell: time.sleep(60 * place.rank), limit_s=1.0)
+    assert said == "not done within 1 s: rank 1, 2"
+
+
+def test_a_collective_in_which_a_rank_does_not_come_says_which_collective_and_whose():
+    def body(session):
+        if session.place.rank == 1:
+            time.sleep(60)
+        Collectives(session).play(collective_rounds(["a"] * 3)[0], 0.1)
+
+    said = failure(in_session(body, OPERATION_S))
+    assert "all-reduce of 4096 bytes among ranks 0, 1, 2" in said
+    assert "on host0" in said or "on host2" in said
+
+
+def test_a_rank_that_never_comes_ends_the_meeting():
+    def work(place, store, tell):
+        if place.rank == 1:
+            time.sleep(60)
+        with joined(place, "here", store, OPERATION_S):
+            return None
+
+    assert "meeting of all ranks" in failure(work)
