@@ -53,9 +53,9 @@ $(CORE): pyproject.toml | $(BIN)/pip
 	@touch $@
 
 $(DEV): pyproject.toml | $(BIN)/pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
 	@touch $(CORE) $@
 
 $(ORACLES): $(DEV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,oracles]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,run,oracles]'
 	@touch $@
