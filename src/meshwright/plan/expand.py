@@ -93,6 +93,13 @@ def shorten(long: LongPlan) -> ShortPlan | None:
     return short if not _excesses(short) and _unfold(short, model) == long else None
 
 
+def shorten_but_stages(long: LongPlan) -> ShortPlan | None:
+    """The short form of ``long`` with balanced stages: what is left where only its stages are written out."""
+    return shorten(
+        long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": "balanced"})})
+    )
+
+
 def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
     problems = _excesses(short)
     if problems:

@@ -20,7 +20,7 @@ from meshwright.import_.foreign import Foreign, Unread
 from meshwright.import_.formats import is_plan
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand, shorten
+from meshwright.plan.expand import expand, shorten_but_stages
 from meshwright.plan.files import parse_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
@@ -119,7 +119,7 @@ def _checked(
     plan: ShortPlan | LongPlan, setting: Setting, problems: list[Problem], foreign: Foreign | None
 ) -> Checked:
     unread = foreign.unread if foreign else ()
-    short = plan if isinstance(plan, ShortPlan) else _balanced(plan)
+    short = plan if isinstance(plan, ShortPlan) else shorten_but_stages(plan)
     try:
         resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack)
         report = predicted(resolved)
@@ -158,11 +158,6 @@ def _recomputed(
         f"({format_bytes(report.memory_bytes['total'])}), so the figures are those with it"
     )
     return full, again, [Problem("recompute", None, rule, "recompute in the training script", "warning")]
-
-
-def _balanced(plan: LongPlan) -> ShortPlan | None:
-    pipeline = plan.pipeline.model_copy(update={"stages": "balanced"})
-    return shorten(plan.model_copy(update={"pipeline": pipeline}))
 
 
 def _mended(short: ShortPlan | None, setting: Setting) -> Mended | None:

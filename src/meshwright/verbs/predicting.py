@@ -2,9 +2,8 @@
 
 from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InputError, Problem
-from meshwright.plan.expand import shorten
+from meshwright.plan.expand import shorten_but_stages
 from meshwright.plan.resolve import Resolved
-from meshwright.plan.short import ShortPlan
 from meshwright.result import Report
 
 MAX_PASSES = 2**18
@@ -12,7 +11,7 @@ MAX_PASSES = 2**18
 
 def predicted(resolved: Resolved) -> Report:
     """The Report of a plan. Raises InputError where only playing it would tell, and that would take minutes."""
-    short = resolved.short or _balanced(resolved)
+    short = resolved.short or shorten_but_stages(resolved.long)
     if short is not None and short.gather is None:
         estimate = closed_form(short, resolved.setting, resolved.long.pipeline.stages)
     else:
@@ -35,9 +34,3 @@ def check_playable(resolved: Resolved) -> None:
         rule = f"playing {micro_batches} micro-batches on {stages} stages is {passes} passes > {MAX_PASSES}"
         hint = f"global_batch: {workload.global_batch * MAX_PASSES // passes} or less"
         raise InputError(Problem("workload.global_batch", workload.global_batch, rule, hint))
-
-
-def _balanced(resolved: Resolved) -> ShortPlan | None:
-    """The short form but for its stages, where nothing else keeps the plan from having one."""
-    pipeline = resolved.long.pipeline.model_copy(update={"stages": "balanced"})
-    return shorten(resolved.long.model_copy(update={"pipeline": pipeline}))
