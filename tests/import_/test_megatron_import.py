@@ -87,6 +87,12 @@ def test_the_same_options_as_yaml():
         (["--hidden-size 64", "--num-attention-heads 8"], "model.kv_heads", 8),
         (["--grad-reduce-in-bf16", "--bf16"], "stack.gradient_communication_bytes", 2),
         (["--num-layers-per-virtual-pipeline-stage 4"], "layers_per_stage", 4),
+        (["--moe-token-dispatcher-type flex", "--moe-enable-deepep"], "stack.deduplicates_exchange", True),
+        (
+            ["--moe-token-dispatcher-type alltoall", "--moe-enable-deepep"],
+            "stack.deduplicates_exchange",
+            None,
+        ),
     ],
 )
 def test_what_options_mean(options, path, value):

@@ -39,6 +39,8 @@ DEVICES: Mapping[str, tuple[str, ...]] = {
 }
 PRECISIONS = {"mxfp8": "mxfp8"}
 RECOMPUTES = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+ONCE_PER_NODE = ("--moe-flex-dispatcher-backend", "--moe-enable-deepep")
+"""With DeepEP or HybridEP a token crosses to a node once."""
 OTHERS = (
     "--sequence-parallel",
     "--use-tp-pp-dp-mapping",
@@ -229,6 +231,9 @@ def _stack(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
         "stack.gradient_bytes": width,
         "stack.gradient_communication_bytes": width,
     }
+    once = next((name for name in ONCE_PER_NODE if name in options), None)
+    if once and _first(options, "--moe-token-dispatcher-type", "flex") == "flex":
+        found["stack.deduplicates_exchange"] = Fact(True, options[once].words)
     unfused = ("unfused", "local")
     if _first(options, "--attention-backend", "auto") in unfused:
         found["stack.attention"] = Fact("fused-softmax", options["--attention-backend"].words)
