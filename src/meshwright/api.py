@@ -5,7 +5,9 @@ input raises ``InputError`` with all problems; an answer that is "no" raises ``I
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +130,8 @@ def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
     from meshwright.plan.resolve import resolve_with
     from meshwright.verbs.importing import import_text, renamed
 
-    imported = import_text(read_file(path, "file", "check the path"), wanted)
+    with _named(path):
+        imported = import_text(read_file(path, "file", "check the path"), wanted)
     problems = list(imported.problems)
     if imported.plan is not None:
         try:
@@ -144,7 +147,8 @@ def check(path: str | Path, wanted: "Wanted") -> "Checked":
     """What is wrong with a plan or another framework's file, what it costs, and what would mend it."""
     from meshwright.verbs.checking import check_text
 
-    return check_text(read_file(path, "file", "check the path"), str(path), wanted)
+    with _named(path):
+        return check_text(read_file(path, "file", "check the path"), str(path), wanted)
 
 
 def measure(
@@ -202,6 +206,16 @@ def cluster_file(found: "OwnCalibration") -> str:
     from meshwright.cluster.dump import dump_cluster
 
     return dump_cluster(found.cluster)
+
+
+@contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Problems of a whole file name the file, not its content."""
+    try:
+        yield
+    except InputError as error:
+        problems = [replace(p, value=str(path)) if p.field == "file" else p for p in error.problems]
+        raise type(error)(problems) from None
 
 
 def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from meshwright import api
 from meshwright.errors import InputError
+from meshwright.model.load import load_model
 from meshwright.plan.files import parse_plan
 from meshwright.stack.load import parse_stack
 from meshwright.verbs.checking import check_text
@@ -142,11 +144,68 @@ def test_a_file_that_runs_its_framework_in_its_own_way_brings_a_stack():
         "--overlap-grad-reduce", "--grad-reduce-in-bf16"
     )
     imported = import_text(text, HERE)
-    data = imported.to_json("own.yaml")
-    stack = parse_stack(data["stack_text"])
+    data = imported.to_json("own")
+    stack = parse_stack(data["beside"]["own-stack.yaml"])
     assert (stack.overlap_gradient_reduction, stack.gradient_communication_bytes) == (False, 2)
-    assert parse_plan(data["plan_text"]).stack == "own.yaml"
-    assert import_text(SCRIPT, HERE).to_json("own.yaml")["stack_text"] is None
+    assert parse_plan(data["plan_text"]).stack == "own-stack.yaml"
+    assert import_text(SCRIPT, HERE).to_json("own")["beside"] == {}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parameters"),
+    [
+        (
+            "--hidden-size 4352 --ffn-hidden-size 11776 --swiglu --normalization RMSNorm --vocab-size 32000",
+            6.4e9,
+        ),
+        ("--hidden-size 4352 --num-query-groups 32 --vocab-size 50257 --ffn-hidden-size 17408", 7.5e9),
+        (
+            "--num-experts 4 --moe-ffn-hidden-size 1024 --swiglu --normalization RMSNorm --vocab-size 32000",
+            3.1e9,
+        ),
+    ],
+)
+def test_a_model_that_only_the_file_describes_is_written_beside_the_plan(sizes, parameters, tmp_path):
+    script = SCRIPT.replace("--swiglu", "").replace(
+        "--ffn-hidden-size 14336", "--untie-embeddings-and-output-weights"
+    )
+    script = script.replace("--hidden-size 4096", "") if "--hidden-size" in sizes else script
+    script = script.replace("--num-query-groups 8", "") if "--num-query-groups" in sizes else script
+    wanted = Wanted(on="h100-sxm-80gb x 8", source="megatron")
+    imported = import_text(script + sizes, wanted)
+    assert not [str(p) for p in imported.problems if p.severity == "error"]
+    assert imported.model.parameters == pytest.approx(parameters, rel=0.15)
+    data = imported.to_json("own")
+    for name, text in {"plan.yaml": data["plan_text"], **data["beside"]}.items():
+        (tmp_path / name).write_text(text)
+    again = load_model(str(tmp_path / "own-model.json"))
+    assert again.parameters == imported.model.parameters
+    assert api.predict(tmp_path / "plan.yaml").step_time_s > 0
+
+
+def test_what_a_condition_may_change_is_a_warning_and_can_be_said():
+    text = 'TP=2\nif [ "$DEBUG" = 1 ]; then TP=8; fi\n' + SCRIPT + "--tensor-model-parallel-size $TP"
+    found = import_text(text, HERE)
+    assert found.plan.layout.tp == 2
+    assert [p.field for p in found.problems if "may set it" in p.rule] == ["TP"]
+    assert import_text(text, replace(HERE, variables=("TP=8",))).plan.layout.tp == 8
+
+
+def test_a_vocabulary_tells_models_apart():
+    sizes = "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --ffn-hidden-size 28672 --vocab-size 128256"
+    found = script(sizes, model=None, on="h100-sxm-80gb x 64")
+    assert found.plan.model == "llama-3.1-70b"
+
+
+def test_what_is_assumed_of_batch_and_recomputation_is_said():
+    config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+    warned = {p.field for p in import_text(config, replace(HERE, seq_len=4096)).problems}
+    assert {"global_batch", "recompute"} <= warned
+
+
+def test_a_plan_is_not_imported():
+    with pytest.raises(InputError, match="is a plan already"):
+        import_text(PLAN, HERE)
 
 
 def test_an_imported_plan_says_where_each_value_stood():

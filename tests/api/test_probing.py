@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from meshwright.errors import InputError
+from meshwright.errors import InfeasibleError, InputError
 from meshwright.plan.files import parse_plan
 from meshwright.plan.resolve import resolve
 from meshwright.verbs.probing import probes
@@ -41,6 +41,12 @@ def test_jobs_have_a_plan_and_the_files_of_their_stack(stack, sharding, target):
 
 def test_the_plan_itself_is_the_first_job():
     assert made(top=1).jobs[0].plan.layout.tp == 2
+
+
+def test_a_plan_that_does_not_fit_is_not_probed():
+    text = PLAN.replace("STACK", "megatron-core").replace("SHARDING", "none").replace("8b", "70b")
+    with pytest.raises(InfeasibleError, match="does not fit"):
+        probes(resolve(parse_plan(text)), 3)
 
 
 def test_run_scripts_are_shell_and_ask_for_twenty_steps(tmp_path):

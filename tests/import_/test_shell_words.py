@@ -60,6 +60,25 @@ def test_options(text, found):
     assert options(text) == found
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "T=8\nif [ $D = 1 ]; then T=2; fi\nrun --a $T",
+        'T=8\n[ -n "$D" ] && T=2\nrun --a $T',
+        "T=8\ncase $D in\n1) T=2 ;;\nesac\nrun --a $T",
+    ],
+)
+def test_a_condition_changes_no_variable_that_has_a_value_and_is_named(script):
+    read = read_script(script)
+    assert [word.text for word in read.words][-2:] == ["--a", "8"]
+    assert list(read.unsure) == ["T"]
+
+
+def test_what_is_pinned_stays():
+    assert words("readonly T=4;T=8\nT=$(count)\nrun $T")[-1] == "4"
+    assert words("readonly 1=4;T=$1\nrun $T")[-1] == "4"
+
+
 def test_a_value_that_only_a_shell_knows_is_not_known():
     (option,) = given_options(read_script("run --size $SIZE").words)
     assert not option.known

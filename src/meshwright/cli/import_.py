@@ -8,6 +8,7 @@ import typer
 from meshwright.cli.foreign import File, GlobalBatch, Model, On, SeqLen, Source, StackName, Variables
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.errors import InputError, Problem
 
 
 def import_(
@@ -21,7 +22,7 @@ def import_(
     variable: Variables = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the plan; a stack of its own goes beside it."),
+        typer.Option("-o", "--output", help="Write the plan; a stack or model of its own goes beside it."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -40,16 +41,19 @@ def import_(
             source=source,
             variables=tuple(variable or ()),
         )
-        stack_file = f"{output.stem}-stack.yaml" if output else "stack.yaml"
+        stem = output.stem if output else "plan"
         if output:
             check_writable(output, "output")
-        data = api.import_file(file, wanted).to_json(stack_file)
+            if output.exists() and output.samefile(file):
+                rule = "is the file that is read: it would be lost"
+                raise InputError(Problem("output", str(output), rule, "another name"))
+        data = api.import_file(file, wanted).to_json(stem)
         if output:
-            beside = {output.with_name(stack_file): data["stack_text"]} if data["stack_text"] else {}
+            beside = {output.with_name(name): text for name, text in data["beside"].items()}
             write_all({output: data["plan_text"], **beside})
         if as_json:
             print_json(data)
             return
         from meshwright.report.imported import render_import
 
-        render_import(data, str(output) if output else None, stack_file)
+        render_import(data, str(output) if output else None)

@@ -5,7 +5,7 @@ degrees of sharding divide it, the global batch is micro-batch · accumulation �
 other, the cluster or the model, that is a problem in the file's own words and there is no plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ def _layout(foreign: Foreign, target: Target, problems: list[Problem]) -> dict[s
     if started is not None and started != target.devices:
         rule = f"the file starts {started} processes, the cluster has {target.devices} devices"
         hint = f"as many as {target.cluster} has, or another --on"
-        problems.append(Problem(_key(foreign, "devices"), started, rule, hint, "warning"))
+        problems.append(Problem("processes", started, rule, hint, "warning"))
     model_ranks = degrees["pp"] * degrees["cp"] * degrees["tp"]
     dp, rest = divmod(target.devices, model_ranks)
     if rest or dp == 0:
@@ -147,6 +147,9 @@ def _workload(
         rule = f"micro-batch·accumulation·dp = {micro_batch}·{accumulation}·{computed // (micro_batch * accumulation)}"
         rule += f" = {computed}, not {batch}"
         problems.append(Problem(_key(foreign, "workload.global_batch"), batch, rule, str(computed)))
+    problems += _batch_doubts(
+        foreign, target, batch, layout["dp_replicate"] * layout["dp_shard"] * micro_batch
+    )
     seq_len = target.seq_len or foreign.value("workload.seq_len")
     if seq_len is None:
         problems.append(Problem("seq_len", None, "the file does not say it", "--seq-len 4096"))
@@ -158,6 +161,19 @@ def _workload(
         "precision": precision,
         "optimizer": foreign.value("workload.optimizer", "adamw"),
     }
+
+
+def _batch_doubts(foreign: Foreign, target: Target, batch: int, at_once: int) -> Iterator[Problem]:
+    """What is assumed of the batch; ``at_once`` are the sequences of one micro-batch on all ranks."""
+    said = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
+    if target.global_batch is None and not any(path in foreign.facts for path in said):
+        rule = f"the file does not say it: one sequence per rank is read, {batch} in all"
+        yield Problem("global_batch", None, rule, f"--global-batch {batch}", "warning")
+    flush = foreign.value("flush")
+    if flush and batch > flush * at_once:
+        rule = f"the pipeline is flushed after every {flush} micro-batches, {batch // (flush * at_once)} times a step; "
+        rule += "the plan flushes it once and is predicted quicker"
+        yield Problem(_key(foreign, "flush"), flush, rule, "a local batch of the whole step", "warning")
 
 
 def _key(foreign: Foreign, path: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.import_.shell_words import Word
+from meshwright.import_.shell_words import Script, Word
 
 _LAUNCHER = (
     "nproc_per_node nnodes node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id "
@@ -18,6 +18,7 @@ _LAUNCHER = (
     "launcher_args ntasks ntasks_per_node nodes gres gpus_per_node gpus_per_task cpus_per_task "
     "container_image container_mounts container_workdir container_name container_writable "
     "kill_on_bad_exit mpi export output error job_name partition account time exclusive mem "
+    "local_ranks_filter logs_specs signals_to_handle event_log_handler numa_binding virtual_local_rank "
     "num_processes num_machines machine_rank main_process_ip main_process_port config_file "
 )
 LAUNCHER = frozenset(_LAUNCHER.split())
@@ -83,6 +84,15 @@ def repeated(options: Sequence[Given], relevant: Collection[str]) -> Iterator[Pr
             yield Problem(option.name, _shown(last), rule, f"{option.name} once", "warning")
 
 
+def hanging(script: Script) -> Iterator[Problem]:
+    """Variables that a condition may change: the value that holds without it is taken."""
+    for name, line in script.unsure.items():
+        rule = f"line {line} may set it to something else: {script.variables[name]!r} is taken"
+        yield Problem(
+            name, script.variables[name], rule, f"--variable {name}={script.variables[name]}", "warning"
+        )
+
+
 def _shown(option: Given) -> str:
     return option.values[0] if option.values else "on"
 
@@ -123,7 +133,7 @@ def whole_number(option: Given, problems: list[Problem]) -> int | None:
         return int(text)
     if text and not option.known:
         rule = "only a running shell knows this value"
-        hint = f"write the number into line {option.line}, or say it with --set"
+        hint = f"write the number into line {option.line}, or say it with --variable NAME=value"
         problems.append(Problem(option.name, text, rule, hint))
     else:
         rule = f"line {option.line}: must be a whole number from 1"

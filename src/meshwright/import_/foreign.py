@@ -8,11 +8,13 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``dp``                    ranks that see different sequences, where the file does not say how they shard
 ``shard_group``           ranks that share one copy of the sharded states, where the file says so
 ``accumulation``          micro-batches of one rank in one step, where the file says it beside the micro-batch
+``flush``                 micro-batches after which the pipeline is flushed, where that is not once per step
 ``stages``                ``Stage`` by stage, where the file writes the stages out
 ``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number
 ``stack``                 the stack that the file is for, by our name
 ``model``                 the model by our name
 ``model.layers`` …        a field of ``Architecture`` that the file sets by itself
+``shape.gated`` …         what else it says of the model: gated, rmsnorm, tied, positions
 
 A fact that is not there was not said: defaults are the framework's own, so an importer states those of them that
 differ from the short plan's. Nothing is dropped: an option that changes nothing of a plan is not mentioned, one that

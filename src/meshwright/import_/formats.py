@@ -39,6 +39,8 @@ def read_foreign(text: str, source: str | None = None, variables: Iterable[str] 
     """
     if source is not None and source not in SOURCES:
         raise InputError(Problem("from", source, "is no format that can be read", nearest(source, SOURCES)))
+    if source is None and is_plan(text):
+        raise InputError(Problem("file", text[:60], "is a plan already", "meshwright check, or predict"))
     name = source or detected(text)
     assignments = [_assignment(variable) for variable in variables]
     if assignments and name not in SCRIPTS:
@@ -49,9 +51,9 @@ def read_foreign(text: str, source: str | None = None, variables: Iterable[str] 
 
 def _assignment(variable: str) -> str:
     name, equals, value = variable.partition("=")
-    if not equals or not name.isidentifier() or not value.isprintable():
+    if not equals or not (name.isidentifier() or name.isdecimal()) or not value.isprintable():
         raise InputError(Problem("variable", variable, "must read NAME=value", "NNODES=8"))
-    return f"{name}={shlex.quote(value)}"
+    return f"readonly {name}={shlex.quote(value)}"
 
 
 def is_plan(text: str) -> bool:

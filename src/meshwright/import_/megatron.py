@@ -15,6 +15,7 @@ from meshwright.export.option_list import option_names
 from meshwright.import_.command_line import (
     Given,
     given_options,
+    hanging,
     last_of_each,
     refuse_unknown,
     repeated,
@@ -44,10 +45,12 @@ def foreign_of(options: list[Given], script: Script) -> Foreign:
     kept = last_of_each(options)
     if not any(name in RELEVANT for name in kept):
         rule = "has none of Megatron's options of parallelism, batch or model"
-        raise InputError(Problem("file", _some(kept), rule, "a script with --tensor-model-parallel-size …"))
+        sourced = any(word.text in ("source", ".") for word in script.words)
+        hint = "the file that it sources" if sourced else "a script with --tensor-model-parallel-size …"
+        raise InputError(Problem("file", _some(kept), rule, hint))
     problems = list(_unknown(kept, script))
     refuse_unknown(problems)
-    problems += repeated(options, RELEVANT)
+    problems += [*repeated(options, RELEVANT), *hanging(script)]
     facts = option_facts(kept, problems)
     facts |= _devices(kept, problems)
     return Foreign(

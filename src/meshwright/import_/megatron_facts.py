@@ -29,6 +29,8 @@ NUMBERS: Mapping[str, str] = {
     "--num-experts": "model.experts",
     "--moe-router-topk": "model.experts_per_token",
     "--moe-ffn-hidden-size": "model.expert_intermediate",
+    "--vocab-size": "model.vocab",
+    "--max-position-embeddings": "shape.positions",
     "--decoder-first-pipeline-num-layers": "first_layers",
     "--decoder-last-pipeline-num-layers": "last_layers",
 }
@@ -88,7 +90,12 @@ def _model(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
     """Sizes that Megatron derives where a model is described and they are left out."""
     if "model.hidden" not in facts or "model.heads" not in facts or "--multi-latent-attention" in options:
         return {}
-    found: Facts = {}
+    norm = _first(options, "--normalization", "LayerNorm")
+    found: Facts = {
+        "shape.gated": _flag(options, "--swiglu"),
+        "shape.rmsnorm": Fact(norm == "RMSNorm", f"--normalization {norm}"),
+        "shape.tied": Fact("--untie-embeddings-and-output-weights" not in options, ""),
+    }
     if "--group-query-attention" not in options:
         words = "--num-query-groups without --group-query-attention: as heads"
         found["model.kv_heads"] = Fact(facts["model.heads"].value, words)

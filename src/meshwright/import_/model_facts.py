@@ -10,6 +10,7 @@ from meshwright.model.load import load_model, zoo_names
 PREFIX = "model."
 ENOUGH = ("layers", "hidden", "heads")
 """Sizes that must be known before a model is looked for."""
+PADDING = 1024
 
 
 def sizes_of(arch: Architecture) -> Mapping[str, int]:
@@ -37,7 +38,7 @@ def differences(foreign: Foreign, arch: Architecture) -> Iterator[Problem]:
     sizes = sizes_of(arch)
     for path, fact in foreign.facts.items():
         name = path.removeprefix(PREFIX)
-        if not path.startswith(PREFIX) or name == "vocab" or fact.value == sizes.get(name, fact.value):
+        if not path.startswith(PREFIX) or _same(name, fact.value, sizes.get(name, fact.value)):
             continue
         rule = f"{arch.name} has {name} = {sizes[name]}"
         yield Problem(fact.words.split(" ")[0], fact.value, rule, f"{sizes[name]}, or another --model")
@@ -57,5 +58,12 @@ def zoo_models(foreign: Foreign) -> list[str]:
 def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
     sizes = sizes_of(arch)
     return (arch.moe is not None) == ("experts" in said) and all(
-        sizes.get(name) == value for name, value in said.items() if name != "vocab"
+        name in sizes and _same(name, value, sizes[name]) for name, value in said.items()
     )
+
+
+def _same(name: str, said: int, size: int) -> bool:
+    """Whether a size is the model's; a vocabulary may be padded, or be a tokenizer's own count."""
+    if name == "vocab":
+        return abs(said - size) <= max(PADDING, size // 50)
+    return said == size

@@ -212,7 +212,13 @@ class _Fitting:
             self.forms = changed(self.forms, solution.values, *curves)
             self.remarks += _open_questions(label, unknowns, solution)
             values = (
-                fitted(label, name, solution.values[name], unknown.present)
+                fitted(
+                    label,
+                    name,
+                    solution.values[name],
+                    unknown.present,
+                    at_bound=_at_bound(unknown, solution.values[name]),
+                )
                 for name, unknown in unknowns.items()
                 if name in solution.identified
             )
@@ -234,10 +240,15 @@ def _open_questions(label: str, unknowns: Mapping[str, Unknown], solution: Solut
         value = solution.values[name]
         if name not in solution.identified:
             found.append(f"{label}: the {WORDS[name][0]} is not identified by these sizes and stays as it is")
-        elif not unknown.low * (1 + AT_BOUND) < value < unknown.high * (1 - AT_BOUND):
+        elif _at_bound(unknown, value):
             rule = "the form fits no better, so do not trust it by itself"
             found.append(f"{label}: the {WORDS[name][0]} ends at a bound of its range, {value:.3g}: {rule}")
     return found
+
+
+def _at_bound(unknown: Unknown, value: float) -> bool:
+    """Whether a value ended where its range does."""
+    return not unknown.low * (1 + AT_BOUND) < value < unknown.high * (1 - AT_BOUND)
 
 
 def _saturation(present: float, volume: Floats) -> Unknown:

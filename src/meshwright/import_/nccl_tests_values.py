@@ -30,6 +30,7 @@ class Fitted:
     """A value that measurements identify. ``name`` is the cost model's constant, empty where it has none.
 
     ``place``: a cluster file carries it under ``calibration``; only the cost model knows it; or neither.
+    ``at_bound``: it ended where its range does, and no cluster file should carry it.
     """
 
     what: str
@@ -38,6 +39,7 @@ class Fitted:
     present: float
     unit: str
     place: Place
+    at_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +71,14 @@ class FittedCollectives:
     @property
     def calibration(self) -> dict[str, float]:
         """Entries for ``calibration`` in the cluster file."""
-        return _named(self.carried)
+        return _named(self.carried, trusted=True)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data."""
         return asdict(self) | {"calibration": self.calibration, "constants": self.constants}
 
 
-def fitted(label: str, name: str, value: float, present: float) -> Fitted:
+def fitted(label: str, name: str, value: float, present: float, *, at_bound: bool = False) -> Fitted:
     """A value for an entry of ``WORDS``."""
     words, unit = WORDS[name]
     place: Place = "no constant"
@@ -85,8 +87,22 @@ def fitted(label: str, name: str, value: float, present: float) -> Fitted:
     elif name in constants():
         place = "constants"
     own = name if place != "no constant" else ""
-    return Fitted(what=f"{label}: {words}", name=own, value=value, present=present, unit=unit, place=place)
+    return Fitted(
+        what=f"{label}: {words}",
+        name=own,
+        value=value,
+        present=present,
+        unit=unit,
+        place=place,
+        at_bound=at_bound,
+    )
 
 
-def _named(fits: Sequence[CollectiveFit]) -> dict[str, float]:
-    return {value.name: value.value for fit in fits for value in fit.values if value.name}
+def _named(fits: Sequence[CollectiveFit], *, trusted: bool = False) -> dict[str, float]:
+    """Values by their constants' names; ``trusted`` leaves out those that ended at a bound."""
+    return {
+        value.name: value.value
+        for fit in fits
+        for value in fit.values
+        if value.name and not (trusted and value.at_bound)
+    }

@@ -3,8 +3,9 @@
 What is followed: ``NAME=text``, ``export NAME=text``, arrays, ``$NAME``, ``${NAME}``, ``${NAME:-default}`` and whole
 arithmetic in ``$((…))``. What only a running shell could know (``$1``, ``$(command)``, variables of the environment)
 is left as it stands and the word is not ``known``. Words of an array or of a variable are read where they are
-written, not again where they are used; so options count once. Of an ``if`` or ``case`` all branches are read; words in
-them are ``conditional``.
+written, not again where they are used; so options count once. Of an ``if`` or ``case``, and behind ``&&`` and ``||``,
+all branches are read; words in them are ``conditional``, and there a variable that has a value keeps it: ``unsure``
+names it. What was set with ``readonly`` stays.
 """
 
 import ast
@@ -18,12 +19,13 @@ from meshwright.errors import InputError, Problem
 
 MAX_VALUE = 2**16
 MAX_NUMBER = 2**62
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9]+)(\+?=)")
 _VARIABLE = re.compile(
-    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+)(?::?-([^{}$`]*))?\})"
+    r"\$(?:([A-Za-z_][A-Za-z0-9_]*|[0-9])|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+)(?::?-([^{}$`]*))?\})"
 )
 _ARITHMETIC = re.compile(r"\$\(\(([^()$`]*(?:\([^()$`]*\)[^()$`]*)*)\)\)")
 _SPOKEN = ("echo", "printf")
+_CONDITIONS = ("&&", "||")
 _OPENING, _CLOSING = ("if", "case"), ("fi", "esac")
 _OPERATORS = {
     ast.Add: operator.add,
@@ -47,10 +49,11 @@ class Word:
 
 
 class Script(NamedTuple):
-    """All words of a script in order, and the last values of its variables."""
+    """All words of a script in order, the values of its variables, and which of these hang on a condition."""
 
     words: tuple[Word, ...]
     variables: Mapping[str, str]
+    unsure: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -59,11 +62,26 @@ class _Reader:
 
     variables: dict[str, str]
     depth: int = 0
+    after_condition: bool = False
     words: list[Word] = field(default_factory=list)
+    pinned: set[str] = field(default_factory=set)
+    unsure: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def conditional(self) -> bool:
+        """Whether what is read now may not be run."""
+        return self.depth > 0 or self.after_condition
 
     def command(self, raw: list[tuple[str, int]]) -> None:
-        """Take in the raw words of one command."""
+        """Take in the raw words of one command; one that is only a sign says what the next hangs on."""
         names = [text for text, _ in raw]
+        if names[0] in _CONDITIONS:
+            self.after_condition = True
+            return
+        self._command(raw, names)
+        self.after_condition = False
+
+    def _command(self, raw: list[tuple[str, int]], names: list[str]) -> None:
         if names[0] in _SPOKEN:
             return
         self.depth += sum(name in _OPENING for name in names[:1])
@@ -71,6 +89,8 @@ class _Reader:
             match = _ASSIGNMENT.match(text)
             if match and not text.startswith("-"):
                 self._assign(match.group(1), match.group(2), text[match.end() :], line)
+                if names[0] == "readonly":
+                    self.pinned.add(match.group(1))
             else:
                 self._word(text, line, ends=index == len(raw) - 1)
         self.depth -= min(self.depth, sum(name in _CLOSING for name in names[:1]))
@@ -86,6 +106,11 @@ class _Reader:
         if len(old) + len(value) > MAX_VALUE:
             rule = f"its value grows over {MAX_VALUE} characters"
             raise InputError(Problem(f"line {line}", name, rule, "a plain argument file"))
+        if name in self.pinned:
+            return
+        if self.conditional and self.variables.get(name, value) != value and how == "=":
+            self.unsure.setdefault(name, line)
+            return
         self.variables[name] = old + value
 
     def _word(self, raw: str, line: int, *, ends: bool = False) -> None:
@@ -93,7 +118,7 @@ class _Reader:
         parts = text.split() if text.startswith("--") else [text]
         for part in parts:
             known = "$" not in part and "`" not in part
-            self.words.append(Word(part, line, known, self.depth > 0))
+            self.words.append(Word(part, line, known, self.conditional))
         if ends:
             self._end()
 
@@ -125,7 +150,7 @@ def read_script(text: str) -> Script:
     reader = _Reader({})
     for raw in _commands(text):
         reader.command(raw)
-    return Script(tuple(reader.words), reader.variables)
+    return Script(tuple(reader.words), reader.variables, reader.unsure)
 
 
 def _commands(text: str) -> Iterator[list[tuple[str, int]]]:
@@ -168,6 +193,9 @@ def _raw_words(text: str) -> Iterator[tuple[str, int]]:
             yield found, line
         elif kind in ("stop", "paren") and not (inside and not found.strip()):
             yield "", line
+            if found.strip() in _CONDITIONS:
+                yield found.strip(), line
+                yield "", line
         line += found.count("\n")
 
 

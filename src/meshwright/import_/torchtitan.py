@@ -16,6 +16,7 @@ from meshwright.export.torchtitan_models import ShippedModel, shipped_models
 from meshwright.import_.command_line import (
     Given,
     given_options,
+    hanging,
     last_of_each,
     refuse_unknown,
     repeated,
@@ -61,7 +62,7 @@ def import_torchtitan(text: str) -> Foreign:
     known = option_names(TARGET, RELEASE)
     problems = list(unknown_names(said, known, frozenset(), f"{TARGET} {RELEASE}"))
     refuse_unknown(problems)
-    problems += repeated(options, frozenset(NUMBERS))
+    problems += [*repeated(options, frozenset(NUMBERS)), *hanging(script)]
     facts: dict[str, Fact] = {"stack": Fact("torchtitan", "torchtitan options")}
     for name, path in NUMBERS.items():
         if name in kept:
@@ -143,8 +144,9 @@ def _batch(options: Mapping[str, Given], facts: dict[str, Fact], problems: list[
     if size and local and local.value % size:
         rule = f"local batch mod micro-batch = {local.value} mod {size} = {local.value % size}, must be 0"
         problems.append(Problem(f"{T}local_batch_size", local.value, rule, f"a multiple of {size}"))
-    elif size and local and "workload.global_batch" not in found:
-        found["accumulation"] = Fact(local.value // size, local.words)
+    elif size and local:
+        name = "flush" if "workload.global_batch" in found else "accumulation"
+        found[name] = Fact(local.value // size, local.words)
     return found | ({"pipeline.micro_batch": Fact(size, words)} if size else {})
 
 

@@ -10,6 +10,8 @@ from meshwright.report.console import console, plain_table
 from meshwright.result import Report
 from meshwright.units import format_bytes, format_seconds
 
+NOTHING = 1e-9
+"""What is smaller has no ratio worth a look."""
 Side = tuple[Resolved, Report]
 
 
@@ -88,6 +90,6 @@ def _shown(value: Any, unit: str) -> str:
 
 def _ratio(row: dict[str, Any]) -> str:
     a, b = row["a"], row["b"]
-    if row["unit"] == "choice" or not a or b is None:
+    if row["unit"] == "choice" or not a or b is None or abs(a) < NOTHING:
         return ""
     return f"{b / a:.3f}"

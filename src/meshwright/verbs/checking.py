@@ -168,10 +168,8 @@ def _recomputed(
     again = predicted(resolve_with(full, *nouns))
     if not again.fits:
         return short, report, []
-    rule = (
-        "the file does not say whether layers are recomputed; without that it would not fit "
-        f"({format_bytes(report.memory_bytes['total'])}), so the figures are those with it"
-    )
+    without = format_bytes(report.memory_bytes["total"])
+    rule = f"without recomputation it would not fit ({without}): the figures are those with all layers recomputed"
     return full, again, [Problem("recompute", None, rule, "recompute in the training script", "warning")]
 
 

@@ -1,5 +1,6 @@
 """Import another framework's file: what it says, with a model and a cluster, as a plan that we would accept or not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,10 @@ from meshwright.import_.assemble import Target, assemble
 from meshwright.import_.foreign import Foreign
 from meshwright.import_.formats import read_foreign
 from meshwright.import_.model_facts import differences, zoo_models
+from meshwright.import_.own_model import config_text, own_config
 from meshwright.import_.stack_facts import changed_stack, stack_text
+from meshwright.model.blocks import build_graph
+from meshwright.model.families import read_architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
 from meshwright.plan.files import dump_plan
@@ -20,6 +24,8 @@ from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
 GENERIC = "generic"
+OWN = "own-model"
+"""What a model is called that only the file describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,21 +51,29 @@ class Imported:
     cluster: Cluster
     stack: Stack
     own_stack: bool
+    own_model: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
 
-    def plan_for(self, stack_name: str) -> ShortPlan | LongPlan:
-        """The plan, naming the stack's file where the file runs its framework in its own way."""
-        assert self.plan is not None
-        return self.plan.model_copy(update={"stack": stack_name}) if self.own_stack else self.plan
+    def beside(self, stem: str) -> dict[str, str]:
+        """Files that the plan names: the model that only the file describes, the framework as the file runs it."""
+        stack = {f"{stem}-stack.yaml": stack_text(self.stack)} if self.own_stack else {}
+        return stack | ({f"{stem}-model.json": config_text(dict(self.own_model))} if self.own_model else {})
 
-    def to_json(self, stack_name: str) -> dict[str, Any]:
-        """The public form: the plan, the stack's text where it is not a known one, what was not read, problems."""
+    def plan_for(self, stem: str) -> ShortPlan | LongPlan:
+        """The plan, naming the files that lie beside it."""
+        assert self.plan is not None
+        names = {"stack": f"{stem}-stack.yaml"} if self.own_stack else {}
+        names |= {"model": f"{stem}-model.json"} if self.own_model else {}
+        return self.plan.model_copy(update=names)
+
+    def to_json(self, stem: str) -> dict[str, Any]:
+        """The public form: the plan, files that lie beside it (their names begin with ``stem``), what was not read."""
         return {
             "source": self.foreign.source,
             "release": self.foreign.release,
-            "plan": self.plan_for(stack_name).to_data() if self.plan else None,
-            "plan_text": dump_plan(self.plan_for(stack_name), self.notes()) if self.plan else None,
-            "stack_text": stack_text(self.stack) if self.own_stack else None,
+            "plan": self.plan_for(stem).to_data() if self.plan else None,
+            "plan_text": dump_plan(self.plan_for(stem), self.notes()) if self.plan else None,
+            "beside": self.beside(stem),
             "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.foreign.unread],
             "problems": [problem.to_json() for problem in self.problems],
         }
@@ -78,7 +92,9 @@ def import_text(text: str, wanted: Wanted) -> Imported:
     names = _names(foreign, wanted, problems)
     if problems:
         raise InputError([*foreign.problems, *problems])
-    model, cluster = load_model(names["model"]), load_cluster(names["on"])
+    config = own_config(foreign) if names["model"] == OWN else None
+    model = _described(config) if config else load_model(names["model"])
+    cluster = load_cluster(names["on"])
     stack = load_stack(names["stack"])
     if len(cluster.pools) != 1:
         raise InputError(Problem("on", names["on"], "a file of this kind uses equal devices", "one pool"))
@@ -91,11 +107,15 @@ def import_text(text: str, wanted: Wanted) -> Imported:
         global_batch=wanted.global_batch,
     )
     plan, found = assemble(foreign, target, model.architecture)
+    if plan is not None and "recompute" not in foreign.facts:
+        rule = "the file does not say whether layers are recomputed: read as none"
+        hint = "recompute: full in the plan, if the training script does"
+        found.append(Problem("recompute", None, rule, hint, "warning"))
     changed = changed_stack(foreign, stack, dp=_replicas(plan))
     all_problems = (*foreign.problems, *differences(foreign, model.architecture), *found)
     if any(problem.severity == "error" for problem in all_problems):
         plan = None
-    return Imported(foreign, plan, model, cluster, changed, changed != stack, all_problems)
+    return Imported(foreign, plan, model, cluster, changed, changed != stack, config, all_problems)
 
 
 def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[str, str]:
@@ -103,6 +123,8 @@ def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[st
     alike = [] if wanted.model or foreign.value("model") else zoo_models(foreign)
     model = wanted.model or foreign.value("model") or (alike[0] if len(alike) == 1 else None)
     on = wanted.on or foreign.value("cluster")
+    if model is None and not alike and own_config(foreign):
+        model = OWN
     if model is None:
         several = f"are those of {', '.join(alike)}" if alike else "are those of none in the zoo"
         hint = f"--model {alike[0]}" if alike else "--model llama-3.1-8b, or a config.json"
@@ -114,6 +136,11 @@ def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[st
         "on": on or "",
         "stack": wanted.stack or foreign.value("stack", GENERIC),
     }
+
+
+def _described(config: Mapping[str, Any]) -> ModelGraph:
+    """The model that only the file describes."""
+    return build_graph(read_architecture(config, OWN, str(config["_source"])))
 
 
 def _replicas(plan: ShortPlan | LongPlan | None) -> int:

@@ -18,6 +18,7 @@ from meshwright.import_.logs.table import append_rows
 from meshwright.plan.files import load_plan
 from meshwright.plan.resolve import beside
 from meshwright.plan.short import ShortPlan
+from meshwright.stack.load import load_stack
 
 BESIDE = "plan.yaml"
 GIGABIT = 1e9 / 8
@@ -103,4 +104,4 @@ def _planned(log: str, plan: str | None) -> dict[str, str]:
         "devices_per_node": str(pool.node.devices),
         "node_nic_gbit_per_s": f"{pool.node.nic_bytes_per_s_per_device * pool.node.devices / GIGABIT:g}",
     }
-    return plan_cells(read) | machine
+    return plan_cells(read) | machine | {"stack": load_stack(read.stack).id}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
@@ -52,6 +52,7 @@ class Probe:
     plan: ShortPlan
     step_time_s: float
     memory_bytes: int
+    fits: bool
     files: Mapping[str, str]
 
 
@@ -61,6 +62,7 @@ class Probes:
 
     target: str
     jobs: tuple[Probe, ...]
+    asked: int
 
     def files(self) -> dict[str, str]:
         """All texts by path."""
@@ -72,6 +74,7 @@ class Probes:
         return {
             "target": self.target,
             "steps": STEPS,
+            "asked": self.asked,
             "jobs": [
                 {
                     "name": job.name,
@@ -100,10 +103,15 @@ def probes(resolved: Resolved, top: int, target: str | None = None) -> Probes:
         rule = "the plan has no short form, so none near it can be named"
         raise InputError(Problem("plan", "long form", rule, "a plan in short"))
     first = _job(1, short, resolved.setting, target)
+    if not first.fits:
+        reason = f"{format_bytes(first.memory_bytes)} on the fullest device"
+        raise InfeasibleError(
+            "The plan does not fit, so its job would not run.", [reason], "meshwright check"
+        )
     others = _others(short, first.step_time_s, resolved.setting, target)
     chosen = spread(short, others, top)[1:]
     jobs = [_job(number, plan, resolved.setting, target) for number, plan in enumerate(chosen, 2)]
-    return Probes(target, (first, *jobs))
+    return Probes(target, (first, *jobs), top)
 
 
 def _others(short: ShortPlan, step_s: float, setting: Setting, target: str) -> list[ShortPlan]:
@@ -144,7 +152,7 @@ def _job(number: int, plan: ShortPlan, setting: Setting, target: str) -> Probe:
         "run.sh": _run_script(target),
         **_files(plan, setting, target),
     }
-    return Probe(name, plan, report.step_time_s, report.memory_bytes["total"], files)
+    return Probe(name, plan, report.step_time_s, report.memory_bytes["total"], report.fits, files)
 
 
 def _run_script(target: str) -> str:

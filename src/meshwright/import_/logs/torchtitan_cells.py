@@ -103,7 +103,8 @@ def _sharding(settings: Settings) -> Found:
 
 def _batch(settings: Settings) -> Found:
     """Sequences of a step and of a micro-batch, from sequences or from tokens."""
-    seq_len, micro = whole(settings, "seq_len"), whole(settings, "microbatches") or 1
+    alone = _degrees(settings).get("pp", 1) == 1
+    seq_len, micro = whole(settings, "seq_len"), whole(settings, "microbatches") or int(alone)
     local, total = whole(settings, "local batch"), whole(settings, "global batch")
     if seq_len:
         yield "seq_len", Fact(str(seq_len), f"sequence length {seq_len}")
@@ -112,7 +113,7 @@ def _batch(settings: Settings) -> Found:
         total = all_tokens // seq_len if all_tokens and all_tokens % seq_len == 0 else total
     if total:
         yield "global_batch", Fact(str(total), f"global batch of {total} sequences")
-    if local and local % micro == 0:
+    if local and micro and local % micro == 0:
         yield "micro_batch", Fact(str(local // micro), f"local batch {local} in {micro} micro-batches")
 
 
