@@ -54,7 +54,7 @@ sharding: zero1
 model: llama-3.1-70b
 cluster: h100-sxm-80gb x 64
 workload: {seq_len: 8192, global_batch: 128}
-layout: {pp: 4, dp_shard: 4, tp: 4}
+layout: {pp: 4, dp_shard: 2, tp: 8}
 sharding: zero1
 """,
     """plan: 1
