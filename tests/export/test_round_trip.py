@@ -7,7 +7,7 @@ from export_cases import Case, case, short_plans
 from hypothesis import HealthCheck, assume, given, settings
 
 from meshwright.errors import UnsupportedError
-from meshwright.import_.formats import SOURCES, detected
+from meshwright.import_.formats import FORMATS, detected
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan, States
 from meshwright.verbs.importing import Wanted, import_text
@@ -69,8 +69,8 @@ def test_the_plan_that_was_exported_comes_back(target, this):
 
 def test_every_importer_of_a_target_is_held_here():
     here = Path(__file__).parent
-    elsewhere = {name for name in SOURCES if (here / f"test_{name}_round_trip.py").exists()}
-    assert set(FILES) | elsewhere == set(SOURCES)
+    elsewhere = {name for name in FORMATS if (here / f"test_{name}_round_trip.py").exists()}
+    assert set(FILES) | elsewhere == set(FORMATS)
 
 
 def test_uneven_stages_come_back():

@@ -91,9 +91,7 @@ def test_values_that_grow_without_limit_are_refused():
 
 
 def test_arithmetic_is_whole_numbers_and_nothing_else():
-    hostile = "$((__import__('os').system('true')))"
-    assert hostile not in ("0",)
-    assert words(f"run {hostile}")[1:] != ["0"]
+    assert "0" not in words("run $((__import__('os').system('true'))) $((len))")
     assert words("A=9**9**9\nrun $((9**9**9)) $((1/0))") == ["run", "$((9**9**9))", "$((1/0))"]
 
 

@@ -45,6 +45,10 @@ class Interval:
         return (log(self.high) - log(self.low)) / (2 * QUANTILE)
 
 
+LIKELY = 0.8
+"""A plan that fits with a smaller probability is too near to the edge to be counted on."""
+
+
 def seen(setting: Setting) -> bool:
     """Whether runs of this stack on this kind of device were fitted."""
     return _key(setting) in _seen()

@@ -1,1 +1,1 @@
-"""Other people's files as plans. ``SOURCES`` lists the formats that ``import`` and ``check`` read."""
+"""Other people's files as plans. ``FORMATS`` of ``formats.py`` lists the formats that ``import`` and ``check`` read."""

@@ -1,8 +1,9 @@
-"""Which framework a file is for, from what it holds. ``SOURCES`` lists the importers by name."""
+"""Which framework a file is for, from what it holds. ``FORMATS`` lists the importers by name."""
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.import_.accelerate import import_accelerate
@@ -12,23 +13,37 @@ from meshwright.import_.foreign import Foreign, Importer
 from meshwright.import_.megatron import import_megatron
 from meshwright.import_.torchtitan import import_torchtitan
 
-SOURCES: Mapping[str, Importer] = {
-    "torchtitan": import_torchtitan,
-    "bridge": import_bridge,
-    "megatron": import_megatron,
-    "deepspeed": import_deepspeed,
-    "accelerate": import_accelerate,
+
+class Format(NamedTuple):
+    """An importer, what in a text betrays its format, and whether it reads shell scripts."""
+
+    read: Importer
+    mark: str
+    is_script: bool = False
+
+
+FORMATS: Mapping[str, Format] = {
+    "torchtitan": Format(import_torchtitan, r"--parallelism[.]|--training[.]|-m torchtitan", is_script=True),
+    "bridge": Format(
+        import_bridge,
+        r"(?m)^model:\s*$[\s\S]*^\s+tensor_model_parallel_size:|\bmodel\.[a-z_]*parallel_size="
+        r"|_pretrain_\w*config",
+        is_script=True,
+    ),
+    "deepspeed": Format(
+        import_deepspeed, r'"(zero_optimization|train_micro_batch_size_per_gpu|train_batch_size)"\s*:'
+    ),
+    "accelerate": Format(
+        import_accelerate,
+        r"(?m)^\s*(distributed_type|compute_environment|parallelism_config|fsdp_config)\s*:",
+    ),
+    "megatron": Format(
+        import_megatron,
+        r"-?-?tensor[-_]model[-_]parallel[-_]size|pretrain_gpt|--micro-batch-size|--num-layers\b",
+        is_script=True,
+    ),
 }
-SCRIPTS = ("torchtitan", "bridge", "megatron")
-MARKS: Mapping[str, str] = {
-    "torchtitan": r"--parallelism[.]|--training[.]|-m torchtitan",
-    "bridge": r"(?m)^model:\s*$[\s\S]*^\s+tensor_model_parallel_size:|\bmodel\.[a-z_]*parallel_size="
-    r"|_pretrain_\w*config",
-    "deepspeed": r'"(zero_optimization|train_micro_batch_size_per_gpu|train_batch_size)"\s*:',
-    "accelerate": r"(?m)^\s*(distributed_type|compute_environment|parallelism_config|fsdp_config)\s*:",
-    "megatron": r"-?-?tensor[-_]model[-_]parallel[-_]size|pretrain_gpt|--micro-batch-size|--num-layers\b",
-}
-"""What betrays a format, the most telling first."""
+"""The most telling marks first."""
 PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
 
 
@@ -37,16 +52,16 @@ def read_foreign(text: str, source: str | None = None, variables: Iterable[str] 
 
     ``variables`` are ``NAME=value`` of the shell that a script would find.
     """
-    if source is not None and source not in SOURCES:
-        raise InputError(Problem("from", source, "is no format that can be read", nearest(source, SOURCES)))
+    if source is not None and source not in FORMATS:
+        raise InputError(Problem("from", source, "is no format that can be read", nearest(source, FORMATS)))
     if source is None and is_plan(text):
         raise InputError(Problem("file", text[:60], "is a plan already", "meshwright check, or predict"))
     name = source or detected(text)
     assignments = [_assignment(variable) for variable in variables]
-    if assignments and name not in SCRIPTS:
+    if assignments and not FORMATS[name].is_script:
         rule = f"a file of {name} has no shell variables"
         raise InputError(Problem("variable", assignments[0], rule, "leave it out"))
-    return SOURCES[name]("".join(f"{assignment};" for assignment in assignments) + text)
+    return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text)
 
 
 def _assignment(variable: str) -> str:
@@ -63,9 +78,9 @@ def is_plan(text: str) -> bool:
 
 def detected(text: str) -> str:
     """The name of the format. Raises InputError where nothing betrays one."""
-    for name, mark in MARKS.items():
-        if name in SOURCES and re.search(mark, text):
+    for name, known_by in FORMATS.items():
+        if re.search(known_by.mark, text):
             return name
-    known = ", ".join(SOURCES)
+    known = ", ".join(FORMATS)
     rule = f"is neither a plan nor a file of {known}"
     raise InputError(Problem("file", text[:60], rule, f"--from with one of {known}"))

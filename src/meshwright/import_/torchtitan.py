@@ -2,7 +2,8 @@
 
 Source: torchtitan 0.3.0, ``config/job_config.py`` defaults and ``distributed/pipeline_parallel.py``. tyro takes
 hyphens for underscores. What the configuration function sets in Python and the line does not override (degrees, batch,
-recomputation) stands in ``export/options/torchtitan-0.3.0-defaults.csv``, read from the release's own functions.
+recomputation) stands in ``export/options/torchtitan-0.3.0-defaults.csv``, read from the release's own functions;
+of the three in 8 bit, which start on newer devices only, from their siblings and the repository of August 2026.
 """
 
 import csv

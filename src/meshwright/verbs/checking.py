@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
-from meshwright.cost.intervals import pair_interval
+from meshwright.cost.intervals import LIKELY, pair_interval
 from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
 from meshwright.import_.foreign import Foreign, Unread
 from meshwright.import_.formats import is_plan
@@ -33,9 +33,6 @@ from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.importing import Wanted, import_text, renamed
 from meshwright.verbs.planning import Proposal, Question, answer
 from meshwright.verbs.predicting import predicted
-
-LIKELY = 0.8
-"""A plan that fits with a smaller probability is too near to the edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

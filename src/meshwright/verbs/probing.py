@@ -7,8 +7,9 @@ likely to fit and predicted to be at most a quarter slower: alike runs would tel
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from meshwright.cost.intervals import LIKELY
 from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.plan.expand import expand
@@ -22,26 +23,30 @@ from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted
 
 STEPS = 20
-LIKELY = 0.8
 CONSIDERED = 64
 SLOWEST = 1.25
-FRAMEWORKS: Mapping[str, str] = {
-    "megatron-core": "megatron",
-    "nemo": "megatron",
-    "megatron-bridge": "bridge",
-    "torchtitan": "torchtitan",
-    "deepspeed": "deepspeed",
+
+
+class Runner(NamedTuple):
+    """How a target runs probe jobs: the stacks that it is, options so that every step is logged, what is logged."""
+
+    stacks: tuple[str, ...]
+    options: str
+    logged: str
+
+
+RUNNERS: Mapping[str, Runner] = {
+    "megatron": Runner(
+        ("megatron-core", "nemo"),
+        "",
+        "a line per iteration with its milliseconds, `max allocated` after the first",
+    ),
+    "bridge": Runner(("megatron-bridge",), "", "Step Time and MODEL_TFLOP/s/GPU per step"),
+    "torchtitan": Runner(("torchtitan",), "--metrics.log_freq 1 ", "a line per step with tps and memory"),
+    "deepspeed": Runner(("deepspeed",), "", "SamplesPerSec and MaxMemAllocated per step"),
 }
-"""Which target runs a stack."""
-OPTIONS: Mapping[str, str] = {"torchtitan": "--metrics.log_freq 1 "}
-"""What a target must be told so that every step is logged."""
-LOGGED: Mapping[str, str] = {
-    "megatron": "--log-interval 1 --log-throughput (set): a line per iteration with its milliseconds, and the line "
-    "`max allocated` after the first",
-    "torchtitan": "the line per step with tps and memory (--metrics.log_freq 1, set)",
-    "deepspeed": "steps_per_print 1 and wall_clock_breakdown false: SamplesPerSec and MaxMemAllocated per step",
-    "bridge": "logger.log_interval 1: Step Time and MODEL_TFLOP/s/GPU per step",
-}
+"""By target. Others can be named with ``--to``; what they log is theirs to say."""
+OTHER = Runner((), "", "the time of every step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ def probes(resolved: Resolved, top: int, target: str | None = None) -> Probes:
     if top < 1:
         raise InputError(Problem("top", top, "must be at least 1", "top: 3"))
     short, stack = resolved.short, resolved.setting.stack.name
-    target = target or FRAMEWORKS.get(stack)
+    target = target or next((name for name, runner in RUNNERS.items() if stack in runner.stacks), None)
     if target not in TARGETS:
         known = ", ".join(TARGETS)
         raise InputError(
@@ -156,6 +161,7 @@ def _job(number: int, plan: ShortPlan, setting: Setting, target: str) -> Probe:
 
 
 def _run_script(target: str) -> str:
+    options = RUNNERS.get(target, OTHER).options
     return "\n".join(
         [
             "#!/usr/bin/env bash",
@@ -164,7 +170,7 @@ def _run_script(target: str) -> str:
             "set -euo pipefail",
             'HERE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"',
             f"export TRAIN_ITERS={STEPS} TRAIN_STEPS={STEPS}",
-            f'bash "${{HERE}}/{target}/launch.sh" {OPTIONS.get(target, "")}"$@" 2>&1 | tee "${{HERE}}/probe.log"',
+            f'bash "${{HERE}}/{target}/launch.sh" {options}"$@" 2>&1 | tee "${{HERE}}/probe.log"',
             "",
         ]
     )
@@ -186,7 +192,7 @@ def _page(made: Probes) -> str:
             "| --- | --- | --- |",
             *rows,
             "",
-            f"1. Run `run.sh` of every job (on every node). It must log: {LOGGED.get(made.target, 'time per step')}.",
+            f"1. Run `run.sh` of every job (on every node). It must log: {RUNNERS.get(made.target, OTHER).logged}.",
             f"2. `meshwright ingest {logs} -o runs.csv` (each log's plan lies beside it).",
             "3. `meshwright calibrate runs.csv -o my-cluster.yaml`, then `meshwright plan … --on my-cluster.yaml`.",
             "",
