@@ -2,13 +2,13 @@
 
 import typer
 
-from meshwright.cli.foreign import File, GlobalBatch, Model, On, SeqLen, Source, StackName, Variables
+from meshwright.cli.foreign import GlobalBatch, Model, On, PlanOrFile, SeqLen, Source, StackName, Variables
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import errors_as_messages, print_json
 
 
 def check(
-    file: File,
+    file: PlanOrFile,
     model: Model = None,
     on: On = None,
     seq_len: SeqLen = None,

@@ -4,13 +4,9 @@ from typing import Annotated
 
 import typer
 
-File = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help="A plan, or a file of Megatron, Megatron-Bridge, torchtitan, DeepSpeed or Accelerate.",
-    ),
-]
+FRAMEWORKS = "Megatron, Megatron-Bridge, torchtitan, DeepSpeed or Accelerate"
+File = Annotated[str, typer.Argument(metavar="FILE", help=f"A file of {FRAMEWORKS}.")]
+PlanOrFile = Annotated[str, typer.Argument(metavar="FILE", help=f"A plan, or a file of {FRAMEWORKS}.")]
 Model = Annotated[
     str | None,
     typer.Option(
