@@ -10,7 +10,7 @@ from meshwright.program.lower import lower
 
 CLUSTER = "h100-sxm-80gb x 8"
 BATCH = CLUSTERS[CLUSTER]
-NORM_BYTES = 4
+NORM_BYTES = 8
 
 
 def traffic(model, stack="megatron-core", sharding="none", pipeline=None, recompute="none", **degrees):

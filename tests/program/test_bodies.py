@@ -72,12 +72,24 @@ def test_full_recomputation_runs_the_forward_pass_again_with_its_collectives():
     assert again[len(forward) :] == plain
 
 
-def test_a_set_runs_its_operators_again_just_before_their_gradients():
+def test_a_set_runs_its_operators_again_just_before_the_gradient_that_needs_them():
     items, _ = layer("I", recompute=("layernorm", "core_attn"))
     shown = names(items)
     assert [name for name in shown if name.endswith("R")] == ["ffn_norm R", "attention R", "input_norm R"]
-    for name in ("ffn_norm", "attention", "input_norm"):
-        assert shown.index(f"{name} I") == shown.index(f"{name} R") + 1
+    for name, user in (("ffn_norm", "ffn_up"), ("attention", "attention"), ("input_norm", "qkv")):
+        assert shown.index(f"{user} I") == shown.index(f"{name} R") + 1
+
+
+def test_a_set_whose_input_is_recomputed_too_runs_after_it():
+    items, _ = layer("I", recompute=("layernorm", "mlp"))
+    again = [name for name in names(items) if name.endswith("R")]
+    assert again == ["ffn_norm R", "ffn_up R", "ffn_activation R", "ffn_down R", "input_norm R"]
+
+
+def test_a_set_in_the_tensor_region_brings_its_input_together_again():
+    items, _ = layer("I", layout={"tp": 2}, recompute=("mlp",))
+    again = [name for name in names(items) if isinstance(name, str) and name.endswith("R")]
+    assert again == ["all-gather R", "ffn_up R", "ffn_activation R", "ffn_down R"]
 
 
 def test_operators_in_a_row_run_again_together_and_forwards():

@@ -193,7 +193,7 @@ def test_the_loss_exchanges_three_statistics_a_token(t):
     program = lowered(plan({"tp": t})).program
     head = len(program.blocks) - 1
     statistics = [c for c in of_items(program.block_items[head, "F"]) if c.kind == "all-reduce"]
-    assert [float(c.logical_bytes) for c in statistics] == [3 * 4 * S * B]
+    assert [float(c.logical_bytes) for c in statistics] == [4 * S * B, 2 * 4 * S * B]
 
 
 def test_a_loss_on_whole_logits_gathers_the_padded_vocabulary():

@@ -22,11 +22,11 @@ from meshwright.plan.long import Pipeline, Schedule
 from meshwright.plan.setting import Setting
 from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.lower import p2p_bytes
-from meshwright.program.passes import pass_body
+from meshwright.program.passes import Shared, pass_body
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.stages import stage_blocks
 from meshwright.program.states import Elements, StateKind, block_elements
-from meshwright.program.synchronise import add, gathers, reductions
+from meshwright.program.synchronise import add, gathers, unit_reduction
 from meshwright.program.table import SHARDED
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.generators import ScheduleKind, looped_placement
@@ -110,6 +110,13 @@ class Group:
     def tied_apart(self) -> bool:
         """Two ranks hold a copy of the embedding table each."""
         return self.setting.model.tied_gradients and not self.ends_together and not self.spread_vocabulary
+
+    @property
+    def shared(self) -> Shared | None:
+        """The blocks of embedding and head, where they share a table on one rank."""
+        chain = self.setting.model.chain
+        together = self.setting.model.tied_gradients and self.ends_together
+        return (chain[0][0], chain[-1][0]) if together else None
 
     @property
     def sharding(self) -> str:
@@ -217,9 +224,10 @@ class Group:
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
-        dense, expert, whole = map(self.per_plan, (elements.dense, elements.expert, elements.whole))
+        counts = (elements.dense, elements.expert, elements.whole, elements.partial)
+        dense, expert, whole, partial = map(self.per_plan, counts)
         trained = None if elements.trained is None else self.per_plan_elements(elements.trained)
-        return Elements(dense, expert, whole, trained)
+        return Elements(dense, expert, whole, trained, partial)
 
     def per_plan(self, value: object) -> Floats:
         """Spread a value per distinct shape (or a scalar) over plans."""
@@ -229,10 +237,24 @@ class Group:
     def bodies(self, kind: PassKind) -> tuple[Body, ...]:
         """The body of a pass for each kind of stage."""
         shape, stack = self.prices.local.shape, self.setting.stack
-        units = self.block_elements.items()
-        ahead = {i: gathers(e, f"block {i}") for i, e in units}
-        behind = {i: reductions(e, self.sharding, shape, stack, f"block {i}") for i, e in units}
-        return tuple(pass_body(blocks, kind, self.mode.gather, ahead, behind) for blocks in self.stage_kinds)
+        units = self.block_elements
+        ahead = {i: gathers(e, f"block {i}") for i, e in units.items()}
+        behind = {
+            i: unit_reduction(e, self.sharding, self.mode, shape, stack, f"block {i}")
+            for i, e in units.items()
+        }
+        return tuple(
+            pass_body(
+                blocks,
+                kind,
+                self.mode.gather,
+                ahead,
+                behind,
+                gathers(add(*(units[b] for b in blocks)), "stage"),
+                self.shared,
+            )
+            for blocks in self.stage_kinds
+        )
 
     def priced(self, kind: PassKind) -> tuple[Parts, ...]:
         """Priced passes, one per kind of stage, a row per distinct shape."""

@@ -24,7 +24,7 @@ from meshwright.cost.step import (
 from meshwright.program.items import Collective
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import reductions, step_gathers, whole_reduction
+from meshwright.program.synchronise import step_gathers, unit_reduction
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
@@ -178,10 +178,9 @@ def _reductions(group: Group, span: Span | None) -> Floats:
     stack, shape, mode = group.setting.stack, group.shape, group.mode
 
     def collectives(elements: Elements) -> tuple[Collective, ...]:
-        whole = whole_reduction(elements, mode, stack)
         if mode.gather == "per-layer":
-            return whole
-        return reductions(elements, group.sharding, shape, stack, "stage") + whole
+            return ()
+        return unit_reduction(elements, group.sharding, mode, shape, stack, "stage")
 
     seconds = group.seconds(collectives)
     if not stack.overlap_gradient_reduction:
@@ -235,7 +234,7 @@ def _norm_and_ties(group: Group) -> Floats:
     seconds = np.zeros_like(seconds) if group.steps_overlap else seconds
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
-        tied = tied_reduction(embedding, group.setting.stack)
+        tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)
         seconds = seconds + collective_seconds(tied, group.mesh, group.forms)
     return seconds
 

@@ -23,7 +23,7 @@ from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
 from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import reductions, step_gathers, whole_reduction
+from meshwright.program.synchronise import step_gathers, unit_reduction
 from meshwright.schedule.action import COMPUTE_KINDS
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
@@ -108,16 +108,16 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
     """The collectives of a step outside the passes, with the number of ranks that run them."""
     stack, mode = group.setting.stack, group.mode
     for elements, stages in zip(group.kind_elements, repeats, strict=True):
-        collectives = whole_reduction(elements, mode, stack)
+        collectives: tuple[Collective, ...] = ()
         if mode.gather != "per-layer":
-            collectives += reductions(elements, group.sharding, group.shape, stack, "stage")
+            collectives += unit_reduction(elements, group.sharding, mode, group.shape, stack, "stage")
         if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
             collectives += step_gathers(elements, group.sharding, "stage")
         yield from ((int(stages), collective) for collective in collectives)
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
-        yield 2, tied_reduction(embedding, stack)
+        yield 2, tied_reduction(embedding, group.sharding, group.shape, stack)
 
 
 def _tallies(counted: Iterable[tuple[int, Collective]], mesh: Mesh) -> dict[str, Counts]:

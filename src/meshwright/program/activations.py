@@ -12,6 +12,7 @@ operators, recomputed ones included, and the gradients of their outputs.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.model.graph import Block
@@ -19,6 +20,7 @@ from meshwright.model.operators import (
     Activation,
     Attention,
     Combine,
+    Embedding,
     EnterTensor,
     ExpertActivation,
     ExpertLinear,
@@ -42,31 +44,62 @@ EAGER_SOFTMAX_BYTES = 4
 KEEPS_OUTPUT = ("core_attn",)
 
 
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What an operator keeps of a forward pass: its inputs, and what it makes inside."""
+
+    inputs: bool
+    inner: bool
+
+
+def keeps(block: Block, mode: Mode) -> dict[str, Keeps]:
+    """What each operator of a block keeps from F to the backward pass, by its name."""
+    if block.kind != "layer":
+        return {op.name: Keeps(True, True) for op in block.operators}
+    if mode.full_recompute:
+        first = block.operators[0]
+        return {op.name: Keeps(op is first, False) for op in block.operators}
+    result = {}
+    dropped = False
+    for op in block.operators:
+        result[op.name] = Keeps(not dropped, not mode.recomputes(op.recompute))
+        if isinstance(op, LeaveTensor):
+            dropped = False
+        elif not isinstance(op, EnterTensor):
+            dropped = drops_output(op, mode)
+    return result
+
+
+def drops_output(op: Operator, mode: Mode) -> bool:
+    """Whether the result of an operator is not kept, for it will be computed again."""
+    return mode.recomputes(tuple(name for name in op.recompute if name not in KEEPS_OUTPUT))
+
+
 def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes kept from F to the backward pass by one block for one micro-batch."""
-    if block.kind != "layer":
-        return _everything(block, shape, mode, stack)
-    if mode.full_recompute:
+    if block.kind == "layer" and mode.full_recompute:
         return block_input_bytes(block, shape, mode)
     kept: Number = 0
-    output_dropped = False
+    rules = keeps(block, mode)
     for op in block.operators:
-        again = mode.recomputes(op.recompute)
-        if not output_dropped:
+        if rules[op.name].inputs:
             kept = kept + input_bytes(op, shape, mode, stack)
-        if not again:
+        if rules[op.name].inner:
             kept = kept + inner_bytes(op, shape, mode, stack)
-        if not isinstance(op, EnterTensor | LeaveTensor):
-            output_dropped = mode.recomputes(tuple(s for s in op.recompute if s not in KEEPS_OUTPUT))
     return kept
 
 
 def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes kept from I to W by one block for one micro-batch; the head's W is part of I (``bodies.py``)."""
     kept: Number = 0
+    gathered = replace(mode, sequence_parallel=False)
     for op in () if block.kind == "head" else block.operators:
         if isinstance(op, Linear | ExpertLinear):
-            kept = kept + input_bytes(op, shape, mode, stack) + _output_gradient(op, shape, mode)
+            # the input that came together beside I stays so until W
+            of = gathered if op.place == "tensor" else mode
+            kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
+        elif isinstance(op, Embedding):
+            kept = kept + ACTIVATION_BYTES * op.hidden * shape.tokens
     return kept
 
 

@@ -15,8 +15,9 @@ Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that
 input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). Ring attention sends keys and values round once
 forward, and with their gradients back once more (Liu et al., arXiv 2310.01889). Full recomputation repeats the
-whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient of
-them, with the exchanges of its own (experts' all-to-all, ring) but without those at the edge of the tensor region.
+whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient that
+needs their results, with the exchanges of its own (experts' all-to-all, ring) and, with sequence parallelism, the one
+that it begins with.
 Activations travel in 2 bytes.
 """
 
@@ -34,12 +35,15 @@ from meshwright.model.operators import (
     Loss,
     Operator,
 )
+from meshwright.program.activations import drops_output
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
 ACTIVATION_BYTES = 2
-LOSS_STATISTICS_BYTES = 12  # maximum, sum of exponentials and target logit of a token, fp32
+LOSS_STATISTICS: tuple[tuple[str, int], ...] = (("maximum", 4), ("sums", 8))
+"""Bytes of a token's maximum, then of its sum of exponentials and target logit, in fp32; the sums need the maximum."""
+LOSS_STATISTICS_BYTES = sum(size for _, size in LOSS_STATISTICS)
 
 BOUNDARIES = (EnterTensor, LeaveTensor, Dispatch, Combine)
 
@@ -52,12 +56,12 @@ def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> 
 def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
     """I: what is recomputed, then gradients of the inputs, last operator first."""
     items: list[Item] = []
-    runs = _recomputed_runs(block, mode)
+    runs = recomputed_runs(block, mode)
     if mode.full_recompute and block.kind == "layer":
         items += [_again(item) for item in forward_items(block, shape, mode, stack)]
     for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
-        for again in runs.get(op.name, ()):
-            items += [_again(item) for item in _forward(again, shape, mode, stack)]
+        for run in runs.get(op.name, ()):
+            items += [_again(item) for item in _run_again(run, block, shape, mode, stack)]
         gradient = _input_gradient(op, shape, mode, stack)
         if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
             gradient = [
@@ -69,13 +73,42 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
     return tuple(items)
 
 
-def _recomputed_runs(block: Block, mode: Mode) -> dict[str, list[Operator]]:
-    """The recomputed operators that stand in a row, by the name of the last of them."""
+def recomputed_runs(block: Block, mode: Mode) -> dict[str, list[tuple[Operator, ...]]]:
+    """The recomputed operators that stand in a row, by the name of the operator before whose gradient they run.
+
+    That is the operator that uses their result, where the result was dropped, or the last of them. Where it belongs to
+    a row itself, it must be there before that row.
+    """
     if block.kind != "layer":
         return {}
-    runs = groupby(block.operators, lambda op: mode.recomputes(op.recompute))
-    rows = [list(run) for again, run in runs if again]
-    return {row[-1].name: row for row in rows}
+    rows = groupby(block.operators, lambda op: mode.recomputes(op.recompute))
+    runs: dict[str, list[tuple[Operator, ...]]] = {}
+    before = {}
+    for row in [tuple(row) for again, row in rows if again]:
+        before[row] = _user(row[-1], block, mode)
+    for row, user in reversed(before.items()):
+        of = next((name for other, name in before.items() if any(op.name == user for op in other)), user)
+        runs.setdefault(of, []).insert(0, row)
+    return runs
+
+
+def _user(last: Operator, block: Block, mode: Mode) -> str:
+    """The operator that needs the result of ``last`` again; itself where its result is kept, or leaves the region."""
+    after = block.operators[block.operators.index(last) + 1 :]
+    user = next((op for op in after if not isinstance(op, EnterTensor)), last)
+    return last.name if isinstance(user, LeaveTensor) or not drops_output(last, mode) else user.name
+
+
+def _run_again(
+    run: tuple[Operator, ...], block: Block, shape: LocalShape, mode: Mode, stack: Stack
+) -> list[Item]:
+    """A row of operators, after the exchange that brings their input together where only a part of it was kept."""
+    at = block.operators.index(run[0])
+    before = block.operators[at - 1] if at else run[0]
+    items = [item for op in run for item in _forward(op, shape, mode, stack)]
+    if isinstance(before, EnterTensor) and stack.tp_regathers_input:
+        return [*_enter_forward(before, shape, mode, stack), *items]
+    return items
 
 
 def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
@@ -209,7 +242,10 @@ def _ring(op: Attention, shape: LocalShape, phase: Phase) -> Collective:
 
 def _loss_collectives(op: Loss, shape: LocalShape, stack: Stack) -> list[Collective]:
     if stack.loss_vocab_parallel:
-        return [Collective("all-reduce", ("tp",), LOSS_STATISTICS_BYTES * shape.tokens, op.name)]
+        return [
+            Collective("all-reduce", ("tp",), size * shape.tokens, f"{op.name} {what}")
+            for what, size in LOSS_STATISTICS
+        ]
     logits = ACTIVATION_BYTES * shape.padded_vocab(op.vocab) * shape.tokens
     return [Collective("all-gather", ("tp",), logits, op.name)]
 

@@ -21,7 +21,7 @@ from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.stages import place_stages
 from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
-from meshwright.program.synchronise import gathers, reductions
+from meshwright.program.synchronise import gathers, unit_reduction
 from meshwright.program.table import state_table
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
@@ -200,11 +200,23 @@ def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
 def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
     unit_gathers = {i: step.live(gathers(e, f"block {i}")) for i, e in step.elements.items()}
     unit_reductions = {
-        i: step.live(reductions(e, step.sharding, step.shape, step.stack, f"block {i}"))
+        i: step.live(unit_reduction(e, step.sharding, step.mode, step.shape, step.stack, f"block {i}"))
         for i, e in step.elements.items()
     }
+    together = {
+        stage.index: step.live(gathers(step.stage_elements(stage), f"stage {stage.index}"))
+        for stage in step.stages
+    }
     return {
-        (stage.index, kind): pass_body(stage.blocks, kind, step.mode.gather, unit_gathers, unit_reductions)
+        (stage.index, kind): pass_body(
+            stage.blocks,
+            kind,
+            step.mode.gather,
+            unit_gathers,
+            unit_reductions,
+            together[stage.index],
+            step.shared,
+        )
         for stage in step.stages
         for kind in BLOCK_PASSES
     }

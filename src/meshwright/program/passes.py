@@ -3,8 +3,7 @@
 With ``gather: per-layer`` the parameters of the next unit are gathered beside the current one, forward and
 backward, and the gradients of the unit before are reduced beside it; the first gather and the last reduction of
 a pass have nothing to hide behind (FSDP's implicit prefetch; Zhao et al., arXiv 2304.11277, section 3.3). With
-``per-micro-batch`` the forward pass gathers all units of its stage first, and they stay whole until its backward
-pass. Works for one plan and for arrays of plans.
+``per-micro-batch`` the forward pass gathers its whole stage first, which stays whole until its backward pass has ended. Works for one plan and for arrays of plans.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from itertools import groupby
 from meshwright.program.items import Body, Collective, PassKind, Segment
 
 UnitCollectives = Mapping[int, tuple[Collective, ...]]
+Shared = tuple[int, int]
+"""The blocks of embedding and head, where one rank holds both and the table is one."""
 
 
 def pass_body(
@@ -21,26 +22,55 @@ def pass_body(
     gather: str,
     gathers: UnitCollectives,
     reductions: UnitCollectives,
+    together: tuple[Collective, ...] = (),
+    shared: Shared | None = None,
 ) -> Body:
-    """The body of a pass over ``blocks`` (indices in forward order)."""
+    """The body of a pass over ``blocks`` (indices in forward order).
+
+    ``together`` gathers all of them at once. ``shared``: one unit holds the table of both ends.
+    """
     order = list(blocks) if kind == "F" else list(reversed(blocks))
     if gather == "per-layer":
-        return _layer_by_layer(order, kind, gathers, reductions)
+        needed = [_all(units, gathers) for units in units_needed(order, kind, shared)]
+        return _layer_by_layer(order, kind, needed, reductions)
     body = [Segment(block, kind, len(list(run))) for block, run in groupby(order)]
     if gather == "per-micro-batch" and kind == "F":
-        exposed = tuple(c for block in order for c in gathers.get(block, ()))
-        return (Segment(None, kind, 1, exposed), *body)
+        return (Segment(None, kind, 1, together), *body)
     return tuple(body)
 
 
+def units_needed(order: Sequence[int], kind: PassKind, shared: Shared | None) -> list[tuple[int, ...]]:
+    """Which units are gathered for each block of a pass, blocks in the pass's order; no W needs any.
+
+    Where the ends share a table, it stays whole from the embedding to a head of the same pass; a backward pass gathers
+    it for the head and not again for the embedding, whose gradient does not need it.
+    """
+    if kind == "W":
+        return [() for _ in order]
+    if shared is None:
+        return [(block,) for block in order]
+    embed, head = shared
+    again = kind != "F" or embed not in order
+    return [
+        (head, embed) if block == head and again else () if block == embed and kind != "F" else (block,)
+        for block in order
+    ]
+
+
+def _all(units: Sequence[int], gathers: UnitCollectives) -> tuple[Collective, ...]:
+    if len(units) == 1:
+        return gathers.get(units[0], ())
+    return tuple(collective for unit in units for collective in gathers.get(unit, ()))
+
+
 def _layer_by_layer(
-    order: list[int], kind: PassKind, gathers: UnitCollectives, reductions: UnitCollectives
+    order: list[int], kind: PassKind, needed: list[tuple[Collective, ...]], reductions: UnitCollectives
 ) -> Body:
     steps: list[tuple[int | None, tuple[Collective, ...]]] = []
     if kind != "W":
-        steps.append((None, gathers.get(order[0], ())))
+        steps.append((None, needed[0]))
     for i, block in enumerate(order):
-        ahead = gathers.get(order[i + 1], ()) if kind != "W" and i + 1 < len(order) else ()
+        ahead = needed[i + 1] if i + 1 < len(order) else ()
         behind = reductions.get(order[i - 1], ()) if kind in ("B", "W") and i > 0 else ()
         steps.append((block, ahead + behind))
     if kind in ("B", "W"):

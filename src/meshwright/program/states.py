@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from meshwright.model.graph import Block
-from meshwright.model.operators import Parameter
+from meshwright.model.operators import Norm, Operator, Parameter
 from meshwright.program.shape import LocalShape, Number
 from meshwright.stack.stack import Stack
 
@@ -28,14 +28,15 @@ EXPERT_REPLICA_AXES = ("edp_replicate",)
 class Elements:
     """Elements of a block's parameters on one rank before data-parallel sharding.
 
-    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers). ``trained`` are those that
-    have gradients, None where all have.
+    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers), ``partial`` the part of that
+    which every tp rank uses on heads of its own. ``trained`` are those that have gradients, None where all have.
     """
 
     dense: Number
     expert: Number
     whole: Number
     trained: "Elements | None" = None
+    partial: Number = 0
 
     def of(self, kind: StateKind) -> "Elements":
         """The elements that have a state of this kind: frozen ones have no gradient and no optimizer states."""
@@ -65,7 +66,7 @@ def embedding_names(blocks: Sequence[Block]) -> frozenset[str]:
 def local_elements(block: Block, shape: LocalShape, left_out: frozenset[str] = frozenset()) -> Elements:
     """Cut every parameter of a block over tp, or over ep and etp; those named in ``left_out`` do not count."""
     parameters = [
-        (parameter, op.place == "expert")
+        (parameter, op)
         for op in block.operators
         for parameter in op.parameters
         if parameter.name not in left_out
@@ -76,19 +77,26 @@ def local_elements(block: Block, shape: LocalShape, left_out: frozenset[str] = f
     return replace(every, trained=_sum([p for p in parameters if p[0].trained], shape))
 
 
-def _sum(parameters: Sequence[tuple[Parameter, bool]], shape: LocalShape) -> Elements:
-    """Elements of parameters, each with whether it is an expert's."""
+def _sum(parameters: Sequence[tuple[Parameter, Operator]], shape: LocalShape) -> Elements:
+    """Elements of parameters, each with the operator that it belongs to."""
     dense: Number = 0
     expert: Number = 0
     whole: Number = 0
-    for parameter, is_expert in parameters:
-        elements = parameter_elements(parameter, shape, expert=is_expert)
-        if is_expert:
+    partial: Number = 0
+    for parameter, op in parameters:
+        elements = parameter_elements(parameter, shape, expert=op.place == "expert")
+        if op.place == "expert":
             expert = expert + elements
         else:
             dense = dense + elements
             whole = whole + (elements if parameter.tp_dim is None else 0)
-    return Elements(dense, expert, whole)
+            partial = partial + (elements if is_partial(parameter, op) else 0)
+    return Elements(dense, expert, whole, partial=partial)
+
+
+def is_partial(parameter: Parameter, op: Operator) -> bool:
+    """Whether each tp rank sees only a part of what a parameter works on, though it holds all of it (head norms)."""
+    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm)
 
 
 def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool) -> Number:

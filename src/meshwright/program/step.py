@@ -9,16 +9,20 @@ STEP, and GATHER again at the end where the stack does not overlap it with the n
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from meshwright.program.items import Collective
 from meshwright.program.mesh import RankGrid
+from meshwright.program.passes import Shared
 from meshwright.program.program import Stage
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
-from meshwright.program.synchronise import add, reductions, step_gathers, whole_reduction
+from meshwright.program.synchronise import add, step_gathers, unit_reduction
 from meshwright.schedule.action import Action, ActionLists, Kind
 from meshwright.stack.stack import Stack
 
-NORM_BYTES = 4
+NORM_BYTES = 8
+"""The sum of squares of all gradients and the sum of the losses, in fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,12 @@ class StepPlan:
         ends = (self.stages[0].rank, self.stages[-1].rank)
         return ends if self.tied and ends[0] != ends[1] else ()
 
+    @property
+    def shared(self) -> Shared | None:
+        """The blocks of embedding and head, where they share a table on one rank."""
+        ends = self.stages[0], self.stages[-1]
+        return (ends[0].blocks[0], ends[1].blocks[-1]) if self.tied and ends[0].rank == ends[1].rank else None
+
     def stage_elements(self, stage: Stage) -> Elements:
         """Elements of all blocks of a stage on one rank."""
         return add(*(self.elements[block] for block in stage.blocks))
@@ -84,23 +94,26 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
         if step.gathers_per_step:
             result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
-        whole = whole_reduction(elements, step.mode, step.stack)
         if step.reduces_per_step:
-            whole = reductions(elements, step.sharding, step.shape, step.stack, what) + whole
-        result[stage.index, "REDUCE"] = step.live(whole)
+            result[stage.index, "REDUCE"] = step.live(
+                unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
+            )
     if step.tied_ranks:
-        result[None, "REDUCE_TIED"] = (tied_reduction(step.elements[step.stages[0].blocks[0]], step.stack),)
+        embedding = step.elements[step.stages[0].blocks[0]]
+        result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
     result[None, "NORM"] = step.live((Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm"),))
     return {key: collectives for key, collectives in result.items() if collectives}
 
 
-def tied_reduction(embedding: Elements, stack: Stack) -> Collective:
+def tied_reduction(embedding: Elements, sharding: str, shape: LocalShape, stack: Stack) -> Collective:
     """All-reduce of the shared table's gradient between the first and the last pipeline rank.
 
     Of the embedding block only the table is cut over tp; learned positions and a norm are whole, and not shared.
     """
-    size = stack.gradient_communication_bytes * (embedding.dense - embedding.whole)
-    return Collective("all-reduce", ("tied",), size, "embedding table")
+    table = embedding.dense - embedding.whole
+    if stack.ties_shards and sharding != "none":
+        table = np.ceil(table / shape.shard)
+    return Collective("all-reduce", ("tied",), stack.gradient_communication_bytes * table, "embedding table")
 
 
 def wrap_lists(

@@ -11,7 +11,7 @@ zero3      reduce-scatter over the shard axes     all-gather before use, as ``ga
 The shard axes are (cp, dp_shard) for dense and edp_shard for expert parameters; what is left is all-reduced over
 dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid sharding: Zhao et al., arXiv
 2304.11277, section 3.2.2). Sequence parallelism leaves partial gradients of the parameters that tp does not
-cut: they are all-reduced over tp.
+cut, and norms of single heads have them without it: they are all-reduced over tp before all else.
 """
 
 from collections.abc import Sequence
@@ -68,11 +68,17 @@ def reductions(
 
 
 def whole_reduction(elements: Elements, mode: Mode, stack: Stack) -> tuple[Collective, ...]:
-    """All-reduce over tp of gradients that each tp rank has computed from its own tokens only."""
-    if not mode.sequence_parallel:
-        return ()
-    size, whole = stack.gradient_communication_bytes, elements.of("gradient").whole
-    return _nonzero(_collective("all-reduce", ("tp",), size, whole, "whole"))
+    """All-reduce over tp of gradients that each tp rank has computed from its own tokens or heads only."""
+    size, trained = stack.gradient_communication_bytes, elements.of("gradient")
+    partial = trained.whole if mode.sequence_parallel else trained.partial
+    return _nonzero(_collective("all-reduce", ("tp",), size, partial, "whole"))
+
+
+def unit_reduction(
+    elements: Elements, sharding: str, mode: Mode, shape: LocalShape, stack: Stack, what: str
+) -> tuple[Collective, ...]:
+    """All that turns the local gradients of a unit into what the optimizer needs."""
+    return whole_reduction(elements, mode, stack) + reductions(elements, sharding, shape, stack, what)
 
 
 def add(*parts: Elements) -> Elements:
@@ -88,6 +94,7 @@ def _added(parts: Sequence[Elements]) -> Elements:
         sum((p.dense for p in parts), start=0),
         sum((p.expert for p in parts), start=0),
         sum((p.whole for p in parts), start=0),
+        partial=sum((p.partial for p in parts), start=0),
     )
 
 

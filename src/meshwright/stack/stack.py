@@ -50,6 +50,8 @@ class Stack:
         pipeline messages are cut over tp.
     tp_regathers_input
         with sequence parallelism the backward pass gathers the column-parallel input again.
+    ties_shards
+        of a table that two stages share each rank sums up the shard of the gradient that it updates; False: all of it.
     deduplicates_exchange
         a token goes to another node once, however many of its experts are there, and is copied inside the node.
     vocab_multiple
@@ -89,6 +91,7 @@ class Stack:
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
     tp_regathers_input: bool = True
+    ties_shards: bool = False
     deduplicates_exchange: bool = False
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
