@@ -5,7 +5,8 @@ MeshwrightError
 │   ├── PlanError       a plan that is illegal or contradicts its model, cluster or workload
 │   └── UnsupportedError  legal in the plan language, not supported (yet), refused by name
 ├── InfeasibleError     the answer is "no": exit code 1, carries the reasons
-└── MeasurementError    a measurement did not succeed
+├── MeasurementError    a measurement did not succeed
+└── RunError            a run did not succeed: a rank failed, a message was late, a checkpoint is damaged
 
 Inside a search, infeasible is a counted value and nothing is raised. Internal invariants use ``assert``.
 """
@@ -81,6 +82,12 @@ class InfeasibleError(MeshwrightError):
 
 class MeasurementError(MeshwrightError):
     """A measurement did not succeed."""
+
+    exit_code = 1
+
+
+class RunError(MeshwrightError):
+    """A run did not succeed; the message names the rank, the action and what failed."""
 
     exit_code = 1
 

@@ -20,6 +20,7 @@ FLOORS: dict[str, float] = {
     "program": 1.5,
     "cost": 2,
     "simulate": 2,
+    "runtime": 2,
     "search": 3,
     "export": 3,
     "import_": 3,
@@ -61,16 +62,19 @@ THIRD_PARTY = {
         "calibration",
         "api",
         "import_",
+        "runtime",
         "verbs",
     },
-    "torch": {"measure"},
+    "torch": {"measure", "runtime"},
+    "safetensors": {"runtime"},
+    "tokenizers": {"runtime"},
     "pydantic": {"plan", "cluster", "stack"},
     "ruamel": {"plan", "cluster"},
     "typer": {"cli", "report"},
-    "rich": {"cli", "report"},
+    "rich": {"cli", "report", "runtime"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
-WITH_TORCH = {"measure"}  # the tower that runs on devices; nothing of the other imports more than its results
+WITH_TORCH = {"measure", "runtime"}  # the tower that runs on devices; nothing of the other imports more than its results
 LAZY_ROOMS = {"cli", "api", "verbs"}  # a verb loads what it needs when it runs: `--help` stays quick
 
 

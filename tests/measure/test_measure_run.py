@@ -13,9 +13,9 @@ from meshwright.errors import InputError
 from meshwright.measure.collectives import KINDS, SMALLEST_BYTES, sizes
 from meshwright.measure.groups import collective_rounds, pair_rounds
 from meshwright.measure.kernels import ATTENTION_KERNELS, kernels_of, time_kernel
-from meshwright.measure.local import run_locally
 from meshwright.measure.results import read_results
 from meshwright.measure.run import PARTS, Wish, measure, measure_locally, shares
+from meshwright.runtime.launch.local import run_locally
 
 HOSTS = ("left", "left", "right", "right")
 

@@ -15,12 +15,12 @@ from time import perf_counter
 import torch
 import torch.distributed as dist
 
-from meshwright.errors import InputError, MeasurementError, Problem
+from meshwright.errors import InputError, MeasurementError, Problem, RunError
 from meshwright.measure.collectives import Collectives
-from meshwright.measure.environment import Place, launched_place
+from meshwright.runtime.launch.environment import Place, launched_place
 from meshwright.measure.groups import Round, collective_rounds, pair_rounds
 from meshwright.measure.kernels import Kernel, kernels_of, time_kernel
-from meshwright.measure.local import Tell, run_locally
+from meshwright.runtime.launch.local import Tell, run_locally
 from meshwright.measure.machine import host_name, machine_of, share_threads
 from meshwright.measure.results import KernelTime, Results, read_results
 from meshwright.measure.session import OPERATION_S, Session, joined
@@ -70,7 +70,10 @@ def measure_locally(wish: Wish, processes: int, tell: Tell) -> Results:
         results = measured_by_rank(place, store, wish, told if place.rank == 0 else _silent)
         return results.to_text() if results else ""
 
-    text = run_locally(work, processes, SLACK * wish.budget_s + MEETING_S, tell)
+    try:
+        text = run_locally(work, processes, SLACK * wish.budget_s + MEETING_S, tell)
+    except RunError as error:
+        raise MeasurementError(str(error)) from error
     return read_results(str(text))
 
 

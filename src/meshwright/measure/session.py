@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import MeasurementError
-from meshwright.measure.environment import Place
+from meshwright.runtime.launch.environment import Place
 
 FAILURE = "failure"
 OPERATION_S = 120.0

@@ -8,6 +8,8 @@ read it too, to write a model in their target's words.
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.model.numerics import UNKNOWN, Numerics
+
 NormKind = Literal["rmsnorm", "layernorm"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 
@@ -57,7 +59,7 @@ class Architecture:
     attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
     mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
     embedding table. ``assumed`` lists what the configuration left out, with the value that its family's
-    convention gives.
+    convention gives. ``numerics`` is what running the model needs besides.
     """
 
     name: str
@@ -91,3 +93,4 @@ class Architecture:
     moe: Experts | None = None
     windows: tuple[int | None, ...]
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
+    numerics: Numerics = UNKNOWN

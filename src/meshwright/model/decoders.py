@@ -2,7 +2,8 @@
 
 A reader takes ``Fields`` and returns an ``Architecture``. Absent keys that change a shape get the default of
 transformers 5.23 (key-value heads: as many as heads, unless the reader assumes otherwise), so that parameter
-counts agree exactly. Position scaling, soft caps, multipliers and token ids change no shape and are not read.
+counts agree exactly. Position scaling, soft caps and multipliers change no shape: ``model/family_numerics.py``
+reads them.
 """
 
 from collections.abc import Callable
@@ -125,12 +126,14 @@ def mistral(fields: Fields) -> Architecture:
 
 def ministral3(fields: Fields) -> Architecture:
     """Ministral 3."""
-    fields.assume(num_key_value_heads=8, head_dim=128)
-    return _all_sliding(fields, decoder(fields, theta=1e6))
+    fields.assume(num_key_value_heads=8, head_dim=128, rms_norm_eps=1e-5)
+    scaled = fields.has("rope_parameters") or fields.has("rope_scaling")
+    return _all_sliding(fields, decoder(fields, theta=1e4 if scaled else 1e6))
 
 
 def phi3(fields: Fields) -> Architecture:
     """Phi-3 (arXiv 2404.14219)."""
+    fields.assume(max_position_embeddings=4096, rms_norm_eps=1e-5)
     dropout = has_dropout(fields, "resid_pdrop", "attention_dropout", default=0.0)
     return replace(_all_sliding(fields, decoder(fields)), dropout=dropout)
 
@@ -138,6 +141,12 @@ def phi3(fields: Fields) -> Architecture:
 def qwen2(fields: Fields) -> Architecture:
     """Qwen2 and Qwen2.5 (arXiv 2407.10671, 2412.15115): biases on queries, keys and values only."""
     return replace(late_windows(fields, decoder(fields)), qkv_bias=True)
+
+
+def qwen2_5_vl_text(fields: Fields) -> Architecture:
+    """The text tower of Qwen2.5-VL (arXiv 2502.13923): Qwen2 with other defaults."""
+    fields.assume(num_key_value_heads=8, max_window_layers=80, rms_norm_eps=1e-5)
+    return replace(late_windows(fields, decoder(fields, theta=1e6)), qkv_bias=True)
 
 
 def qwen3(fields: Fields) -> Architecture:
@@ -177,13 +186,14 @@ def gemma3(fields: Fields) -> Architecture:
 
 def glm4(fields: Fields) -> Architecture:
     """GLM-4-0414: four norms a layer, biases on queries, keys and values."""
-    fields.assume(num_key_value_heads=2, head_dim=128)
+    fields.assume(num_key_value_heads=2, head_dim=128, rms_norm_eps=1.5625e-7)
     return replace(decoder(fields), norms_per_layer=4, qkv_bias=fields.flag("attention_bias", True))
 
 
 def starcoder2(fields: Fields) -> Architecture:
     """StarCoder2 (arXiv 2402.19173): LayerNorm, biases everywhere, plain feed-forward."""
     fields.assume(num_key_value_heads=2, tie_word_embeddings=True, hidden_act="gelu_pytorch_tanh")
+    fields.assume(norm_epsilon=1e-5)
     bias = fields.flag("use_bias", True)
     return replace(
         _all_sliding(fields, decoder(fields)),

@@ -1,11 +1,12 @@
 """What we think a model is, as JSON-ready data: sizes, FLOPs, cache, blocks, and every default taken."""
 
 from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.numerics import UNKNOWN
 from meshwright.model.operators import Operator
 
 CACHE_BYTES_PER_ELEMENT = 2  # bf16
@@ -67,9 +68,9 @@ def _operator(operator: Operator) -> dict[str, object]:
 
 
 def _architecture(arch: Architecture) -> dict[str, object]:
-    """All fields; those with one entry per layer are counted instead of listed."""
-    data = asdict(arch)
-    for key in ("name", "family", "source", "assumed"):
+    """All fields that planning reads; those with one entry per layer are counted instead of listed."""
+    data = asdict(replace(arch, numerics=UNKNOWN))
+    for key in ("name", "family", "source", "assumed", "numerics"):
         del data[key]
     windows = Counter("all positions" if window is None else f"{window} positions" for window in arch.windows)
     data["windows"] = dict(windows)

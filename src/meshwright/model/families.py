@@ -19,6 +19,7 @@ from meshwright.model.decoders import (
     mistral,
     phi3,
     qwen2,
+    qwen2_5_vl_text,
     qwen3,
     qwen3_vl_text,
     smollm3,
@@ -34,6 +35,7 @@ from meshwright.model.expert_decoders import (
     qwen2_moe,
     qwen3_moe,
 )
+from meshwright.model.family_numerics import read_numerics
 from meshwright.model.fields import Fields
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
@@ -55,8 +57,8 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "mixtral": mixtral,
     "phi3": phi3,
     "qwen2": qwen2,
-    "qwen2_5_vl": qwen2,  # older files hold the text tower's keys at the top
-    "qwen2_5_vl_text": qwen2,
+    "qwen2_5_vl": qwen2_5_vl_text,  # older files hold the text tower's keys at the top
+    "qwen2_5_vl_text": qwen2_5_vl_text,
     "qwen2_moe": qwen2_moe,
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
@@ -83,7 +85,8 @@ def read_architecture(config: Mapping[str, object], name: str, source: str) -> A
     fields.finish()
     arch = FAMILIES[family](fields)
     fields.finish()
-    return replace(arch, name=name, family=family, source=source, assumed=fields.assumed)
+    arch = replace(arch, name=name, family=family, source=source, assumed=fields.assumed)
+    return replace(arch, numerics=read_numerics(fields.aside(), arch))
 
 
 def _text_tower(config: Mapping[str, object]) -> tuple[Mapping[str, object], str]:

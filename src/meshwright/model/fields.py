@@ -125,6 +125,16 @@ class Fields:
             rule = f"{whole_key} % {part_key} = {whole} % {part} = {whole % part}, must be 0"
             self.problem(part_key, part, rule, suggestion)
 
+    def aside(self) -> "Fields":
+        """The same mapping, with the defaults assumed so far, under an inspection with problems of its own."""
+        return Fields(self._config, self._path)
+
+    @property
+    def found(self) -> tuple[Problem, ...]:
+        """What ``finish`` would raise."""
+        problems = [*self._problems, *self._unsupported]
+        return tuple({(problem.field, problem.rule): problem for problem in problems}.values())
+
     def problem(self, key: str, value: object, rule: str, suggestion: str) -> None:
         """Note something that is wrong with ``key``."""
         self._problems.append(Problem(self._path + key, value, rule, suggestion))
@@ -136,8 +146,7 @@ class Fields:
     def finish(self) -> None:
         """Raise all that was found: InputError, or UnsupportedError where that is the only trouble."""
         if self._problems:
-            problems = [*self._problems, *self._unsupported]
-            raise InputError({(problem.field, problem.rule): problem for problem in problems}.values())
+            raise InputError(self.found)
         if self._unsupported:
             raise UnsupportedError(self._unsupported)
 

@@ -37,22 +37,32 @@ def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> Mode
     file that is absent, unreadable or wrong, with all that is wrong with it.
     """
     name = str(name_or_path)
+    data, title, source = _read(name, fetch)
+    config = _json_object(data, source)
     if name in zoo_names():
-        return _zoo_model(name)
+        source = str(config["_source"])
+    return build_graph(read_architecture(config, title, source))
+
+
+def load_config(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> dict[str, object]:
+    """The ``config.json`` of a model as it stands, found as ``load_model`` finds it; the same errors."""
+    data, _, source = _read(str(name_or_path), fetch)
+    return _json_object(data, source)
+
+
+def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
+    """The bytes of a model's configuration, the model's name, and where the bytes are from."""
+    if name in zoo_names():
+        return files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes(), name, f"zoo:{name}"
     if _looks_like_file(name):
-        return _file_model(Path(name).expanduser())
+        return _file_bytes(Path(name).expanduser())
     if HUB_ID.fullmatch(name):
-        return _graph(fetch(name), name.split("/")[1], f"hub:{name}")
+        return fetch(name), name.split("/")[1], f"hub:{name}"
     raise InputError(
         Problem(
             "model", name, "no zoo model, file or hub id (org/name) of that name", nearest(name, zoo_names())
         )
     )
-
-
-def _zoo_model(name: str) -> ModelGraph:
-    config = json.loads(files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes())
-    return build_graph(read_architecture(config, name, config["_source"]))
 
 
 def _looks_like_file(name: str) -> bool:
@@ -64,7 +74,7 @@ def _looks_like_file(name: str) -> bool:
         return False
 
 
-def _file_model(path: Path) -> ModelGraph:
+def _file_bytes(path: Path) -> tuple[bytes, str, str]:
     try:
         file = path / "config.json" if path.is_dir() else path
         if not file.is_file():
@@ -74,11 +84,7 @@ def _file_model(path: Path) -> ModelGraph:
         name = file.resolve().parent.name if file.name == "config.json" else file.stem
     except (OSError, ValueError) as error:
         raise InputError(Problem("model", str(path), f"cannot be read: {error}", "check the path")) from error
-    return _graph(data, name or "model", str(file))
-
-
-def _graph(data: bytes, name: str, source: str) -> ModelGraph:
-    return build_graph(read_architecture(_json_object(data, source), name, source))
+    return data, name or "model", str(file)
 
 
 def _json_object(data: bytes, source: str) -> dict[str, object]:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
-from meshwright.errors import MeasurementError
-from meshwright.measure.environment import Place
+from meshwright.errors import MeshwrightError, RunError
+from meshwright.runtime.launch.environment import Place
 
 Tell = Callable[[str, float], None]
 """Hears what is being done and which part of all is done."""
@@ -39,7 +39,7 @@ class Rank(NamedTuple):
 
 
 def run_locally(work: RankWork, processes: int, limit_s: float, tell: Tell) -> object:
-    """``work`` on so many ranks of this host; what rank 0 returns. Raises MeasurementError naming the rank at fault."""
+    """``work`` on so many ranks of this host; what rank 0 returns. Raises RunError naming the rank at fault."""
     with TemporaryDirectory(prefix="meshwright-") as folder:
         ranks: list[Rank] = []
         try:
@@ -76,7 +76,7 @@ def _run(work: RankWork, place: Place, store: Path, pipe: Connection) -> None:
         try:
             pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), tell)))
         except Exception as error:
-            named = isinstance(error, MeasurementError)
+            named = isinstance(error, MeshwrightError)
             text = str(error) if named else f"rank {place.rank}: {type(error).__name__}: {error}"
             pipe.send(("failed", text))
 
@@ -88,14 +88,14 @@ def _result(ranks: Sequence[Rank], limit_s: float, tell: Tell) -> object:
         ready = connection.wait(list(working), timeout=max(0.0, end - monotonic()))
         if not ready:
             late = ", ".join(str(rank.number) for rank in working.values())
-            raise MeasurementError(f"not done within {limit_s:.0f} s: rank {late}")
+            raise RunError(f"not done within {limit_s:.0f} s: rank {late}")
         for pipe in ready:
             rank = next(rank for rank in ranks if rank.pipe is pipe)
             word, said = _heard(rank, ranks)
             if word == "progress":
                 tell(*said)
             elif word == "failed":
-                raise MeasurementError(_death(ranks) or said)
+                raise RunError(_death(ranks) or said)
             else:
                 value = said if rank.number == 0 else value
                 del working[rank.pipe]

@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from meshwright.errors import MeasurementError
+from meshwright.errors import MeasurementError, RunError
 from meshwright.measure.collectives import Collectives
 from meshwright.measure.groups import collective_rounds
-from meshwright.measure.local import run_locally
 from meshwright.measure.session import joined
+from meshwright.runtime.launch.local import run_locally
 
 OPERATION_S = 2.0
 LIMIT_S = 30.0
@@ -37,7 +37,7 @@ def in_session(body, operation_s=LIMIT_S):
 def failure(work, ranks=3, limit_s=LIMIT_S):
     """What is said when the work fails, which it does soon."""
     began = time.monotonic()
-    with pytest.raises(MeasurementError) as error:
+    with pytest.raises(RunError) as error:
         run_locally(work, ranks, limit_s, silent)
     assert time.monotonic() - began < SOON_S
     return str(error.value)

@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.errors import InputError
-from meshwright.measure.environment import FIRST_PORT, PORTS, first_host, launched_place
+from meshwright.runtime.launch.environment import FIRST_PORT, PORTS, first_host, launched_place
 
 TORCHRUN = {
     "RANK": "5",

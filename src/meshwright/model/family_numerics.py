@@ -1,0 +1,69 @@
+"""From a Hugging Face ``config.json`` to ``Numerics``: the table of families whose layers can be run.
+
+The shapes have been read before (``model/families.py``). What is wrong or not supported here hinders no planning, so
+that it is kept in ``Numerics.refused`` instead of raised.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from meshwright.errors import Problem
+from meshwright.model.architecture import Architecture
+from meshwright.model.classic_numerics import bloom, gpt2
+from meshwright.model.decoder_numerics import (
+    decoder_numerics,
+    glm4,
+    granite,
+    llama,
+    ministral3,
+    phi3,
+    smollm3,
+)
+from meshwright.model.fields import Fields
+from meshwright.model.gemma_numerics import gemma2, gemma3
+from meshwright.model.numerics import Numerics
+
+FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
+    "bloom": bloom,
+    "gemma2": gemma2,
+    "gemma3_text": gemma3,
+    "glm4": glm4,
+    "gpt2": gpt2,
+    "granite": granite,
+    "llama": llama,
+    "ministral3": ministral3,
+    "mistral": llama,
+    "phi3": phi3,
+    "qwen2": llama,
+    "qwen2_5_vl": llama,
+    "qwen2_5_vl_text": llama,
+    "qwen3": llama,
+    "qwen3_vl_text": llama,
+    "smollm3": smollm3,
+    "starcoder2": llama,
+}
+
+
+def read_numerics(fields: Fields, arch: Architecture) -> Numerics:
+    """The arithmetic of a decoder whose shapes have been read; never raises."""
+    numerics = FAMILY_NUMERICS.get(arch.family, _planned_only)(fields, arch)
+    return replace(numerics, refused=tuple(map(_hashable, fields.found)))
+
+
+def _hashable(problem: Problem) -> Problem:
+    """An architecture is a key of tables: lists and mappings of the file stand in it as text."""
+    plain = isinstance(problem.value, str | int | float | None)
+    return problem if plain else replace(problem, value=repr(problem.value)[:80])
+
+
+def _planned_only(fields: Fields, arch: Architecture) -> Numerics:
+    """A family that can be planned and is not run yet."""
+    parts = {
+        "mixture-of-experts layers": arch.moe,
+        "latent attention": arch.latent,
+        "attention sinks": arch.attention_sinks,
+    }
+    missing = [name for name, present in parts.items() if present] or [f"models of type {arch.family}"]
+    rule = " and ".join(missing) + " can be planned, not run yet"
+    fields.unsupported("model_type", arch.family, rule, "run one of " + ", ".join(FAMILY_NUMERICS))
+    return decoder_numerics(fields, arch, None)

@@ -1,0 +1,1 @@
+"""Training and emulation of a plan on torch's process groups."""

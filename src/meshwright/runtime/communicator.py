@@ -1,0 +1,225 @@
+"""Every collective and message of a run goes through one object, which logs it and says what failed.
+
+A collective is one of the Program's: its kind, axes and logical bytes. The communicator looks up the group of this rank
+on these axes, holds the tensors that it is given against the bytes that the Program counts, and starts the operation;
+``Work.wait`` ends it. Bytes are counted at the Program's width (2 for activations and parameters, 4 for gradients and
+statistics), whatever dtype a run computes in, so that an fp64 proof checks the same figures.
+
+Groups are created on all ranks in one order when a run begins. Messages between two pipeline ranks have a group for
+each direction on accelerators: with one for both, plain sends and receives of 1F1B can wait for each other under
+NCCL.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from meshwright.errors import RunError
+from meshwright.program.items import Collective, Compute, Overlap
+from meshwright.program.program import Program
+
+Axes = tuple[str, ...]
+MESSAGES: Axes = ("pp",)
+
+
+class Work(Protocol):
+    """Something under way."""
+
+    def wait(self) -> object:
+        """Return when it has ended."""
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective or message that was run: in which action, over which ranks, how many logical bytes."""
+
+    action: str
+    kind: str
+    axes: Axes
+    what: str
+    logical_bytes: float
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks that work together; ``handle`` is torch's name for them, None for all ranks."""
+
+    ranks: tuple[int, ...]
+    handle: dist.ProcessGroup | None
+
+
+@dataclass
+class Communicator:
+    """One rank's way to all others. ``action`` is what the interpreter is doing, for the log and for messages."""
+
+    rank: int
+    program: Program
+    device: torch.device
+    timeout_s: float = 120.0
+    action: str = ""
+    log: list[Traffic] = field(default_factory=list)
+    _groups: dict[Axes, Group] = field(default_factory=dict)
+    _channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
+
+    def connect(self) -> None:
+        """Create all groups that the Program names; every rank does so in the same order."""
+        for axes in sorted(_axes_used(self.program)):
+            for ranks in groups_of(self.program, axes):
+                handle = self._new_group(ranks)
+                if self.rank in ranks:
+                    self._groups[axes] = Group(ranks, handle)
+        if self.device.type == "cuda":
+            for source, target in sorted(_neighbours(self.program)):
+                self._channels[source, target] = self._new_group((source, target))
+
+    def _new_group(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
+        if len(ranks) == self.program.grid.ranks:
+            return None
+        made = dist.new_group(list(ranks), timeout=timedelta(seconds=self.timeout_s))
+        return made if self.rank in ranks else None
+
+    def ranks_of(self, axes: Axes) -> tuple[int, ...]:
+        """The ranks of this rank's group over ``axes``."""
+        return self._groups[axes].ranks if axes in self._groups else (self.rank,)
+
+    def place_in(self, axes: Axes) -> int:
+        """This rank's index in its group over ``axes``."""
+        return self.ranks_of(axes).index(self.rank)
+
+    def start(
+        self,
+        item: Collective,
+        tensor: torch.Tensor,
+        width: int,
+        out: torch.Tensor | None = None,
+        elements: int | None = None,
+        largest: bool = False,
+    ) -> Work:
+        """Begin a collective.
+
+        ``tensor`` is this rank's part of an all-gather, the whole input of a reduce-scatter, or what is all-reduced in
+        place; ``out`` receives the result of the first two. ``elements`` is the logical number of elements where
+        buffers are padded. ``width`` is the Program's bytes per element. ``largest``: the maximum, not the sum.
+        """
+        group = self._groups[item.axes]
+        if elements is None:
+            elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
+        self._note(item.kind, item.axes, item.what, elements * width, group.ranks)
+        assert elements * width == item.logical_bytes, (
+            f"{self.action}: {item.kind} of {item.what} moves {elements * width} bytes, "
+            f"the Program says {item.logical_bytes}"
+        )
+        what = f"{item.kind} of {item.what}"
+        with self.naming(what, group.ranks):
+            work = self._begin(item, tensor, out, group.handle, largest)
+        return NamedWork(work, self, what, group.ranks)
+
+    def _begin(
+        self,
+        item: Collective,
+        tensor: torch.Tensor,
+        out: torch.Tensor | None,
+        group: dist.ProcessGroup | None,
+        largest: bool,
+    ) -> Work:
+        if item.kind == "all-gather":
+            return dist.all_gather_single(out, tensor, group=group, async_op=True)
+        if item.kind == "reduce-scatter":
+            return dist.reduce_scatter_single(out, tensor, group=group, async_op=True)
+        assert item.kind == "all-reduce", f"{item.kind} is not run yet"
+        op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
+        return dist.all_reduce(tensor, op=op, group=group, async_op=True)
+
+    def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
+        """Begin to send to a rank; the tensor must stay as it is until the work has ended."""
+        self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
+        group = self._channels.get((self.rank, target))
+        with self.naming(f"send {what}", (self.rank, target)):
+            work = dist.isend(tensor, dst=target, group=group)
+        assert work is not None
+        return NamedWork(work, self, f"send {what}", (self.rank, target))
+
+    def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:
+        """Begin to receive from a rank."""
+        group = self._channels.get((source, self.rank))
+        with self.naming(f"receive {what}", (source, self.rank)):
+            work = dist.irecv(tensor, src=source, group=group)
+        assert work is not None
+        return NamedWork(work, self, f"receive {what}", (source, self.rank))
+
+    def _note(self, kind: str, axes: Axes, what: str, logical_bytes: float, ranks: tuple[int, ...]) -> None:
+        self.log.append(Traffic(self.action, kind, axes, what, logical_bytes, ranks))
+
+    @contextmanager
+    def naming(self, what: str, ranks: tuple[int, ...]):  # type: ignore[no-untyped-def]
+        """Errors of torch inside say which operation failed, in which action, between which ranks."""
+        try:
+            yield
+        except RuntimeError as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise RunError(
+                f"rank {self.rank}, {self.action}: {what} among ranks {', '.join(map(str, ranks))}: {first}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWork:
+    """Work of torch whose failure says what it was."""
+
+    work: Work
+    communicator: Communicator
+    what: str
+    ranks: tuple[int, ...]
+
+    def wait(self) -> None:
+        """Return when it has ended. Raises RunError when it failed or took too long."""
+        with self.communicator.naming(self.what, self.ranks):
+            self.work.wait()
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+        return self.work.is_completed()
+
+
+def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
+    """All groups over ``axes``: of the attention mesh, the experts' mesh, the world, or the two ends of a pipeline."""
+    if axes == ("world",):
+        return [tuple(range(program.grid.ranks))]
+    if axes == ("tied",):
+        first, last = program.end_ranks
+        stages = program.grid.groups(("pp",))
+        return [(int(row[first]), int(row[last])) for row in stages]
+    grid = program.grid if all(axis in program.grid.sizes for axis in axes) else program.expert_grid
+    return [tuple(int(rank) for rank in row) for row in grid.groups(axes)]
+
+
+def _axes_used(program: Program) -> set[Axes]:
+    """The axes of every collective of the Program."""
+    found = {c.axes for collectives in program.collectives.values() for c in collectives}
+    for items in program.block_items.values():
+        for item in items:
+            found |= {c.axes for c in _collectives(item)}
+    for body in program.bodies.values():
+        found |= {c.axes for segment in body for c in segment.beside}
+    return found
+
+
+def _collectives(item: Compute | Collective | Overlap) -> Iterable[Collective]:
+    if isinstance(item, Collective):
+        return (item,)
+    return item.beside if isinstance(item, Overlap) else ()
+
+
+def _neighbours(program: Program) -> set[tuple[int, int]]:
+    """Pairs of ranks of which the first sends to the second."""
+    pairs = {(edge.source_rank, edge.target_rank) for edge in program.edges()}
+    return {(int(row[a]), int(row[b])) for row in program.grid.groups(("pp",)) for a, b in pairs}

@@ -1,0 +1,160 @@
+"""One rank's list of actions, executed: the Program's own list, which the simulator plays too.
+
+``ACTIONS`` says what each kind of action does: passes of stages, messages, or acts on states. The interpreter knows no
+schedule and no sharding: order is the list's, effect is the stages' and units'.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.program import Program, matching_receive
+from meshwright.runtime.channels import Channels
+from meshwright.runtime.rank_plan import RankPlan
+from meshwright.runtime.stage_run import StageRun
+from meshwright.runtime.step_states import StepStates
+from meshwright.runtime.visit import MicroBatch
+from meshwright.schedule.action import Action, Kind
+
+TP = ("tp",)
+Listener = Callable[[Action, str], None]
+"""Hears of every action when it begins ("begin") and when it has ended ("end")."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The loss of the whole batch (mean over its labels) and the norm of all gradients before clipping."""
+
+    loss: float
+    norm: float
+
+
+@dataclass
+class Interpreter:
+    """Runs steps of one rank. ``hear`` is told of actions.
+
+    ``running`` are stages at work by (stage, micro-batch); ``results`` what passes have made for others: the input of
+    ("F", stage, micro-batch), the gradient for ("B", stage, micro-batch).
+    """
+
+    plan: RankPlan
+    states: StepStates
+    hear: Listener = lambda action, word: None
+    channels: Channels = field(init=False)
+    batches: Sequence[MicroBatch] = ()
+    running: dict[tuple[int, int], StageRun] = field(default_factory=dict)
+    results: dict[tuple[str, int, int], torch.Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.channels = Channels(
+            self.program, self.plan.communicator, self.plan.pipeline_rank, self.plan.message_buffer
+        )
+
+    @property
+    def program(self) -> Program:
+        """What is run."""
+        return self.plan.program
+
+    def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult:
+        """One optimizer step on this rank's micro-batches."""
+        assert len(batches) == self.program.micro_batches
+        self.batches = batches
+        self.states.begin_step(lr_factor)
+        self.channels.begin_step()
+        for action in self.program.lists[self.plan.pipeline_rank]:
+            self.plan.communicator.action = str(action)
+            self.hear(action, "begin")
+            ACTIONS[action.kind](self, action)
+            self.hear(action, "end")
+        self.channels.end_step()
+        assert not any((self.running, self.results)), "passes were left over"
+        assert self.states.norm is not None
+        return StepResult(float(self.states.loss), self.states.norm)
+
+    # -- passes -------------------------------------------------------------------------------------------------
+
+    def forward(self, action: Action) -> None:
+        """F: the stage's output, for the next one; the last one's is the loss."""
+        stage, m = _pass_of(action)
+        self.states.ready(stage)
+        x = self.batches[m].tokens if stage == 0 else self.results.pop(("F", stage, m))
+        run = self.running[stage, m] = StageRun(self.plan, stage, self.batches[m])
+        y = run.forward(x)
+        if not self._is_last(stage):
+            self.results["F", stage + 1, m] = y
+        elif self.plan.communicator.place_in(TP) == 0:
+            self.states.loss = self.states.loss + y
+
+    def backward(self, action: Action) -> None:
+        """B: I and W together."""
+        stage, m = _pass_of(action)
+        self._give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(stage, m)))
+
+    def input_gradient(self, action: Action) -> None:
+        """I: the gradient of the stage's input, for the stage before."""
+        stage, m = _pass_of(action)
+        self._give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(stage, m)))
+
+    def weight_gradient(self, action: Action) -> None:
+        """W: what I has left."""
+        self.running.pop(_pass_of(action)).weight_gradient()
+
+    def _is_last(self, stage: int) -> bool:
+        return stage + 1 == len(self.program.stages)
+
+    def _gradient_for(self, stage: int, m: int) -> torch.Tensor | None:
+        """The gradient of a stage's output; the last stage makes its own."""
+        return None if self._is_last(stage) else self.results.pop(("B", stage, m))
+
+    def _give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
+        if stage:
+            assert gradient is not None
+            self.results["B", stage - 1, m] = gradient
+        if self.program.mode.gather == "per-micro-batch" and not self._in_flight(stage, m):
+            self.states.free(Action("FREE", stage))
+
+    def _in_flight(self, stage: int, but: int) -> bool:
+        """Whether another micro-batch waits for the backward pass of a stage."""
+        return any(s == stage and m != but and not run.passed_back for (s, m), run in self.running.items())
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def send(self, action: Action) -> None:
+        """Send what a pass has made for another rank."""
+        target = matching_receive(action)
+        self.channels.send(action, self.results.pop((target.kind[-1], *_pass_of(target))))
+
+    def receive(self, action: Action) -> None:
+        """Take what another rank has made."""
+        self.results[action.kind[-1], *_pass_of(action)] = self.channels.receive(action)
+
+
+def _refuse(interpreter: Interpreter, action: Action) -> None:
+    raise AssertionError(f"{action} is not run yet; plans that need it are refused")
+
+
+ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
+    "F": Interpreter.forward,
+    "B": Interpreter.backward,
+    "I": Interpreter.input_gradient,
+    "W": Interpreter.weight_gradient,
+    "SEND_F": Interpreter.send,
+    "SEND_B": Interpreter.send,
+    "RECV_F": Interpreter.receive,
+    "RECV_B": Interpreter.receive,
+    "GATHER": lambda interpreter, action: interpreter.states.gather(action),
+    "FREE": lambda interpreter, action: interpreter.states.free(action),
+    "REDUCE": lambda interpreter, action: interpreter.states.reduce(action),
+    "REDUCE_TIED": lambda interpreter, action: interpreter.states.reduce_tied(action),
+    "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
+    "STEP": lambda interpreter, action: interpreter.states.step(action),
+    **dict.fromkeys(("OFFLOAD", "RELOAD", "VALIDATE"), _refuse),
+}
+"""How each kind of action is executed."""
+
+
+def _pass_of(action: Action) -> tuple[int, int]:
+    assert action.stage is not None
+    assert action.micro_batch is not None
+    return action.stage, action.micro_batch

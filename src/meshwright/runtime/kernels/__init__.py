@@ -1,0 +1,51 @@
+"""One kernel for each kind of operator: ``KERNELS`` is the table, ``kernel_of`` makes one for a layer on a rank.
+
+A kind that is not in the table is refused by name before a run (``runtime/check.py``).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from meshwright.model.graph import Block
+from meshwright.model.operators import (
+    Activation,
+    Attention,
+    Embedding,
+    EnterTensor,
+    LeaveTensor,
+    Linear,
+    Loss,
+    Norm,
+    Operator,
+    Residual,
+)
+from meshwright.runtime.kernels.activation import ActivationKernel
+from meshwright.runtime.kernels.attention import AttentionKernel, head_widths
+from meshwright.runtime.kernels.boundary import BoundaryKernel, ResidualKernel
+from meshwright.runtime.kernels.embedding import EmbeddingKernel
+from meshwright.runtime.kernels.kernel import Kernel, Setting
+from meshwright.runtime.kernels.linear import LinearKernel
+from meshwright.runtime.kernels.loss import LossKernel
+from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
+
+KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
+    Activation: ActivationKernel,
+    Attention: AttentionKernel,
+    Embedding: EmbeddingKernel,
+    EnterTensor: BoundaryKernel,
+    LeaveTensor: BoundaryKernel,
+    Linear: LinearKernel,
+    Loss: LossKernel,
+    Norm: NormKernel,
+    Residual: ResidualKernel,
+}
+"""What the runtime can execute, by kind of operator."""
+HEADS = ("q_norm", "k_norm")
+
+
+def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
+    """The kernel of an operator; norms of heads know which part of their block's projection they work on."""
+    if isinstance(op, Norm) and op.place == "tensor":
+        attention = next(other for other in block.operators if isinstance(other, Attention))
+        return HeadNormKernel(op, setting, HEADS.index(op.name), head_widths(attention, setting.tp))
+    return KERNELS[type(op)](op, setting)

@@ -1,0 +1,89 @@
+"""softmax(scores)·V and its gradient from queries, keys, values, output and one statistic per row.
+
+Two ways with one signature. ``flash`` is torch's kernel for CPUs, which never writes the scores down. ``plain`` writes
+them down, for what that kernel does not know (soft caps) and for other devices:
+P = exp(S − L), dV = PᵀdO, dS = P∘(dO·Vᵀ − Σ dO∘O), times the cap's slope; dQ = dS·K, dK = dSᵀ·Q (Dao et al., arXiv
+2205.14135, appendix B.2). Tensors are (batch, heads, sequence, head_dim); fewer key-value heads serve several queries.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What is done to q·k: ``scale``, then a soft ``cap``, then ``mask`` is added; no mask means causal."""
+
+    scale: float
+    cap: float | None
+    mask: torch.Tensor | None
+
+
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and the statistic of every row (logarithm of the sum of exponentials)."""
+    if _has_kernel(q, of):
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
+        )
+    scores, _ = _scores(q, k, of)
+    statistic = scores.logsumexp(-1)
+    weights = torch.exp(scores - statistic[..., None])
+    return (weights @ _each(v, q).to(weights)).to(q), statistic
+
+
+def attention_gradients(
+    g: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    statistic: torch.Tensor,
+    of: Scores,
+) -> Triple:
+    """Gradients of queries, keys and values."""
+    if _has_kernel(q, of):
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            g, q, k, v, out, statistic, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
+        )
+    scores, slope = _scores(q, k, of)
+    weights = torch.exp(scores - statistic[..., None])
+    wide_g = g.to(weights)
+    inner = wide_g @ _each(v, q).to(weights).transpose(-1, -2)
+    inner = weights * (inner - (wide_g * out).sum(-1, keepdim=True)) * slope * of.scale
+    dq = inner @ _each(k, q).to(weights)
+    dk = _together(inner.transpose(-1, -2) @ q.to(weights), k)
+    dv = _together(weights.transpose(-1, -2) @ wide_g, v)
+    return dq.to(q), dk.to(k), dv.to(v)
+
+
+def _has_kernel(q: torch.Tensor, of: Scores) -> bool:
+    return q.device.type == "cpu" and of.cap is None
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, of: Scores) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """Masked scores, and how much they change with q·k·scale."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = q.to(wide) @ _each(k, q).to(wide).transpose(-1, -2) * of.scale
+    slope: torch.Tensor | float = 1.0
+    if of.cap is not None:
+        bent = torch.tanh(scores / of.cap)
+        scores, slope = bent * of.cap, 1 - bent * bent
+    mask = of.mask
+    if mask is None:
+        mask = torch.full(scores.shape[-2:], float("-inf"), dtype=wide, device=q.device).triu(1)
+    return scores + mask, slope
+
+
+def _each(kv: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Keys or values once for each query head."""
+    return kv.repeat_interleave(q.shape[1] // kv.shape[1], 1)
+
+
+def _together(gradient: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+    """The sum over the query heads that one key-value head serves."""
+    return gradient.unflatten(1, (kv.shape[1], -1)).sum(2)

@@ -1,0 +1,72 @@
+"""The edges of the tensor region, and the residual stream: kernels without parameters."""
+
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.model.operators import EnterTensor, LeaveTensor, Residual
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
+from meshwright.runtime.visit import Visit
+
+
+@dataclass(frozen=True)
+class BoundaryKernel:
+    """Nothing but its collectives: gather or scatter of the sequence, sums of what tp ranks computed in part."""
+
+    op: EnterTensor | LeaveTensor
+    setting: Setting
+
+    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """Nothing by itself."""
+        return x
+
+    def again(self, visit: Visit) -> torch.Tensor:
+        """An edge keeps nothing that a row could begin with."""
+        raise AssertionError(self.op.name)
+
+    def restore(self, x: Value, visit: Visit) -> None:
+        """It keeps no input."""
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """Nothing by itself."""
+        return g
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """There are no weights."""
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """Over tp, along the sequence."""
+        return (yield from tensor_exchange(self.setting, item, x))
+
+
+@dataclass(frozen=True)
+class ResidualKernel:
+    """The branch's share of the stream; the sum itself is the block's, which knows the stream."""
+
+    op: Residual
+    setting: Setting
+
+    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """The branch, times the model's multiplier."""
+        multiplier = self.setting.numerics.residual_multiplier
+        return x if multiplier == 1 else x * multiplier
+
+    def again(self, visit: Visit) -> torch.Tensor:
+        """A residual keeps nothing that a row could begin with."""
+        raise AssertionError(self.op.name)
+
+    def restore(self, x: Value, visit: Visit) -> None:
+        """It keeps no input."""
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """The gradient of the branch."""
+        return self.forward(g, visit)
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """There are no weights."""
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """A residual exchanges nothing."""
+        raise AssertionError(item)
+        yield

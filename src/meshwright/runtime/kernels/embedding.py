@@ -1,0 +1,83 @@
+"""The table of token embeddings, its rows cut over tp, and learned positions.
+
+Each tp rank looks up the tokens whose rows it holds and leaves zeros for the others; leaving the tensor region adds
+them up. Positions, which every rank holds whole, are added by the first rank alone.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch.nn import functional
+
+from meshwright.model.operators import Embedding
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
+from meshwright.runtime.visit import Visit
+
+
+@dataclass(frozen=True)
+class EmbeddingKernel:
+    """Token ids (sequence, batch) → (sequence, batch, hidden)."""
+
+    op: Embedding
+    setting: Setting
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The table's full name, then that of the positions where there are any."""
+        return tuple(map(self.setting.named, self.op.parameters))
+
+    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """Look up ``x``; ids outside of this rank's rows give zeros."""
+        table = visit.unit(self.names[0]).view(self.names[0])
+        rows, outside = self._rows(x, len(table))
+        y = functional.embedding(rows, table) * self._multiplier(table.dtype)
+        if outside is not None:
+            y[outside] = 0
+        for name in self.names[1:]:
+            if self.setting.tp_rank == 0:
+                y += visit.unit(name).view(name)[: len(x), None]
+        return y
+
+    def again(self, visit: Visit) -> torch.Tensor:
+        """Embeddings are not recomputed."""
+        raise AssertionError(self.op.name)
+
+    def restore(self, x: Value, visit: Visit) -> None:
+        """It keeps no input."""
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> None:
+        """Tokens have no gradient; that of the rows stays until W."""
+        visit.kept["output_gradient"] = g
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """Add each token's gradient to its row, and to its position."""
+        g = visit.kept.pop("output_gradient")
+        for name in self.names[1:]:
+            if self.setting.counts_whole:
+                visit.unit(name).gradient_of(name)[: len(g)] += g.sum(1)
+        total = visit.unit(self.names[0]).gradient_of(self.names[0])
+        rows, outside = self._rows(visit.batch.tokens, len(total))
+        scaled = g.to(total) * self._multiplier(self.setting.precision.compute)
+        if outside is not None:
+            scaled[outside] = 0
+        total.index_add_(0, rows.flatten(), scaled.flatten(0, 1))
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """An embedding exchanges nothing by itself."""
+        raise AssertionError(item)
+        yield
+
+    def _rows(self, tokens: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if self.setting.tp == 1:
+            return tokens, None
+        local = tokens - self.setting.tp_rank * rows
+        outside = (local < 0) | (local >= rows)
+        return local.masked_fill(outside, 0), outside
+
+    def _multiplier(self, dtype: torch.dtype) -> float:
+        numerics = self.setting.numerics
+        if not numerics.embedding_multiplier_rounded:
+            return numerics.embedding_multiplier
+        return torch.tensor(numerics.embedding_multiplier, dtype=dtype).item()

@@ -1,0 +1,113 @@
+"""What every kernel offers: the four things that the Program says of an operator.
+
+=====================  ============================================================================================
+Program's item         call
+=====================  ============================================================================================
+Compute(op, F or R)    ``forward(x, visit)`` → y; keeps what ``visit.keep`` allows; ``again`` begins a row of R
+Compute(op, I)         ``input_gradient(g, visit)`` → gradient of x; small gradients (biases, norms) are summed here
+Compute(op, W)         ``weight_gradient(visit)``: gradients of matrices and tables, from what I left
+Collective             ``exchange(item, x, visit)`` → steps of the exchange and, in the end, what became of x
+=====================  ============================================================================================
+
+No autograd graph spans them: what lives between passes is what ``visit.kept`` holds, to the byte. Values are
+(sequence, batch, width); with sequence parallelism the sequence is cut over tp outside of the tensor region, and lies
+first so that its pieces are contiguous.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from meshwright.model.architecture import Architecture
+from meshwright.model.blocks import EMBEDDING_TABLE
+from meshwright.model.numerics import Numerics
+from meshwright.model.operators import Parameter
+from meshwright.program.bodies import ACTIVATION_BYTES
+from meshwright.program.items import Collective
+from meshwright.program.shape import LocalShape
+from meshwright.runtime.communicator import Communicator, Work
+from meshwright.runtime.kernels.tables import Tables
+from meshwright.runtime.precision import Precision
+from meshwright.runtime.visit import Visit
+
+Exchange = Generator[Work, None, Any]
+Value = Any
+"""A tensor; between a fused projection and attention it may be queries, keys and values apart."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What kernels of one layer on one rank are made for. ``layer`` is the number of the decoder layer, None
+    outside."""
+
+    architecture: Architecture
+    numerics: Numerics
+    shape: LocalShape
+    communicator: Communicator
+    precision: Precision
+    sequence_parallel: bool
+    tables: Tables
+    unit_name: str
+    layer: int | None
+
+    def named(self, parameter: Parameter) -> str:
+        """A parameter's full name; a tied head works with the embedding's table."""
+        if parameter.name == EMBEDDING_TABLE:
+            return f"embed.{parameter.name}"
+        return f"{self.unit_name}.{parameter.name}"
+
+    @property
+    def tp_rank(self) -> int:
+        """This rank's place among those that cut the layer."""
+        return self.communicator.place_in(("tp",))
+
+    @property
+    def tp(self) -> int:
+        """How many ranks cut the layer."""
+        return int(self.shape.tp)
+
+    @property
+    def counts_whole(self) -> bool:
+        """Whether this rank sums up gradients of what tp does not cut in the tensor region (row biases, positions).
+
+        All tp ranks see all tokens there. With sequence parallelism their gradients are summed over tp: one rank
+        counts.
+        """
+        return not self.sequence_parallel or self.tp_rank == 0
+
+
+class Kernel(Protocol):
+    """One operator of one layer on one rank. It holds no tensors of its own."""
+
+    def forward(self, x: Value, visit: Visit) -> Value:
+        """The operator itself."""
+
+    def again(self, visit: Visit) -> Value:
+        """The operator once more, on the input that it kept."""
+
+    def restore(self, x: Value, visit: Visit) -> None:
+        """Take the input that was not kept and has been computed again."""
+
+    def input_gradient(self, g: Value, visit: Visit) -> Value:
+        """The gradient of its input; afterwards only what W needs is kept."""
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """Add the gradients of its parameters; afterwards nothing is kept."""
+
+    def exchange(self, item: Collective, x: Value, visit: Visit) -> Exchange:
+        """Run a collective of the operator on ``x``."""
+
+
+def tensor_exchange(setting: Setting, item: Collective, x: torch.Tensor) -> Exchange:
+    """All-gather, reduce-scatter or all-reduce of a value over tp, along the sequence."""
+    members = len(setting.communicator.ranks_of(item.axes))
+    x = x.contiguous()
+    if item.kind == "all-reduce":
+        yield setting.communicator.start(item, x, ACTIVATION_BYTES)
+        return x
+    tokens = len(x) * members if item.kind == "all-gather" else len(x) // members
+    out = x.new_empty((tokens, *x.shape[1:]))
+    yield setting.communicator.start(item, x, ACTIVATION_BYTES, out=out)
+    return out

@@ -1,0 +1,123 @@
+"""RMSNorm and LayerNorm over the last dim; of the input only itself is kept, statistics are computed again in I.
+
+RMSNorm (Zhang and Sennrich, arXiv 1910.07467): y = x̂·w, x̂ = x/√(mean x² + ε). Its gradient is dx = (w·g −
+x̂·mean(w·g·x̂))/√(mean x² + ε), dw = Σ g·x̂. LayerNorm (Ba et al., arXiv 1607.06450) takes the mean off first.
+Statistics and x̂ are in single precision at least.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.model.operators import Norm
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
+from meshwright.runtime.visit import Visit
+
+
+@dataclass(frozen=True)
+class NormKernel:
+    """A norm of the stream, or of a value in the tensor region."""
+
+    op: Norm
+    setting: Setting
+
+    def forward(self, x: Value, visit: Visit) -> Value:
+        """(…, width) → (…, width)."""
+        if visit.keep.inputs:
+            visit.kept["input"] = x
+        return self._normalised(x, visit)
+
+    def again(self, visit: Visit) -> torch.Tensor:
+        """On the kept input."""
+        return self._normalised(visit.kept["input"], visit)
+
+    def restore(self, x: torch.Tensor, visit: Visit) -> None:
+        """Keep it now."""
+        visit.kept["input"] = x
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """The input's gradient; those of weight and bias are added at once, for they cost no product."""
+        return self._gradient(g, visit.kept.pop("input"), visit)
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """Done with the input's."""
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """A norm exchanges nothing."""
+        raise AssertionError(item)
+        yield
+
+    def _parameters(self, visit: Visit) -> list[torch.Tensor]:
+        names = map(self.setting.named, self.op.parameters)
+        return [visit.unit(name).view(name) for name in names]
+
+    def _normalised(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        weight, *bias = self._parameters(visit)
+        arch = self.setting.architecture
+        if bias:
+            return torch.layer_norm(x, (self.op.width,), weight, bias[0], arch.norm_epsilon)
+        wide = x.to(self.setting.precision.statistic)
+        centred = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + arch.norm_epsilon)
+        if self.setting.numerics.norm_weight_in_fp32:
+            return (centred * self._scale(weight.to(wide))).to(x)
+        return centred.to(x) * self._scale(weight)
+
+    def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        weight, *bias = self._parameters(visit)
+        epsilon = self.setting.architecture.norm_epsilon
+        if bias:
+            return self._layer_norm_gradient(g, x, weight, bias[0], visit)
+        wide, wide_g = x.to(self.setting.precision.statistic), g.to(self.setting.precision.statistic)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
+        centred = wide * scale
+        self._add(0, (wide_g * centred).flatten(0, -2).sum(0), visit)
+        inner = wide_g * self._scale(weight.to(wide))
+        inner -= centred * (inner * centred).mean(-1, keepdim=True)
+        return inner.mul_(scale).to(x)
+
+    def _layer_norm_gradient(
+        self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: Visit
+    ) -> torch.Tensor:
+        shape, epsilon = (self.op.width,), self.setting.architecture.norm_epsilon
+        _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
+        dx, dw, db = torch.ops.aten.native_layer_norm_backward(
+            g.contiguous(), x, shape, mean, scale, weight, bias, (True, True, True)
+        )
+        self._add(0, dw, visit)
+        self._add(1, db, visit)
+        return dx
+
+    def _scale(self, weight: torch.Tensor) -> torch.Tensor:
+        offset = self.setting.numerics.norm_offset
+        return weight + offset if offset else weight
+
+    def _add(self, which: int, gradient: torch.Tensor, visit: Visit) -> None:
+        name = self.setting.named(self.op.parameters[which])
+        visit.unit(name).gradient_of(name).add_(gradient)
+
+
+@dataclass(frozen=True)
+class HeadNormKernel(NormKernel):
+    """A norm of each query head or each key head, between the projection and attention.
+
+    The value that passes through is queries, keys and values apart: the normalised ones are new, the others stay where
+    the projection put them.
+    """
+
+    part: int = 0
+    widths: tuple[int, int, int] = (0, 0, 0)
+
+    def forward(self, x: Value, visit: Visit) -> Value:
+        """One of (queries, keys, values), (sequence, batch, heads · head_dim) each."""
+        parts = list(x.split(self.widths, -1) if isinstance(x, torch.Tensor) else x)
+        heads = parts[self.part].unflatten(-1, (-1, self.op.width))
+        parts[self.part] = super().forward(heads, visit).flatten(-2)
+        return tuple(parts)
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """In place in the part of the fused gradient that belongs to these heads."""
+        part = g.split(self.widths, -1)[self.part]
+        heads = part.unflatten(-1, (-1, self.op.width))
+        part.copy_(self._gradient(heads, visit.kept.pop("input"), visit).flatten(-2))
+        return g

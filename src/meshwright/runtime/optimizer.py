@@ -1,0 +1,115 @@
+"""AdamW on shards, the global norm of gradients, and clipping by it.
+
+AdamW (Loshchilov and Hutter, arXiv 1711.05101) with bias correction, on the flat shards in the optimizer's dtype:
+m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← (1 − lr·λ)p − lr·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε). Weight decay λ spares
+vectors (norms, biases); a span of a shard is that part of one parameter, so no shard's border decides it.
+
+The norm counts every element of the model once: a shard by its one owner among replicas, what tp does not cut by the
+first tp rank, a table of two stages by the first of them. Clipping is torch's formula: min(1, limit / (norm + 1e-6)).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.program import Program
+from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
+from meshwright.runtime.rank_plan import TABLE, RankPlan
+from meshwright.runtime.unit import Unit
+
+CLIP_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW:
+    """Constants of the optimizer; ``clip`` is the largest global norm, None for no clipping."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+
+
+@dataclass
+class Moments:
+    """First and second moment of one unit's shard."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@dataclass
+class Optimizer:
+    """The optimizer's part of one rank."""
+
+    plan: RankPlan
+    options: AdamW
+    step: int = 0
+    moments: dict[str, Moments] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for unit in self.plan.all_units:
+            self.moments[unit.name] = Moments(torch.zeros_like(unit.owned), torch.zeros_like(unit.owned))
+
+    def squares(self) -> torch.Tensor:
+        """The sum of squares of the gradients that this rank counts."""
+        total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
+        for unit in self.plan.all_units:
+            assert unit.reduced is not None, f"{unit.name} has no gradient"
+            for name, _, here in unit.spans():
+                if self._counts(name, unit):
+                    total += unit.reduced[here].to(total).square().sum()
+        return total
+
+    def update(self, norm: float, factor: float = 1.0) -> None:
+        """One step on every shard; ``factor`` of the schedule scales the learning rate."""
+        options, self.step = self.options, self.step + 1
+        clip = 1.0 if options.clip is None else min(1.0, options.clip / (norm + CLIP_EPSILON))
+        for unit in self.plan.all_units:
+            assert unit.reduced is not None
+            gradient = unit.reduced if clip == 1.0 else unit.reduced.mul_(clip)
+            self._update(unit, gradient, options.lr * factor)
+            unit.reduced = None
+
+    def _update(self, unit: Unit, gradient: torch.Tensor, lr: float) -> None:
+        (beta1, beta2), moments = self.options.betas, self.moments[unit.name]
+        gradient = gradient[: len(unit.owned)]
+        moments.first.lerp_(gradient, 1 - beta1)
+        moments.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        for start, stop in decayed(unit):
+            unit.owned[start:stop] *= 1 - lr * self.options.weight_decay
+        scale = (1 - beta2**self.step) ** 0.5
+        denominator = (moments.second.sqrt() / scale).add_(self.options.epsilon)
+        unit.owned.addcdiv_(moments.first, denominator, value=-lr / (1 - beta1**self.step))
+
+    def _counts(self, name: str, unit: Unit) -> bool:
+        """Whether this rank is the one that counts a parameter of its shard in the norm."""
+        program, here = self.plan.program, self.plan.program.grid.coordinates(self.plan.communicator.rank)
+        copies = DENSE_REPLICA_AXES if unit.layout.parts > 1 else DENSE_REPLICA_AXES + DENSE_SHARD_AXES
+        if any(here[axis] for axis in copies):
+            return False
+        tensor = next(t for t in unit.layout.tensors if t.name == name)
+        if tensor.dim is None and here["tp"]:
+            return False
+        return not (name == TABLE and _second_copy(program, self.plan.pipeline_rank))
+
+
+def _second_copy(program: Program, pipeline_rank: int) -> bool:
+    ends = program.end_ranks
+    return len(ends) > 1 and pipeline_rank == ends[1]
+
+
+def decayed(unit: Unit) -> Sequence[tuple[int, int]]:
+    """Ranges of a shard that weight decay shrinks: those of matrices, neighbours joined."""
+    shapes = {t.name: t.whole_shape for t in unit.layout.tensors}
+    ranges: list[tuple[int, int]] = []
+    for name, _, here in unit.spans():
+        if len(shapes[name]) < 2:
+            continue
+        if ranges and ranges[-1][1] == here.start:
+            ranges[-1] = (ranges[-1][0], here.stop)
+        else:
+            ranges.append((here.start, here.stop))
+    return ranges

@@ -1,0 +1,125 @@
+"""What a training run is told beside its plan.
+
+Defaults are those that LLaMA was trained with (arXiv 2302.13971, section 2.2: AdamW with β = 0.9, 0.95, decay 0.1,
+clipping at 1.0, cosine down to a tenth), with PyTorch's ε.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.runtime.learning_rate import LR_SCHEDULES, Course, rate_factor
+
+MAX_STEPS = 10**12
+MAX_SEED = 2**32
+"""Seeds below make random streams that differ: a larger one takes two of numpy's 32-bit words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """A run of ``steps`` optimizer steps. Raises InputError with all problems.
+
+    ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps where
+    None; ``clip`` the largest gradient norm, None for no limit. What comes ``_every`` so many steps never comes where
+    that is 0; the last step always ends with a checkpoint. ``data`` are files and folders, none for synthetic tokens;
+    ``tokenizer`` is a ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is learnt
+    from the data. ``end_of_document`` is a token's name, or its id where the data are tokens already.
+    ``mask_document_starts`` leaves the first token of a document out of the loss. ``cache`` keeps tokenised data.
+    """
+
+    steps: int
+    seed: int = 0
+    lr: float = 3e-4
+    schedule: str = "cosine"
+    warmup_steps: int = 0
+    lr_floor: float = 0.1
+    decay_steps: int | None = None
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+    evaluate_every: int = 0
+    held_out: float = 0.01
+    checkpoint_every: int = 0
+    keep_last: int = 2
+    output: Path = Path("run")
+    data: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    end_of_document: str | None = None
+    mask_document_starts: bool = False
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise InputError(problems)
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of a step, counted from 0."""
+        return self.lr * rate_factor(self.schedule, step, self._course())
+
+    def to_json(self) -> dict[str, object]:
+        """The options as JSON-ready data; paths as text."""
+        data = {**asdict(self), "data": list(self.data), "output": str(self.output)}
+        return {**data, "cache": None if self.cache is None else str(self.cache)}
+
+    def _course(self) -> Course:
+        decay = max(1, self.steps // 10) if self.decay_steps is None else self.decay_steps
+        return Course(
+            steps=self.steps, warmup_steps=self.warmup_steps, floor=self.lr_floor, decay_steps=decay
+        )
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from self._wrong_counts()
+        yield from self._wrong_numbers()
+        if self.schedule not in list(LR_SCHEDULES):
+            yield Problem("schedule", self.schedule, "unknown schedule", nearest(self.schedule, LR_SCHEDULES))
+        for name, text in (("tokenizer", self.tokenizer), ("end_of_document", self.end_of_document)):
+            if text == "":
+                yield Problem(name, text, "names nothing", "leave it out")
+
+    def _wrong_counts(self) -> Iterator[Problem]:
+        top = self.steps if _whole(self.steps) and self.steps > 0 else MAX_STEPS
+        warm = self.warmup_steps if _whole(self.warmup_steps) and 0 <= self.warmup_steps < top else 0
+        for name, value, low, high in (
+            ("steps", self.steps, 1, MAX_STEPS),
+            ("seed", self.seed, 0, MAX_SEED - 1),
+            ("warmup_steps", self.warmup_steps, 0, top),
+            ("decay_steps", 1 if self.decay_steps is None else self.decay_steps, 1, top - warm),
+            ("evaluate_every", self.evaluate_every, 0, MAX_STEPS),
+            ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS),
+            ("keep_last", self.keep_last, 1, MAX_STEPS),
+        ):
+            if not _whole(value) or not low <= value <= high:
+                yield Problem(name, value, f"must be a whole number from {low} to {high}", f"e.g. {low}")
+
+    def _wrong_numbers(self) -> Iterator[Problem]:
+        for name, value, legal, rule in (
+            ("lr", self.lr, _real(self.lr) and self.lr > 0, "lr > 0"),
+            (
+                "lr_floor",
+                self.lr_floor,
+                _real(self.lr_floor) and 0 <= self.lr_floor <= 1,
+                "0 <= lr_floor <= 1",
+            ),
+            ("beta1", self.beta1, _real(self.beta1) and 0 <= self.beta1 < 1, "0 <= beta1 < 1"),
+            ("beta2", self.beta2, _real(self.beta2) and 0 <= self.beta2 < 1, "0 <= beta2 < 1"),
+            ("eps", self.eps, _real(self.eps) and self.eps > 0, "eps > 0"),
+            ("weight_decay", self.weight_decay, _real(self.weight_decay) and self.weight_decay >= 0, ">= 0"),
+            ("clip", self.clip, self.clip is None or (_real(self.clip) and self.clip > 0), "clip > 0"),
+            ("held_out", self.held_out, _real(self.held_out) and 0 <= self.held_out < 1, "0 <= held_out < 1"),
+        ):
+            if not legal:
+                default = type(self).__dataclass_fields__[name].default
+                yield Problem(name, value, f"must be a finite number with {rule}", f"e.g. {default}")
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

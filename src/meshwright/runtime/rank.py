@@ -1,0 +1,96 @@
+"""One rank of a run: joined to the others, with its part of the plan, its parameters and its optimizer.
+
+Everything that executes a Program (training, proofs, emulation) begins here.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from meshwright.errors import RunError
+from meshwright.model.graph import ModelGraph
+from meshwright.model.running import numerics_to_run
+from meshwright.program.program import Program
+from meshwright.runtime.communicator import Communicator
+from meshwright.runtime.interpreter import Interpreter
+from meshwright.runtime.launch.environment import Place
+from meshwright.runtime.optimizer import AdamW, Optimizer
+from meshwright.runtime.pieces import local_part
+from meshwright.runtime.precision import PRECISIONS
+from meshwright.runtime.rank_plan import RankPlan, rank_plan
+from meshwright.runtime.step_states import StepStates
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all ranks of a run are told. ``timeout_s`` is how long an operation may wait for its partners."""
+
+    program: Program
+    model: ModelGraph
+    precision: str = "bf16"
+    options: AdamW = field(default_factory=AdamW)
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank that is ready to run steps."""
+
+    place: Place
+    job: Job
+    plan: RankPlan
+    interpreter: Interpreter
+
+    @property
+    def communicator(self) -> Communicator:
+        """Its way to the others."""
+        return self.plan.communicator
+
+
+@contextmanager
+def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, torch.Tensor]) -> Iterator[Rank]:
+    """Join as a rank with these whole parameters, and leave when all are done.
+
+    The program's signature is compared first: ranks that would execute different Programs raise RunError.
+    """
+    device = _device(place)
+    dist.init_process_group(
+        backend="nccl" if device.type == "cuda" else "gloo",
+        store=store,
+        rank=place.rank,
+        world_size=place.ranks,
+        timeout=timedelta(seconds=job.timeout_s),
+    )
+    _agree(job.program, store, place)
+    communicator = Communicator(place.rank, job.program, device, job.timeout_s)
+    communicator.connect()
+    numerics = numerics_to_run(job.model.architecture)
+    plan = rank_plan(job.program, job.model, numerics, communicator, PRECISIONS[job.precision])
+    for unit in plan.all_units:
+        unit.load(local_part(tensors, unit))
+    yield Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
+    dist.barrier()  # the quick ones must not close connections that the slow ones still use
+    dist.destroy_process_group()
+
+
+def _agree(program: Program, store: dist.Store, place: Place) -> None:
+    """Compare this rank's Program with rank 0's. Raises RunError where they differ."""
+    own = program.signature()
+    if place.rank == 0:
+        store.set("program", own)
+    theirs = store.get("program").decode()
+    if theirs != own:
+        raise RunError(f"rank {place.rank} lowered another Program ({own}) than rank 0 ({theirs})")
+
+
+def _device(place: Place) -> torch.device:
+    """The accelerator of this local rank, or the CPU where there is none."""
+    if torch.cuda.device_count() > place.local_rank:
+        torch.cuda.set_device(place.local_rank)
+        return torch.device("cuda", place.local_rank)
+    torch.set_num_threads(1)
+    return torch.device("cpu")

@@ -1,0 +1,199 @@
+"""What one rank holds and executes, from the Program and the model: units of parameters, and blocks with kernels.
+
+A unit is a block where parameters are gathered layer by layer and a stage otherwise. Each block of a stage gets the
+Program's items for its passes and a kernel for each operator; equal blocks differ in their layer's number, on which
+rotations and windows may depend.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.model.blocks import EMBEDDING_TABLE
+from meshwright.model.graph import ModelGraph
+from meshwright.model.numerics import Numerics
+from meshwright.program.activations import keeps
+from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.passes import Shared
+from meshwright.program.program import Program, Stage
+from meshwright.runtime.block_run import BlockPlan
+from meshwright.runtime.communicator import Communicator
+from meshwright.runtime.kernels import kernel_of
+from meshwright.runtime.kernels.kernel import Setting
+from meshwright.runtime.kernels.tables import Tables
+from meshwright.runtime.precision import Precision
+from meshwright.runtime.unit import Unit
+from meshwright.runtime.unit_layout import Tensor, local_tensor, unit_layout
+
+TABLE = f"embed.{EMBEDDING_TABLE}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A block of a stage: its index in the model, its name (``layers.3``), and the layer's number (None at the
+    ends)."""
+
+    block: int
+    name: str
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """Per stage of this rank: its places in forward order, their blocks' plans, and the unit of each place."""
+
+    program: Program
+    communicator: Communicator
+    precision: Precision
+    hidden: int
+    pipeline_rank: int
+    places: Mapping[int, tuple[Place, ...]]
+    blocks: Mapping[int, tuple[BlockPlan, ...]]
+    units: Mapping[int, tuple[Unit, ...]]
+    unit_of: Mapping[str, Unit]
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Indices of this rank's stages, in the order of the data's way."""
+        return tuple(self.places)
+
+    def units_of(self, stage: int) -> tuple[Unit, ...]:
+        """The distinct units of a stage."""
+        return tuple({id(unit): unit for unit in self.units[stage]}.values())
+
+    def message_buffer(self) -> torch.Tensor:
+        """Room for one message between pipeline ranks: (sequence, batch, hidden), the sequence cut over tp if it is."""
+        shape, cut = self.program.shape, self.program.mode.sequence_parallel
+        tokens = int(shape.seq_len) // (int(shape.tp) if cut else 1)
+        size = (tokens, int(shape.micro_batch), self.hidden)
+        return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
+
+    @property
+    def shared(self) -> Shared | None:
+        """The blocks of embedding and head, where they share a table on this rank."""
+        first, last = self.program.stages[0], self.program.stages[-1]
+        together = first.rank == last.rank == self.pipeline_rank and TABLE in self.unit_of
+        head = self.program.blocks[last.blocks[-1]]
+        tied = any(p.name == EMBEDDING_TABLE for op in head.operators for p in op.parameters)
+        return (first.blocks[0], last.blocks[-1]) if together and tied else None
+
+    @property
+    def all_units(self) -> tuple[Unit, ...]:
+        """The distinct units of the rank."""
+        return tuple(unit for stage in self.stages for unit in self.units_of(stage))
+
+
+def rank_plan(
+    program: Program, model: ModelGraph, numerics: Numerics, communicator: Communicator, precision: Precision
+) -> RankPlan:
+    """Everything of one rank, parameters still zero."""
+    pipeline_rank = program.grid.coordinates(communicator.rank)["pp"]
+    places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank)}
+    units: dict[int, tuple[Unit, ...]] = {}
+    unit_of: dict[str, Unit] = {}
+    for stage, of_stage in places.items():
+        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
+        unit_of |= {t.name: unit for unit in units[stage] for t in unit.layout.tensors}
+    tables = Tables()
+    blocks = {
+        stage: tuple(
+            _block_plan(
+                place,
+                program,
+                Setting(
+                    architecture=model.architecture,
+                    numerics=numerics,
+                    shape=program.shape,
+                    communicator=communicator,
+                    precision=precision,
+                    sequence_parallel=program.mode.sequence_parallel,
+                    tables=tables,
+                    unit_name=place.name,
+                    layer=place.layer,
+                ),
+            )
+            for place in of_stage
+        )
+        for stage, of_stage in places.items()
+    }
+    return RankPlan(
+        program,
+        communicator,
+        precision,
+        model.architecture.hidden,
+        pipeline_rank,
+        places,
+        blocks,
+        units,
+        unit_of,
+    )
+
+
+def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
+    layers = iter(stage.layers)
+    found = []
+    for index in stage.blocks:
+        block = program.blocks[index]
+        number = next(layers) if block.kind == "layer" else None
+        found.append(Place(index, block.kind if number is None else f"layers.{number}", number))
+    return tuple(found)
+
+
+def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
+    block = program.blocks[place.block]
+    return BlockPlan(
+        block=block,
+        kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
+        items={kind: program.block_items[place.block, kind] for kind in BLOCK_PASSES},
+        keeps=keeps(block, program.mode),
+    )
+
+
+def _units(
+    stage: int,
+    places: Sequence[Place],
+    program: Program,
+    communicator: Communicator,
+    precision: Precision,
+    held: frozenset[str],
+) -> tuple[Unit, ...]:
+    """The unit of each place; one for all of them unless parameters are gathered layer by layer."""
+    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
+    parts = int(program.shape.shard)
+
+    def made(name: str, of: Sequence[Place]) -> Unit:
+        tensors = [t for place in of for t in tensors_of(place, program, communicator) if t.name not in held]
+        unique = {t.name: t for t in tensors}
+        shared = (TABLE,) if tied_apart and TABLE in unique else ()
+        return Unit(
+            name=name,
+            layout=unit_layout(unique.values(), shared, parts),
+            communicator=communicator,
+            precision=precision,
+            sequence_parallel=program.mode.sequence_parallel,
+            accumulates=program.mode.gather == "per-layer",
+            gradient_width=program.stack.gradient_communication_bytes,
+        )
+
+    if program.mode.gather != "per-layer":
+        return (made(f"stage {stage}", places),) * len(places)
+    units = []
+    for place in places:
+        units.append(made(place.name, [place]))
+        held |= {t.name for t in units[-1].layout.tensors}
+    return tuple(units)
+
+
+def tensors_of(place: Place, program: Program, communicator: Communicator) -> list[Tensor]:
+    """The parameters of a block as this tp rank holds them; a tied head's table has the embedding's name."""
+    tp_rank = communicator.place_in(("tp",))
+    return [
+        local_tensor(
+            TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}", p, op, program.shape, tp_rank
+        )
+        for op in program.blocks[place.block].operators
+        for p in sorted(
+            op.parameters, key=lambda p: -len(p.shape)
+        )  # an operator's matrices next to each other
+    ]

@@ -1,0 +1,52 @@
+"""Softmax attention with an explicit mask, grouped key-value heads, rotation, soft cap and ALiBi.
+
+Sizes: B sequences, L positions (i of the query, j of the key), H heads, K key-value heads, N elements of a head.
+"""
+
+import torch
+from torch import Tensor
+
+from meshwright.model.numerics import Numerics
+from meshwright.model.rotary import Rotary
+from meshwright.runtime.reference.elementwise import capped
+
+
+def attended(
+    numerics: Numerics, layer: int, window: int | None, q_BLHN: Tensor, k_BLKN: Tensor, v_BLKN: Tensor
+) -> Tensor:
+    """Σ_j softmax_j(score of i and j) · v_j over the ``window`` last positions up to i (None: all of them)."""
+    length, groups = q_BLHN.shape[1], q_BLHN.shape[2] // k_BLKN.shape[2]
+    position_L = torch.arange(length, dtype=q_BLHN.dtype)
+    rotary = numerics.rotary[layer]
+    if rotary is not None:
+        q_BLHN, k_BLKN = rotated(q_BLHN, rotary), rotated(k_BLKN, rotary)
+    if numerics.query_growth is not None:
+        growth = numerics.query_growth
+        steps_L = torch.floor(position_L / growth.positions)
+        q_BLHN = q_BLHN * (1 + growth.beta * torch.log(1 + steps_L))[:, None, None]
+    k_BLHN, v_BLHN = (x.repeat_interleave(groups, dim=2) for x in (k_BLKN, v_BLKN))
+    scores_BHLL = torch.einsum("bihn,bjhn->bhij", q_BLHN, k_BLHN) * numerics.attention_scales[layer]
+    scores_BHLL = capped(scores_BHLL, numerics.attention_soft_cap)
+    distance_LL = position_L[:, None] - position_L[None, :]  # i − j
+    if numerics.alibi_slopes:
+        slope_H = torch.tensor(numerics.alibi_slopes, dtype=q_BLHN.dtype)
+        scores_BHLL = scores_BHLL - slope_H[:, None, None] * distance_LL
+    hidden_LL = (distance_LL < 0) | (distance_LL >= (length if window is None else window))
+    weights_BHLL = scores_BHLL.masked_fill(hidden_LL, -torch.inf).softmax(dim=-1)
+    return torch.einsum("bhij,bjhn->bihn", weights_BHLL, v_BLHN)
+
+
+def rotated(x_BLHN: Tensor, rotary: Rotary) -> Tensor:
+    """Every pair (a, b) of a head's first ``rotary.dim`` elements turned: (a·cos − b·sin, b·cos + a·sin)."""
+    length, dim = x_BLHN.shape[1], rotary.dim
+    frequencies = torch.tensor(rotary.frequencies(length), dtype=torch.float64)
+    angle = torch.arange(length, dtype=torch.float64)[:, None, None] * frequencies
+    cos, sin = (f(angle).mul(rotary.attention_factor).to(x_BLHN.dtype) for f in (torch.cos, torch.sin))
+    turning, rest = x_BLHN[..., :dim], x_BLHN[..., dim:]
+    if rotary.interleaved:
+        a, b = turning[..., 0::2], turning[..., 1::2]
+        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+    else:
+        a, b = turning[..., : dim // 2], turning[..., dim // 2 :]
+        turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    return torch.cat((turned, rest), dim=-1)

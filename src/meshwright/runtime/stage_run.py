@@ -1,0 +1,156 @@
+"""F, I and W of one stage on one micro-batch: its blocks in turn, with what the Program puts beside them.
+
+The Program's body of a pass is a row of segments: so many equal blocks, and collectives beside each. Beside a block
+come the parameters of the next one and go the gradients of the one before; what a segment without a block exchanges
+has nothing to hide behind. This expands the row and runs it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.items import Collective, PassKind, Segment
+from meshwright.program.passes import units_needed
+from meshwright.runtime.block_run import BlockRun, Exchanging, live_bytes
+from meshwright.runtime.rank_plan import TABLE, RankPlan
+from meshwright.runtime.unit import Unit
+from meshwright.runtime.visit import MicroBatch, Visit
+
+
+@dataclass
+class StageRun:
+    """A stage at work on one micro-batch, from F until W."""
+
+    plan: RankPlan
+    stage: int
+    batch: MicroBatch
+    runs: list[BlockRun] = field(init=False)
+    passed_back: bool = False
+
+    def __post_init__(self) -> None:
+        self.runs = [
+            BlockRun(block, {op.name: Visit(self._unit, self.batch) for op in block.operators})
+            for block in self.plan.blocks[self.stage]
+        ]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The stage's output; the loss of the last stage."""
+        for place in self._pass("F"):
+            x = self.runs[place].forward(x)
+        return x
+
+    def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """The gradient of the stage's input; None for the first stage."""
+        for place in self._pass("I"):
+            g = self.runs[place].input_gradient(g)
+        self.passed_back = True
+        return g
+
+    def weight_gradient(self) -> None:
+        """Gradients of all matrices, that have waited since I."""
+        for place in self._pass("W"):
+            self.runs[place].weight_gradient()
+
+    def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """I and W of each block in turn."""
+        for place in self._pass("B"):
+            g = self.runs[place].input_gradient(g)
+            self.runs[place].weight_gradient()
+        return g
+
+    def live_bytes(self) -> int:
+        """Bytes that are kept for later passes."""
+        return live_bytes(visit for run in self.runs for visit in run.visits.values())
+
+    def _unit(self, name: str) -> Unit:
+        return self.plan.unit_of[name]
+
+    def _pass(self, kind: PassKind) -> Iterator[int]:
+        """The places of a pass in order; beside each of them its collectives run."""
+        program = self.plan.program
+        body = program.bodies[self.stage, kind]
+        order = list(range(len(self.runs)))
+        if kind != "F":
+            order.reverse()
+        beside = _Beside(self.plan, self.stage, kind, order)
+        at = 0
+        for segment in body:
+            if segment.block is None:
+                beside.alone(segment, at)
+                continue
+            for _ in range(segment.count):
+                going = beside.begin(segment.beside, at)
+                yield order[at]
+                for exchange in going:
+                    exchange.finish()
+                beside.leave(at)
+                at += 1
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Gathers ahead of a block and reductions behind it, of a pass in ``order``."""
+
+    plan: RankPlan
+    stage: int
+    kind: PassKind
+    order: Sequence[int]
+
+    def alone(self, segment: Segment, at: int) -> None:
+        """What runs with nothing beside it: the first gather of a pass, or its last reduction."""
+        if segment.beside[0].kind == "all-gather" and at == 0:
+            going = self._gathers(segment.beside, 0)
+        else:
+            going = [Exchanging(self._behind(at).reduce(segment.beside)).begin()]
+        for exchange in going:
+            exchange.finish()
+
+    def begin(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
+        """Start the gathers of the next block and the reduction of the last one."""
+        if not items:
+            return []
+        ahead = self._needed(at + 1) if at + 1 < len(self.order) else ()
+        gathers = [item for item in items if item.kind == "all-gather"]
+        going = self._gathers(gathers, at + 1) if gathers and ahead else []
+        reductions = [item for item in items if item.kind != "all-gather"]
+        if reductions:
+            going.append(Exchanging(self._behind(at).reduce(reductions)).begin())
+        return going
+
+    def leave(self, at: int) -> None:
+        """Free what no later block of this pass needs."""
+        if self.plan.program.mode.gather != "per-layer":
+            return
+        later = {id(unit) for place in range(at + 1, len(self.order)) for unit in self._used(place)}
+        for unit in self._used(at):
+            if id(unit) not in later:
+                unit.free()
+
+    def _gathers(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
+        units = self._needed(at) if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
+        assert len(units) == len(items), (units, items)
+        return [Exchanging(unit.gather([item])).begin() for unit, item in zip(units, items, strict=True)]
+
+    def _needed(self, at: int) -> tuple[Unit, ...]:
+        """The units that are gathered for the block at a place of the order."""
+        place = self.order[at]
+        blocks = [self.plan.places[self.stage][i].block for i in self.order]
+        shared = self.plan.shared
+        own = self.plan.units[self.stage][place]
+        needed = units_needed(blocks, self.kind, shared)[at]
+        return tuple(own if block == blocks[at] else self.plan.unit_of[TABLE] for block in needed)
+
+    def _used(self, at: int) -> tuple[Unit, ...]:
+        """The units that a block at a place of the order works with."""
+        place = self.order[at]
+        own = self.plan.units[self.stage][place]
+        shared = self.plan.shared
+        is_tied_head = shared is not None and self.plan.places[self.stage][place].block == shared[1]
+        return (own, self.plan.unit_of[TABLE]) if is_tied_head else (own,)
+
+    def _behind(self, at: int) -> Unit:
+        return self.plan.units[self.stage][self.order[at - 1]]
+
+    def _units_of_stage(self) -> tuple[Unit, ...]:
+        return self.plan.units_of(self.stage)

@@ -1,0 +1,179 @@
+"""ShardedState: gather, free and reduce the parameters of one unit, as explicit acts.
+
+=========  ======================================================================================================
+buffer     what it is
+=========  ======================================================================================================
+owned      this rank's shard of the parameters, in the optimizer's dtype; the truth between steps
+whole      all parameters of the unit in the dtype of the computation: gathered, or held always where not sharded
+gradient   gradients of all parameters of the unit, from the first weight gradient to the reduction
+reduced    this rank's shard of the summed gradients: what the optimizer reads
+=========  ======================================================================================================
+
+Nothing else ever holds these buffers: operators ask a unit for a view each time they use a parameter, in the forward
+pass and again in the backward pass. So dropping the reference frees, and what is used while not gathered is an error
+by name.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.errors import RunError
+from meshwright.program.items import Collective
+from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
+from meshwright.program.synchronise import PARAMETER_WIRE_BYTES
+from meshwright.runtime.communicator import Communicator, Work
+from meshwright.runtime.flat import cut, joined, take
+from meshwright.runtime.precision import Precision
+from meshwright.runtime.unit_layout import UnitLayout
+
+TP = ("tp",)
+Steps = Generator[Work, None, None]
+"""An exchange of several operations, one after the other: each is yielded when it has begun."""
+
+
+@dataclass
+class Unit:
+    """The parameters of a block or stage on one rank. ``name`` is for messages."""
+
+    name: str
+    layout: UnitLayout
+    communicator: Communicator
+    precision: Precision
+    sequence_parallel: bool
+    accumulates: bool
+    gradient_width: int
+    owned: torch.Tensor = field(init=False)
+    whole: torch.Tensor | None = None
+    gradient: torch.Tensor | None = None
+    reduced: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
+        self.part = self.communicator.place_in(DENSE_SHARD_AXES) if self.layout.parts > 1 else 0
+        self._places = {t.name: (self.layout.starts[t.name], t) for t in self.layout.tensors}
+
+    @property
+    def device(self) -> torch.device:
+        """Where all buffers lie."""
+        return self.communicator.device
+
+    # -- parameters ---------------------------------------------------------------------------------------------
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take this rank's shard from local tensors by name."""
+        flat = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
+        for name, (start, tensor) in self._places.items():
+            part = flat[start : start + tensor.elements].view(tensor.shape)
+            given = tensors[name].to(part)
+            part[tuple(slice(0, length) for length in given.shape)] = given
+        take(self.layout, self.part, flat, self.owned)
+
+    def gather(self, items: Sequence[Collective]) -> Steps:
+        """Make all parameters whole from the shards."""
+        own = self.owned.to(self.precision.compute)
+        if not items:
+            self.whole = own if own is not self.owned else own.clone()
+            self.whole = self.whole[: self.layout.size]
+            return
+        rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
+        yield self.communicator.start(
+            items[0], own, PARAMETER_WIRE_BYTES, out=rows, elements=self.layout.size
+        )
+        self.whole = joined(self.layout, rows)
+
+    def free(self) -> None:
+        """Drop the gathered parameters; those that this rank holds alone stay."""
+        if self.layout.parts > 1:
+            self.whole = None
+
+    def view(self, name: str) -> torch.Tensor:
+        """A parameter of this rank. Raises RunError where it is not gathered."""
+        if self.whole is None:
+            raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
+        start, tensor = self._places[name]
+        return self.whole[start : start + tensor.elements].view(tensor.shape)
+
+    def rows(self, names: Sequence[str]) -> torch.Tensor:
+        """Matrices that lie next to each other, as one: (sum of outputs, inputs)."""
+        return self._fused(self.whole, names)
+
+    # -- gradients ----------------------------------------------------------------------------------------------
+
+    def gradient_of(self, name: str) -> torch.Tensor:
+        """Where the gradient of a parameter is summed up."""
+        start, tensor = self._places[name]
+        return self._gradients()[start : start + tensor.elements].view(tensor.shape)
+
+    def gradient_rows(self, names: Sequence[str]) -> torch.Tensor:
+        """Where the gradients of matrices that lie next to each other are summed up, as one."""
+        return self._fused(self._gradients(), names)
+
+    def reduce(self, items: Sequence[Collective]) -> Steps:
+        """Sum up the gradients over tp, shards and replicas, as the Program lists it; keep this rank's shard."""
+        gradient = self._gradients()
+        left = list(items)
+        if left and left[0].axes == TP:
+            start, stop = self.layout.summed_range(self.sequence_parallel)
+            yield self.communicator.start(left.pop(0), gradient[start:stop], self.gradient_width)
+        shard = gradient
+        if self.layout.parts > 1:
+            shard = torch.zeros(self.layout.shard, dtype=gradient.dtype, device=self.device)
+            rows = cut(self.layout, gradient)
+            item = left.pop(0)
+            assert item.axes == DENSE_SHARD_AXES, item
+            yield self.communicator.start(
+                item, rows, self.gradient_width, out=shard, elements=self.layout.size
+            )
+        if left:
+            (item,) = left
+            assert set(DENSE_REPLICA_AXES) <= set(item.axes), item
+            yield self.communicator.start(item, shard, self.gradient_width)
+        self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
+        self.gradient = None
+
+    def tied(self) -> torch.Tensor:
+        """The part of the summed gradients that belongs to a table of two stages, padded to the largest part."""
+        assert self.reduced is not None
+        (start, stop), *_ = self.layout.pieces(self.part)
+        if self.layout.parts == 1:
+            return self.reduced[: self.layout.shared]
+        padded = torch.zeros(
+            -(-self.layout.shared // self.layout.parts), dtype=self.reduced.dtype, device=self.device
+        )
+        padded[: stop - start] = self.reduced[: stop - start]
+        return padded
+
+    def set_tied(self, summed: torch.Tensor) -> None:
+        """Put the table's gradient, summed over both stages, back."""
+        assert self.reduced is not None
+        start, stop = (0, self.layout.shared) if self.layout.parts == 1 else self.layout.pieces(self.part)[0]
+        self.reduced[: stop - start] = summed[: stop - start]
+
+    def spans(self) -> Iterator[tuple[str, slice, slice]]:
+        """Which part of which parameter (flattened) this shard holds, and where: (name, of parameter, of shard)."""
+        at = 0
+        for start, stop in self.layout.pieces(self.part):
+            for name, (begin, tensor) in self._places.items():
+                low, high = max(start, begin), min(stop, begin + tensor.elements)
+                if low < high:
+                    here = at + low - start
+                    yield name, slice(low - begin, high - begin), slice(here, here + high - low)
+            at += stop - start
+
+    # -- buffers ------------------------------------------------------------------------------------------------
+
+    def _gradients(self) -> torch.Tensor:
+        if self.gradient is None:
+            self.gradient = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
+        return self.gradient
+
+    def _fused(self, buffer: torch.Tensor | None, names: Sequence[str]) -> torch.Tensor:
+        if buffer is None:
+            raise RunError(
+                f"{self.communicator.action}: {names[0]} is used while {self.name} is not gathered"
+            )
+        start, first = self._places[names[0]]
+        stop = start + sum(self._places[name][1].elements for name in names)
+        return buffer[start:stop].view(-1, first.shape[-1])

@@ -1,0 +1,121 @@
+"""How the parameters of a unit lie in its one flat buffer, and how the ranks that share it cut that buffer. Pure.
+
+A unit is what is gathered, freed and reduced at once: a block where parameters are gathered layer by layer, a whole
+stage otherwise. Its tensors are those of one tp rank, in this order: a table that another stage shares; what tp cuts;
+what it does not cut; norms of single heads. So the gradients that are partial sums over tp are one range at the end.
+
+Without a shared table the buffer of n elements is cut into p pieces of ⌈n/p⌉, the last ones shorter or empty. A shared
+table is cut apart from the rest, so that both stages own the same of it: its longer pieces lie with the first ranks,
+those of the rest with the last ones, and no rank holds more than ⌈n/p⌉.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil, prod
+
+from meshwright.model.operators import Operator, Parameter
+from meshwright.program.layout import boundaries
+from meshwright.program.shape import LocalShape
+from meshwright.program.states import is_partial
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A parameter as one tp rank holds it: its full name, its local shape, and what decides its place.
+
+    ``cut`` is where this rank's part begins and ends along ``dim`` of the whole tensor, before padding; dim None:
+    whole.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    whole_shape: tuple[int, ...]
+    dim: int | None
+    cut: Interval
+    partial: bool
+    trained: bool
+
+    @property
+    def elements(self) -> int:
+        """Elements on this rank, padding included."""
+        return prod(self.shape)
+
+
+def local_tensor(name: str, parameter: Parameter, op: Operator, shape: LocalShape, tp_rank: int) -> Tensor:
+    """What a tp rank holds of a parameter: an even piece of the dim that tp cuts, the vocabulary padded first."""
+    dim, sizes = parameter.tp_dim, list(parameter.shape)
+    cut = (0, 0)
+    if dim is not None:
+        length = sizes[dim]
+        padded = int(shape.padded_vocab(length)) if dim == parameter.vocab_dim else length
+        sizes[dim] = ceil(padded / int(shape.tp))
+        cut = (min(length, tp_rank * sizes[dim]), min(length, (tp_rank + 1) * sizes[dim]))
+    partial = is_partial(parameter, op)
+    return Tensor(name, tuple(sizes), parameter.shape, dim, cut, partial, parameter.trained)
+
+
+@dataclass(frozen=True)
+class UnitLayout:
+    """``tensors`` in the order of the buffer; ``shared`` elements at its front are a table of two stages."""
+
+    tensors: tuple[Tensor, ...]
+    shared: int
+    parts: int
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """Where each tensor begins."""
+        ends = accumulate(t.elements for t in self.tensors)
+        return {t.name: end - t.elements for t, end in zip(self.tensors, ends, strict=True)}
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer."""
+        return sum(t.elements for t in self.tensors)
+
+    @property
+    def shard(self) -> int:
+        """Elements of the largest piece; the others are padded to it where they are exchanged."""
+        return ceil(self.size / self.parts)
+
+    def pieces(self, part: int) -> tuple[Interval, ...]:
+        """The intervals of the buffer that a rank owns, in the order in which its shard holds them."""
+        if not self.shared:
+            bounds = boundaries(self.size, self.parts, None)
+            return ((bounds[part], bounds[part + 1]),)
+        table = balanced(self.shared, self.parts, first=True)
+        rest = balanced(self.size - self.shared, self.parts, first=False)
+        return (
+            (table[part], table[part + 1]),
+            (self.shared + rest[part], self.shared + rest[part + 1]),
+        )
+
+    def summed_range(self, sequence_parallel: bool) -> Interval:
+        """The range of gradients that are partial sums over tp."""
+        partial = [t for t in self.tensors if t.dim is None and (sequence_parallel or t.partial)]
+        return self.size - sum(t.elements for t in partial), self.size
+
+
+def unit_layout(tensors: Iterable[Tensor], shared: Sequence[str], parts: int) -> UnitLayout:
+    """Put tensors in the order of the buffer; ``shared`` names the table that another stage has too."""
+    ordered = sorted(tensors, key=lambda t: _category(t, shared))
+    table = sum(t.elements for t in ordered if t.name in shared)
+    return UnitLayout(tuple(ordered), table, parts)
+
+
+def _category(tensor: Tensor, shared: Sequence[str]) -> int:
+    if tensor.name in shared:
+        return 0
+    if tensor.dim is not None:
+        return 1
+    return 3 if tensor.partial else 2
+
+
+def balanced(length: int, parts: int, *, first: bool) -> tuple[int, ...]:
+    """Bounds of pieces that differ by one element at most, the longer ones first or last."""
+    size, longer = divmod(length, parts)
+    long = range(longer) if first else range(parts - longer, parts)
+    return (0, *accumulate(size + (part in long) for part in range(parts)))

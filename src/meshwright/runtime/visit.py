@@ -1,0 +1,38 @@
+"""What an operator is handed when it works: its parameters, its micro-batch, and what it kept of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.activations import Keeps
+from meshwright.runtime.unit import Unit
+
+EVERYTHING = Keeps(inputs=True, inner=True)
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Token ids and labels of one micro-batch, (sequence, batch); labels of −100 do not count.
+
+    ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean.
+    """
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    divisor: int
+
+
+@dataclass
+class Visit:
+    """One operator on one micro-batch.
+
+    ``kept`` holds what the operator keeps from pass to pass; what is in it is live, what is not can be freed. ``unit``
+    finds the unit of a parameter by its name. ``source`` is the input before it was gathered over tp, where it was.
+    """
+
+    unit: Callable[[str], Unit]
+    batch: MicroBatch
+    kept: dict[str, torch.Tensor] = field(default_factory=dict)
+    keep: Keeps = EVERYTHING
+    source: torch.Tensor | None = None

@@ -1,0 +1,149 @@
+"""Where a family's checkpoint keeps each tensor, as ``save_pretrained`` of transformers 5.23 writes it.
+
+Our names are those of ``model/running.py``. Most families keep them, one matrix for each; the others rename modules,
+stack several of ours in one tensor, or keep matrices as (inputs, outputs).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meshwright.errors import Problem, UnsupportedError, nearest
+from meshwright.model.graph import ModelGraph
+from meshwright.model.running import named_parameters
+from meshwright.runtime.weights.parts import Part
+
+QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+GATE_UP = ("mlp.gate_proj", "mlp.up_proj")
+HEAD = "lm_head"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The names of one family. A module is a tensor's name without ``.weight`` or ``.bias``.
+
+    * ``prefixes`` may stand before every name but the head's: all are read, the first is written unless another is
+      asked for (a text tower's, whose whole model has its own).
+    * ``outer`` are the modules of embedding and head, ``layers`` is the list's name, ``inner`` renames modules of a
+      layer; what is not named keeps its name.
+    * ``fused``: a stored module, and ours of which it is the stack along dim 0; ``by_heads`` says that it begins
+      with the first head of each, then come the second heads (BLOOM).
+    * ``transposed``: stored modules whose weight is (inputs, outputs).
+    """
+
+    prefixes: tuple[str, ...] = ("model.", "language_model.model.", "model.language_model.", "")
+    outer: Mapping[str, str] = field(
+        default_factory=lambda: {"embed.embed_tokens": "embed_tokens", "head.norm": "norm"}
+    )
+    layers: str = "layers"
+    inner: Mapping[str, str] = field(default_factory=dict)
+    fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_heads: bool = False
+    transposed: tuple[str, ...] = ()
+
+
+PLAIN = Checkpoint()
+CHECKPOINTS: dict[str, Checkpoint] = {
+    "bloom": Checkpoint(
+        prefixes=("transformer.", ""),
+        outer={
+            "embed.embed_tokens": "word_embeddings",
+            "embed.embedding_layernorm": "word_embeddings_layernorm",
+            "head.norm": "ln_f",
+        },
+        layers="h",
+        inner={
+            "self_attn.o_proj": "self_attention.dense",
+            "mlp.up_proj": "mlp.dense_h_to_4h",
+            "mlp.down_proj": "mlp.dense_4h_to_h",
+        },
+        fused={"self_attention.query_key_value": QKV},
+        by_heads=True,
+    ),
+    "gemma2": PLAIN,
+    "gemma3_text": PLAIN,
+    "glm4": Checkpoint(
+        inner={
+            "post_attention_layernorm": "post_self_attn_layernorm",
+            "pre_feedforward_layernorm": "post_attention_layernorm",
+            "post_feedforward_layernorm": "post_mlp_layernorm",
+        },
+        fused={"mlp.gate_up_proj": GATE_UP},
+    ),
+    "gpt2": Checkpoint(
+        prefixes=("transformer.", ""),
+        outer={"embed.embed_tokens": "wte", "embed.embed_positions": "wpe", "head.norm": "ln_f"},
+        layers="h",
+        inner={
+            "input_layernorm": "ln_1",
+            "self_attn.o_proj": "attn.c_proj",
+            "post_attention_layernorm": "ln_2",
+            "mlp.up_proj": "mlp.c_fc",
+            "mlp.down_proj": "mlp.c_proj",
+        },
+        fused={"attn.c_attn": QKV},
+        transposed=("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
+    ),
+    "granite": PLAIN,
+    "llama": PLAIN,
+    "ministral3": PLAIN,
+    "mistral": PLAIN,
+    "phi3": Checkpoint(fused={"self_attn.qkv_proj": QKV, "mlp.gate_up_proj": GATE_UP}),
+    "qwen2": PLAIN,
+    "qwen2_5_vl": PLAIN,
+    "qwen2_5_vl_text": PLAIN,
+    "qwen3": PLAIN,
+    "qwen3_vl_text": Checkpoint(prefixes=("model.language_model.", "model.", "")),
+    "smollm3": PLAIN,
+    "starcoder2": Checkpoint(inner={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}),
+}
+
+
+def checkpoint_of(family: str) -> Checkpoint:
+    """The names of a family. Raises UnsupportedError where they are not known."""
+    if family not in CHECKPOINTS:
+        rule = "the names of this family's checkpoints are not known"
+        raise UnsupportedError(Problem("model_type", family, rule, nearest(family, CHECKPOINTS)))
+    return CHECKPOINTS[family]
+
+
+def prefixed(prefix: str, name: str) -> str:
+    """A stored name with its prefix; the head stands beside what the others are in."""
+    if not name.startswith(f"{HEAD}."):
+        return prefix + name
+    return f"language_model.{name}" if prefix == "language_model.model." else name
+
+
+def stored_parts(model: ModelGraph) -> dict[str, Part]:
+    """Where each tensor of a model lies, by our name; the stored name is without prefix."""
+    checkpoint = checkpoint_of(model.architecture.family)
+    shapes = {name: parameter.shape for name, parameter in named_parameters(model).items()}
+    return {name: _part(checkpoint, model.architecture.heads, name, shapes) for name in shapes}
+
+
+def _part(checkpoint: Checkpoint, heads: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Part:
+    module, _, kind = name.rpartition(".")
+    unit, inner = _in_layer(module)
+    if not unit:
+        return Part(name=f"{checkpoint.outer.get(module, HEAD)}.{kind}", shape=shapes[name])
+    stored, members = next(
+        ((fused, members) for fused, members in checkpoint.fused.items() if inner in members),
+        (checkpoint.inner.get(inner, inner), (inner,)),
+    )
+    sizes = [shapes[f"{unit}.{member}.{kind}"][0] for member in members]
+    runs = heads if checkpoint.by_heads and len(members) > 1 else 1
+    return Part(
+        name=f"{checkpoint.layers}.{unit.removeprefix('layers.')}.{stored}.{kind}",
+        shape=shapes[name],
+        rows=sum(sizes),
+        first=sum(sizes[: members.index(inner)]) // runs,
+        runs=runs,
+        transposed=kind == "weight" and stored in checkpoint.transposed,
+    )
+
+
+def _in_layer(module: str) -> tuple[str, str]:
+    """``layers.3`` and the rest; an empty unit for embedding and head."""
+    if not module.startswith("layers."):
+        return "", module
+    _, number, inner = module.split(".", 2)
+    return f"layers.{number}", inner

@@ -1,0 +1,95 @@
+"""Loading a model's tensors from a checkpoint's folder: all of them, or the slices that a device needs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.model.graph import ModelGraph
+from meshwright.runtime.weights.families import HEAD, Checkpoint, checkpoint_of, prefixed, stored_parts
+from meshwright.runtime.weights.folder import Folder
+from meshwright.runtime.weights.parts import Part, StoredTensor
+
+DTYPES = ("F64", "F32", "BF16", "F16")
+OTHER_TOWERS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
+"""What older releases wrote besides weights: causal masks, frequencies."""
+
+
+def load(
+    folder: str | Path, model: ModelGraph, wanted: Mapping[str, Sequence[slice]] | None = None
+) -> dict[str, Tensor]:
+    """Tensors by our names, in the dtypes of the files.
+
+    ``wanted`` names the tensors to read, each with contiguous slices of its leading dims (none: the whole); without it
+    everything is read. Names are checked against the whole checkpoint, shapes where tensors are read. Raises
+    InputError with all that is missing, too much or of another shape.
+    """
+    parts = stored_parts(model)
+    if wanted is None:
+        wanted = dict.fromkeys(parts, ())
+    unknown = [_unknown(name, parts) for name in wanted if name not in parts]
+    if unknown:
+        raise InputError(unknown)
+    with Folder(Path(folder)) as files:
+        names = _found_names(checkpoint_of(model.architecture.family), parts, files.files)
+        problems, stored = _name_problems(model, names, files.files), {}
+        for name in wanted:
+            if names[name] in files.files:
+                try:
+                    stored[name] = files.tensor(names[name])
+                    problems += _problems(names[name], parts[name], stored[name])
+                except InputError as error:
+                    problems += error.problems
+        if problems:
+            raise InputError({(problem.field, problem.rule): problem for problem in problems}.values())
+        return {name: parts[name].read(tensor, wanted[name]) for name, tensor in stored.items()}
+
+
+def _unknown(name: str, parts: Mapping[str, Part]) -> Problem:
+    return Problem(name, "wanted", "the model has no tensor of this name", nearest(name, parts))
+
+
+def _found_names(
+    checkpoint: Checkpoint, parts: Mapping[str, Part], files: Mapping[str, str]
+) -> dict[str, str]:
+    """Our name → the stored name, with the prefix that this checkpoint uses: that of its token table."""
+    table = checkpoint.outer["embed.embed_tokens"]
+    prefix = next(
+        (p for p in checkpoint.prefixes if f"{p}{table}.weight" in files),
+        checkpoint.prefixes[0],
+    )
+    return {name: prefixed(prefix, part.name) for name, part in parts.items()}
+
+
+def _name_problems(model: ModelGraph, names: Mapping[str, str], files: Iterable[str]) -> list[Problem]:
+    expected, found = set(names.values()), set(files)
+    missing = [
+        Problem(name, None, "is missing from the checkpoint", f"{model.name} needs it")
+        for name in sorted(expected - found)
+    ]
+    extra = [
+        Problem(name, "stored", f"is no tensor of {model.name}", "give the config.json of this checkpoint")
+        for name in sorted(found - expected)
+        if not _ignored(name, model.architecture.tied_embeddings)
+    ]
+    return missing + extra
+
+
+def _ignored(name: str, tied: bool) -> bool:
+    """Other towers, buffers of older releases, and a second copy of a tied table."""
+    tower = name.removeprefix("model.").startswith(OTHER_TOWERS)
+    return tower or name.endswith(BUFFERS) or (tied and name.endswith(f"{HEAD}.weight"))
+
+
+def _problems(name: str, part: Part, stored: StoredTensor) -> list[Problem]:
+    shape, dtype = tuple(stored.get_shape()), str(stored.get_dtype())
+    problems = []
+    if shape != part.stored_shape:
+        rule = f"has the shape {list(shape)}, must have {list(part.stored_shape)}"
+        problems.append(Problem(name, list(shape), rule, "give the config.json of this checkpoint"))
+    if dtype not in DTYPES:
+        rule = f"is stored as {dtype}, must be one of " + ", ".join(DTYPES)
+        problems.append(Problem(name, dtype, rule, "give a checkpoint that is not quantised"))
+    return problems

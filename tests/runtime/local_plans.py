@@ -1,0 +1,136 @@
+"""Small plans for the runtime, lowered, run on forked ranks, and held against plain PyTorch on one."""
+
+import io
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from meshwright.cluster.load import load_cluster
+from meshwright.model.graph import ModelGraph
+from meshwright.plan.expand import expand
+from meshwright.plan.short import ShortPlan
+from meshwright.program.lower import lower
+from meshwright.program.program import Program
+from meshwright.runtime.launch.local import run_locally
+from meshwright.runtime.optimizer import AdamW
+from meshwright.runtime.pieces import pieces_of, whole_tensors
+from meshwright.runtime.random_tensors import random_tensors
+from meshwright.runtime.rank import Job, rank_of
+from meshwright.runtime.reference.decoder import reference_loss
+from meshwright.runtime.rows import rows_of
+from meshwright.runtime.visit import MicroBatch
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+SEQ_LEN = 24
+
+
+@dataclass(frozen=True)
+class Small:
+    model: ModelGraph
+    program: Program
+    global_batch: int
+
+
+def small(
+    model, pipeline=None, sharding="none", gather=None, recompute="none", global_batch=8, **degrees
+) -> Small:
+    ranks = 1
+    for degree in degrees.values():
+        ranks *= degree if isinstance(degree, int) and not isinstance(degree, bool) else 1
+    data = {
+        "plan": 1,
+        "model": "tiny",
+        "cluster": f"h100-sxm-80gb x {ranks}",
+        "workload": {"seq_len": SEQ_LEN, "global_batch": global_batch},
+        "stack": "meshwright",
+        "layout": degrees,
+        "sharding": sharding,
+        "pipeline": pipeline or {},
+        "recompute": recompute,
+    }
+    if gather:
+        data["gather"] = gather
+    plan = expand(ShortPlan.model_validate(data), model.architecture)
+    cluster, stack = load_cluster(data["cluster"]), load_stack("meshwright")
+    workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch)
+    return Small(model, lower(plan, model, cluster, workload, stack), global_batch)
+
+
+def batch(model, sequences, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(model.architecture.vocab, (sequences, SEQ_LEN), generator=generator)
+    labels = torch.randint(model.architecture.vocab, (sequences, SEQ_LEN), generator=generator)
+    labels[torch.rand(labels.shape, generator=generator) < 0.1] = -100
+    return tokens, labels
+
+
+def micro_batches(program, rank, tokens, labels):
+    divisor = int((labels != -100).sum())
+    rows = [list(r) for r in rows_of(program, rank)]
+    return [MicroBatch(tokens[r].t().contiguous(), labels[r].t().contiguous(), divisor) for r in rows]
+
+
+def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
+    """Losses, norms, whole gradients of the first step and whole parameters at the end; logs per rank."""
+    program, model = case.program, case.model
+    tensors = random_tensors(model, 0, torch.float64)
+    batches = [batch(model, case.global_batch, seed) for seed in range(1, steps + 1)]
+
+    job = Job(program, model, precision, options or AdamW(), 60.0)
+
+    def work(place, store, tell):
+        with rank_of(job, place, store, tensors) as rank:
+            interpreter, units = rank.interpreter, rank.plan.all_units
+            gradients, results = [], []
+            probed = probe(interpreter) if probe else None
+
+            def keep():
+                if not results:
+                    gradients.extend(p for unit in units for p in pieces_of(unit, unit.reduced))
+
+            interpreter.states.after_norm = keep
+            for tokens, labels in batches:
+                results.append(interpreter.step(micro_batches(program, place.rank, tokens, labels)))
+            parameters = [p for unit in units for p in pieces_of(unit, unit.owned)]
+            out = io.BytesIO()
+            torch.save((results, gradients, parameters, rank.communicator.log, probed), out)
+            everyone = [None] * place.ranks
+            dist.all_gather_object(everyone, out.getvalue())
+            return everyone
+
+    everyone = run_locally(work, program.grid.ranks, 120, lambda what, part: None)
+    read = [torch.load(io.BytesIO(data), weights_only=False) for data in everyone]
+    gradients = whole_tensors(p for _, found, *_ in read for p in found)
+    parameters = whole_tensors(p for _, _, found, *_ in read for p in found)
+    return read[0][0], gradients, parameters, [r[3] for r in read], [r[4] for r in read]
+
+
+def reference(case: Small, steps=1, options=None):
+    """The same in plain PyTorch."""
+    options = options or AdamW()
+    tensors = {n: t.requires_grad_() for n, t in random_tensors(case.model, 0, torch.float64).items()}
+    groups = [
+        {"params": [t for t in tensors.values() if t.ndim >= 2], "weight_decay": options.weight_decay},
+        {"params": [t for t in tensors.values() if t.ndim < 2], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
+    results, gradients = [], {}
+    for seed in range(1, steps + 1):
+        tokens, labels = batch(case.model, case.global_batch, seed)
+        adam.zero_grad()
+        loss = reference_loss(case.model, tensors, tokens, labels, int((labels != -100).sum()))
+        loss.backward()
+        gradients = gradients or {n: t.grad.clone() for n, t in tensors.items()}
+        norm = torch.nn.utils.clip_grad_norm_(list(tensors.values()), options.clip or float("inf"))
+        adam.step()
+        results.append((loss.item(), norm.item()))
+    return results, gradients, {n: t.detach() for n, t in tensors.items()}
+
+
+def error(found, expected):
+    largest = max(g.abs().max() for g in expected.values())
+    return max(
+        float((found[n] - g).abs().max() / max(g.abs().max(), 1e-3 * largest)) for n, g in expected.items()
+    )

@@ -1,0 +1,81 @@
+"""What is kept after F, I and W is what the Program's ledger says, to the byte; what is exchanged too."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from local_plans import run, small
+from tiny_models import tiny
+
+from meshwright.cost.prices import CATEGORY
+from meshwright.cost.traffic import TRAFFIC, program_traffic
+
+RECOMPUTES = ("none", "full", ("layernorm",), ("mlp",), ("core_attn",), ("layernorm", "mlp", "core_attn"))
+
+
+def kept(interpreter):
+    """Watch an interpreter: (kind, stage, live bytes of that micro-batch) after every pass."""
+    seen = []
+
+    def hear(action, word):
+        if word == "end" and action.kind in ("F", "B", "I", "W"):
+            run_of = interpreter.running.get((action.stage, action.micro_batch))
+            seen.append((action.kind, action.stage, run_of.live_bytes() if run_of else 0))
+
+    interpreter.hear = hear
+    return seen
+
+
+def expected(program, kind, stage):
+    after = {"F": program.activation_bytes, "I": program.weight_gradient_bytes}
+    return after[kind][stage] if kind in after else 0
+
+
+def held_against_the_ledger(case):
+    *_, seen = run(case, "bf16", probe=kept)
+    assert any(seen)
+    for kind, stage, found in (row for rank in seen for row in rank):
+        assert found == expected(case.program, kind, stage), (kind, stage)
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTES, ids=str)
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_passes_keep_what_the_ledger_says_under_every_recomputation(family, recompute):
+    held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma2", "llama"])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_parallel):
+    model, pipeline = tiny(family), {"schedule": "zb-h1"}
+    held_against_the_ledger(small(model, pipeline, pp=2, tp=2, sequence_parallel=sequence_parallel))
+
+
+def test_micro_batches_of_two_sequences_keep_twice_as_much():
+    pipeline = {"schedule": "zb-h1", "micro_batch": 2}
+    held_against_the_ledger(small(tiny("llama"), pipeline, global_batch=16, pp=2))
+
+
+@pytest.mark.parametrize(
+    "degrees",
+    [
+        {"pp": 2, "tp": 2, "sharding": "zero1", "recompute": "full"},
+        {"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer"},
+        {"dp_shard": 2, "dp_replicate": 2, "sharding": "zero3", "gather": "per-layer"},
+        {"dp_shard": 2, "tp": 2, "sharding": "zero2", "sequence_parallel": False},
+    ],
+    ids=str,
+)
+def test_every_rank_exchanges_the_bytes_that_the_program_counts(degrees):
+    case = small(tiny("qwen3"), **degrees)
+    *_, logs, _ = run(case)
+    grid = case.program.grid
+    first = [
+        rank
+        for rank in range(grid.ranks)
+        if not any(v for k, v in grid.coordinates(rank).items() if k != "pp")
+    ]
+    found = dict.fromkeys(TRAFFIC, 0)
+    for traffic in (traffic for rank in first for traffic in logs[rank]):
+        found["pp" if traffic.kind == "p2p" else CATEGORY[traffic.axes[-1]]] += int(traffic.logical_bytes)
+    assert found == program_traffic(case.program)
