@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
 from meshwright.program.program import Program
 
@@ -141,6 +142,7 @@ class Communicator:
 
     def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
         """Begin to send to a rank; the tensor must stay as it is until the work has ended."""
+        assert tensor.numel() * ACTIVATION_BYTES == self.program.p2p_bytes, f"{what} has another size"
         self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
         group = self._channels.get((self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):

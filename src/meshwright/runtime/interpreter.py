@@ -6,6 +6,7 @@ schedule and no sharding: order is the list's, effect is the stages' and units'.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
@@ -30,9 +31,27 @@ class StepResult:
     norm: float
 
 
+class Passes(Protocol):
+    """A stage at work on one micro-batch, from F until W; ``passed_back`` once its I has run."""
+
+    passed_back: bool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """F: the stage's output; the loss of the last stage."""
+
+    def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """I: the gradient of the stage's input; None for the first stage."""
+
+    def weight_gradient(self) -> None:
+        """W: what I has left."""
+
+    def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """B: I and W in one."""
+
+
 @dataclass
 class Interpreter:
-    """Runs steps of one rank. ``hear`` is told of actions.
+    """Runs steps of one rank. ``hear`` is told of actions; ``begin_passes`` puts a stage to work on a micro-batch.
 
     ``running`` are stages at work by (stage, micro-batch); ``results`` what passes have made for others: the input of
     ("F", stage, micro-batch), the gradient for ("B", stage, micro-batch).
@@ -41,9 +60,10 @@ class Interpreter:
     plan: RankPlan
     states: StepStates
     hear: Listener = lambda action, word: None
+    begin_passes: Callable[[RankPlan, int, MicroBatch], Passes] = StageRun
     channels: Channels = field(init=False)
     batches: Sequence[MicroBatch] = ()
-    running: dict[tuple[int, int], StageRun] = field(default_factory=dict)
+    running: dict[tuple[int, int], Passes] = field(default_factory=dict)
     results: dict[tuple[str, int, int], torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,7 +99,7 @@ class Interpreter:
         stage, m = _pass_of(action)
         self.states.ready(stage)
         x = self.batches[m].tokens if stage == 0 else self.results.pop(("F", stage, m))
-        run = self.running[stage, m] = StageRun(self.plan, stage, self.batches[m])
+        run = self.running[stage, m] = self.begin_passes(self.plan, stage, self.batches[m])
         y = run.forward(x)
         if not self._is_last(stage):
             self.results["F", stage + 1, m] = y

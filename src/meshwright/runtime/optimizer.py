@@ -8,10 +8,11 @@ The norm counts every element of the model once: a shard by its one owner among 
 first tp rank, a table of two stages by the first of them. Clipping is torch's formula: min(1, limit / (norm + 1e-6)).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import torch
+from torch.optim.adamw import adamw
 
 from meshwright.program.program import Program
 from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
@@ -32,17 +33,26 @@ class AdamW:
     clip: float | None = 1.0
 
 
+Ranges = tuple[tuple[int, int], ...]
+
+
 @dataclass
 class Moments:
-    """First and second moment of one unit's shard."""
+    """First and second moment of one unit's shard; ``counted`` and ``decayed`` are ranges of it.
+
+    ``counted`` are those that this rank counts in the norm, ``decayed`` the matrices, ``others`` all else.
+    """
 
     first: torch.Tensor
     second: torch.Tensor
+    counted: Ranges
+    decayed: Ranges
+    others: Ranges
 
 
 @dataclass
 class Optimizer:
-    """The optimizer's part of one rank."""
+    """The optimizer's part of one rank. ``step`` is how many steps it has taken."""
 
     plan: RankPlan
     options: AdamW
@@ -51,16 +61,24 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         for unit in self.plan.all_units:
-            self.moments[unit.name] = Moments(torch.zeros_like(unit.owned), torch.zeros_like(unit.owned))
+            names = {t.name for t in unit.layout.tensors}
+            matrices = {t.name for t in unit.layout.tensors if len(t.whole_shape) >= 2}
+            self.moments[unit.name] = Moments(
+                torch.zeros_like(unit.owned),
+                torch.zeros_like(unit.owned),
+                ranges(unit, {name for name in names if self._counts(name, unit)}),
+                ranges(unit, matrices),
+                ranges(unit, names - matrices),
+            )
 
     def squares(self) -> torch.Tensor:
         """The sum of squares of the gradients that this rank counts."""
         total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
         for unit in self.plan.all_units:
             assert unit.reduced is not None, f"{unit.name} has no gradient"
-            for name, _, here in unit.spans():
-                if self._counts(name, unit):
-                    total += unit.reduced[here].to(total).square().sum()
+            for start, stop in self.moments[unit.name].counted:
+                part = unit.reduced[start:stop]
+                total += part.dot(part)
         return total
 
     def update(self, norm: float, factor: float = 1.0) -> None:
@@ -70,19 +88,39 @@ class Optimizer:
         for unit in self.plan.all_units:
             assert unit.reduced is not None
             gradient = unit.reduced if clip == 1.0 else unit.reduced.mul_(clip)
-            self._update(unit, gradient, options.lr * factor)
+            moments = self.moments[unit.name]
+            self._update(unit, gradient, moments.decayed, options.weight_decay, options.lr * factor)
+            self._update(unit, gradient, moments.others, 0.0, options.lr * factor)
             unit.reduced = None
 
-    def _update(self, unit: Unit, gradient: torch.Tensor, lr: float) -> None:
-        (beta1, beta2), moments = self.options.betas, self.moments[unit.name]
-        gradient = gradient[: len(unit.owned)]
-        moments.first.lerp_(gradient, 1 - beta1)
-        moments.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        for start, stop in decayed(unit):
-            unit.owned[start:stop] *= 1 - lr * self.options.weight_decay
-        scale = (1 - beta2**self.step) ** 0.5
-        denominator = (moments.second.sqrt() / scale).add_(self.options.epsilon)
-        unit.owned.addcdiv_(moments.first, denominator, value=-lr / (1 - beta1**self.step))
+    def _update(
+        self, unit: Unit, gradient: torch.Tensor, where: Ranges, weight_decay: float, lr: float
+    ) -> None:
+        """PyTorch's fused AdamW on ranges of a shard."""
+        if not where:
+            return
+        moments, (beta1, beta2) = self.moments[unit.name], self.options.betas
+        buffers = (unit.owned, gradient, moments.first, moments.second)
+        parts = [[buffer[start:stop] for start, stop in where] for buffer in buffers]
+        steps = [
+            torch.tensor(float(self.step - 1), device=gradient.device) for _ in where
+        ]  # it counts one up
+        adamw(
+            parts[0],
+            parts[1],
+            parts[2],
+            parts[3],
+            [],
+            steps,
+            fused=True,
+            lr=lr,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=weight_decay,
+            eps=self.options.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _counts(self, name: str, unit: Unit) -> bool:
         """Whether this rank is the one that counts a parameter of its shard in the norm."""
@@ -101,15 +139,14 @@ def _second_copy(program: Program, pipeline_rank: int) -> bool:
     return len(ends) > 1 and pipeline_rank == ends[1]
 
 
-def decayed(unit: Unit) -> Sequence[tuple[int, int]]:
-    """Ranges of a shard that weight decay shrinks: those of matrices, neighbours joined."""
-    shapes = {t.name: t.whole_shape for t in unit.layout.tensors}
-    ranges: list[tuple[int, int]] = []
+def ranges(unit: Unit, wanted: Collection[str]) -> Ranges:
+    """Ranges of a unit's shard that hold the parameters of these names; neighbours are joined."""
+    found: list[tuple[int, int]] = []
     for name, _, here in unit.spans():
-        if len(shapes[name]) < 2:
+        if name not in wanted:
             continue
-        if ranges and ranges[-1][1] == here.start:
-            ranges[-1] = (ranges[-1][0], here.stop)
+        if found and found[-1][1] == here.start:
+            found[-1] = (found[-1][0], here.stop)
         else:
-            ranges.append((here.start, here.stop))
-    return ranges
+            found.append((here.start, here.stop))
+    return tuple(found)

@@ -27,13 +27,17 @@ from meshwright.runtime.step_states import StepStates
 
 @dataclass(frozen=True)
 class Job:
-    """What all ranks of a run are told. ``timeout_s`` is how long an operation may wait for its partners."""
+    """What all ranks of a run are told.
+
+    ``timeout_s`` is how long an operation may wait for its partners; where not ``accelerated``, ranks compute on the CPU.
+    """
 
     program: Program
     model: ModelGraph
     precision: str = "bf16"
     options: AdamW = field(default_factory=AdamW)
     timeout_s: float = 300.0
+    accelerated: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, tor
 
     The program's signature is compared first: ranks that would execute different Programs raise RunError.
     """
-    device = _device(place)
+    device = _device(place, job.accelerated)
     dist.init_process_group(
         backend="nccl" if device.type == "cuda" else "gloo",
         store=store,
@@ -87,9 +91,9 @@ def _agree(program: Program, store: dist.Store, place: Place) -> None:
         raise RunError(f"rank {place.rank} lowered another Program ({own}) than rank 0 ({theirs})")
 
 
-def _device(place: Place) -> torch.device:
+def _device(place: Place, accelerated: bool) -> torch.device:
     """The accelerator of this local rank, or the CPU where there is none."""
-    if torch.cuda.device_count() > place.local_rank:
+    if accelerated and torch.cuda.device_count() > place.local_rank:
         torch.cuda.set_device(place.local_rank)
         return torch.device("cuda", place.local_rank)
     torch.set_num_threads(1)
