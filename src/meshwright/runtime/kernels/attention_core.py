@@ -1,7 +1,8 @@
 """softmax(scores)·V and its gradient from queries, keys, values, output and one statistic per row.
 
-Two ways with one signature. ``flash`` is torch's kernel for CPUs, which never writes the scores down. ``plain`` writes
-them down, for what that kernel does not know (soft caps) and for other devices:
+Three ways with one signature. On a CPU torch's flash kernel gives the statistic and takes it back, and never writes the
+scores down. Elsewhere torch's own choice of kernel runs forward, and once more under autograd for the gradient. What no
+kernel knows (soft caps) is computed from the scores themselves:
 P = exp(S − L), dV = PᵀdO, dS = P∘(dO·Vᵀ − Σ dO∘O), times the cap's slope; dQ = dS·K, dK = dSᵀ·Q (Dao et al., arXiv
 2205.14135, appendix B.2). Tensors are (batch, heads, sequence, head_dim); fewer key-value heads serve several queries.
 """
@@ -9,6 +10,7 @@ P = exp(S − L), dV = PᵀdO, dS = P∘(dO·Vᵀ − Σ dO∘O), times the cap'
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -30,6 +32,8 @@ def attend(
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             q, k, v, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
         )
+    if of.cap is None:
+        return _torchs_choice(q, k, v, of), q.new_empty(0)
     scores, _ = _scores(q, k, of)
     statistic = scores.logsumexp(-1)
     weights = torch.exp(scores - statistic[..., None])
@@ -50,6 +54,8 @@ def attention_gradients(
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             g, q, k, v, out, statistic, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
         )
+    if of.cap is None:
+        return _torchs_gradients(g, q, k, v, of)
     scores, slope = _scores(q, k, of)
     weights = torch.exp(scores - statistic[..., None])
     wide_g = g.to(weights)
@@ -59,6 +65,27 @@ def attention_gradients(
     dk = _together(inner.transpose(-1, -2) @ q.to(weights), k)
     dv = _together(weights.transpose(-1, -2) @ wide_g, v)
     return dq.to(q), dk.to(k), dv.to(v)
+
+
+def _torchs_choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores) -> torch.Tensor:
+    return scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=of.mask,
+        is_causal=of.mask is None,
+        scale=of.scale,
+        enable_gqa=k.shape[1] != q.shape[1],
+    )
+
+
+def _torchs_gradients(
+    g: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
+) -> Triple:
+    with torch.enable_grad():
+        inputs = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
+        dq, dk, dv = torch.autograd.grad(_torchs_choice(inputs[0], inputs[1], inputs[2], of), inputs, g)
+    return dq, dk, dv
 
 
 def _has_kernel(q: torch.Tensor, of: Scores) -> bool:
