@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Make the Python environments in which `meshwright export --check` asks the targets' own parsers.
+# Make the Python environments in which `meshwright export --check` and `--check=dry` ask the targets themselves.
 #
-#   bash scripts/parsers.sh [megatron] [torchtitan] [deepspeed] [accelerate]
+#   bash scripts/parsers.sh [megatron] [torchtitan] [deepspeed] [accelerate] [bridge]
 #
 # They lie in ./parsers/TARGET, or where PARSERS says; together some 12 GB, for the targets bring torch. Megatron needs
-# Python 3.12 or newer (PYTHON_MEGATRON). No GPU is needed. Then:
+# Python 3.12 or newer (PYTHON_MEGATRON), Bridge 3.12 itself (PYTHON_BRIDGE). No GPU is needed. Then:
 #
 #   meshwright export plan.yaml --to megatron --check --python parsers/megatron/bin/python
+#   meshwright export plan.yaml --to torchtitan --check=dry --python parsers/torchtitan/bin/python
 set -euo pipefail
 folder="${PARSERS:-parsers}"
 targets=("$@")
@@ -26,8 +27,15 @@ for target in "${targets[@]}"; do
       make megatron "${PYTHON_MEGATRON:-python3.12}" 'torch==2.13.*' numpy packaging
       "${folder}/megatron/bin/pip" install --quiet --no-deps megatron-core==0.19.2
       ;;
-    torchtitan) make torchtitan "${PYTHON:-python3}" 'torch==2.13.*' torchtitan==0.3.0 triton ;;
-    deepspeed) make deepspeed "${PYTHON:-python3}" 'torch==2.13.*' deepspeed==0.19.8 ;;
+    # FSDP knows torchtitan's default backend, spmd_types, from torch 2.14 on.
+    torchtitan) make torchtitan "${PYTHON:-python3}" 'torch==2.14.*' torchtitan==0.3.0 triton ;;
+    deepspeed) make deepspeed "${PYTHON:-python3}" 'torch==2.13.*' deepspeed==0.19.8 'transformers==5.23.*' ;;
+    bridge)
+      # For benchmarks/bridge_accepts.py: without CUDA Bridge answers in part only, so it is made when it is named.
+      make bridge "${PYTHON_BRIDGE:-python3.12}" 'torch==2.13.*' 'transformers>=5.8,<=5.12.1' 'hydra-core<1.4' \
+        omegaconf peft accelerate einops pyyaml regex six tensorboard tqdm rich numpy packaging
+      "${folder}/bridge/bin/pip" install --quiet --no-deps megatron-core==0.19.2 megatron-bridge==0.6.2
+      ;;
     accelerate) make accelerate "${PYTHON:-python3}" 'torch==2.13.*' accelerate==1.15.0 'transformers==5.23.*' ;;
     *)
       echo "no such target: ${target}" >&2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
     from meshwright.validation.result import Validation
     from meshwright.verbs.checking import Checked
+    from meshwright.verbs.emulating import Emulated
     from meshwright.verbs.importing import Imported, Wanted
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
@@ -38,6 +39,7 @@ __all__ = [
     "cluster_file",
     "compare",
     "describe",
+    "emulate",
     "export",
     "import_file",
     "ingest",
@@ -92,6 +94,24 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
     return perfetto_trace(*played(resolved.long, resolved.setting))
 
 
+def emulate(
+    path: str | Path,
+    *,
+    ranks: int | None = None,
+    limit_s: float | None = None,
+    settings: Iterable[str] = (),
+    progress: "Progress | None" = None,
+) -> "Emulated":
+    """A plan's step by the interpreter itself, on local processes at modelled times, beside the simulated step.
+
+    ``ranks`` processes, by default one for each pipeline rank; ``limit_s`` is how long it may take. Raises RunError
+    where the ranks wait for each other in vain.
+    """
+    from meshwright.verbs.emulating import LIMIT_S, emulated
+
+    return emulated(load(path, settings), ranks, LIMIT_S if limit_s is None else limit_s, progress)
+
+
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     """Two plans line by line: what they say, and what they are predicted to do; or a plan beside a trace of it."""
     from meshwright.report.comparing import compare_reports
@@ -103,15 +123,20 @@ def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
 
 
 def export(
-    path: str | Path, *, to: str, launcher: str = "sbatch", check: bool = False, python: str | None = None
+    path: str | Path,
+    *,
+    to: str,
+    launcher: str = "sbatch",
+    check: str | None = None,
+    python: str | None = None,
 ) -> dict[str, Any]:
     """Files with which a framework runs a plan: ``{"files": {path: text}, "refused": […]}``.
 
-    ``launcher`` starts them on all nodes. ``check`` hands them to the target's own parser in the interpreter ``python``
-    (this one by default) and adds its verdict.
+    ``launcher`` starts them on all nodes. ``check`` asks the target itself in the interpreter ``python`` (this one by
+    default) and adds what it says: "parser" hands the files to its parser, "dry" has it take a step of the plan
+    without devices and holds that against the plan.
     """
     from meshwright.export import TARGETS
-    from meshwright.export.accepting import ask
     from meshwright.export.launch import job_for
     from meshwright.export.launchers.launch_files import launch_files
 
@@ -121,8 +146,13 @@ def export(
     setting = resolved.setting
     written = TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack)
     written = launch_files(written, job_for(setting.cluster, setting.model.name), launcher)
-    verdict = {"check": ask(to, written.files, python or sys.executable).to_json()} if check else {}
-    return written.to_json() | verdict
+    if check is None:
+        return written.to_json()
+    from meshwright.verbs.exporting import checked
+
+    return written.to_json() | {
+        "check": checked(check, to, written.files, resolved, python or sys.executable)
+    }
 
 
 def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
@@ -192,13 +222,23 @@ def validate(path: str | Path) -> "Validation":
     return validate_runs(path)
 
 
-def calibrate(path: str | Path) -> "OwnCalibration":
-    """Fit a cluster's constants to a table of runs on it; says what runs that were left out gain."""
-    from meshwright.calibration.own import calibrate_own
-    from meshwright.calibration.runs import observations_of
-    from meshwright.validation.rows import Run, read_runs
+def calibrate(path: str | Path, *, on: str | None = None) -> "OwnCalibration":
+    """Fit a cluster's constants to a table of runs on it; says what runs that were left out gain.
 
-    return calibrate_own(observations_of([run for run in read_runs(path) if isinstance(run, Run)]))
+    ``on`` is a cluster that is known better than the table says, such as a measured one: its constants are kept.
+    """
+    from meshwright.calibration.observations import on_cluster
+    from meshwright.calibration.own import calibrate_own
+    from meshwright.calibration.runs import usable_runs
+    from meshwright.cluster.load import load_cluster
+    from meshwright.validation.rows import read_runs
+
+    usable = usable_runs(read_runs(path))
+    if on is None:
+        return calibrate_own(usable.observations, usable.skipped)
+    base = load_cluster(on)
+    found = calibrate_own(on_cluster(usable.observations, base), usable.skipped)
+    return replace(found, cluster=replace(base, calibration=found.cluster.calibration))
 
 
 def cluster_file(found: "OwnCalibration") -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from meshwright import api
 from meshwright.errors import InputError
+from meshwright.import_.logs.table import append_rows
 from meshwright.verbs.ingesting import ingest_logs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,12 +91,82 @@ def test_wrong_settings_are_refused(job, setting):
         ingest_logs([str(job / "probe.log")], None, [setting])
 
 
-def test_probe_log_ingest_and_calibrate_make_unseen_plans_better():
+def test_measure_probe_ingest_and_calibrate_make_unseen_plans_better():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         from three_probes import PLANS, machine
     finally:
         sys.path.pop(0)
-    before, after, *_ = machine(PLANS[0], 3)
-    assert after < 0.1
-    assert after < before / 2
+    found = machine(PLANS[0], 3)
+    probed, both, nothing = (
+        found[name].error for name in ("three probes", "measured, and three probes", "nothing")
+    )
+    assert max(probed, both) < 0.1
+    assert max(probed, both) < nothing / 2
+
+
+UNEVEN = """plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 16
+workload: {seq_len: 8192, global_batch: 64}
+stack: megatron-core
+layouts:
+  main:
+    grid: {dp_shard: 4, tp: 2}
+    order: [tp, cp, pp, dp_shard, dp_replicate]
+    sequence_parallel: true
+states: {optimizer: [dp_shard, cp]}
+layers: {embed: {layout: main}, 0..31: {layout: main}, head: {layout: main}}
+pipeline:
+  stages: [[embed, 0..18], [19..31, head]]
+  placement: [0, 1]
+  schedule: {name: 1f1b}
+"""
+
+
+def test_stages_and_order_of_a_plan_in_full_are_in_its_row_and_priced(job, tmp_path):
+    (job / "plan.yaml").write_text(UNEVEN)
+    (job / "probe.log").write_text("  sequence_parallel ............................... True\n" + LOG)
+    found = ingest_logs([str(job / "probe.log")])
+    cells = found.rows[0].cells
+    assert not found.rows[0].problems
+    assert cells["stage_layers"] == "19 13"
+    assert cells["rank_order"] == "tp cp pp dp_shard dp_replicate"
+    assert {"pp": "2", "dp": "4", "tp": "2", "schedule": "1f1b"}.items() <= cells.items()
+    (tmp_path / "runs.csv").write_text(found.table())
+    (row,) = api.validate(tmp_path / "runs.csv").rows()
+    expected = api.predict(job / "plan.yaml")
+    assert row["predicted_step_time_s"] == pytest.approx(expected.step_time_s, rel=1e-12)
+    assert row["predicted_memory_gib"] == pytest.approx(expected.memory_bytes["total"] / 2**30, rel=1e-9)
+
+
+def test_without_its_stages_the_same_run_would_be_predicted_otherwise(job, tmp_path):
+    """So that dropping the column could not go unnoticed."""
+    (job / "plan.yaml").write_text(UNEVEN)
+    (job / "probe.log").write_text("  sequence_parallel ............................... True\n" + LOG)
+    (cells,) = csv.DictReader(io.StringIO(ingest_logs([str(job / "probe.log")]).table()))
+    (tmp_path / "runs.csv").write_text(append_rows("", [cells | {"stage_layers": ""}]))
+    (row,) = api.validate(tmp_path / "runs.csv").rows()
+    assert row["predicted_step_time_s"] < 0.97 * api.predict(job / "plan.yaml").step_time_s
+
+
+def test_what_no_column_says_is_refused_by_name(job):
+    zero3 = UNEVEN.replace(
+        "optimizer: [dp_shard, cp]", "optimizer: [dp_shard], parameter: [dp_shard], gradient: [dp_shard]"
+    )
+    for text in (
+        zero3.replace("states:", "gather: per-micro-batch\nstates:"),
+        PLAN.replace("zero1", "zero3\ngather: per-step"),
+    ):
+        (job / "plan.yaml").write_text(text.replace("megatron-core", "torchtitan"))
+        with pytest.raises(InputError) as caught:
+            ingest_logs([str(job / "probe.log")])
+        (problem,) = caught.value.problems
+        assert problem.field.endswith("probe.log: gather")
+        assert "no column" in problem.rule
+
+
+def test_an_illegal_plan_in_full_beside_a_log_is_refused_with_its_problems(job):
+    (job / "plan.yaml").write_text(UNEVEN.replace("[19..31, head]", "[20..31, head]"))
+    with pytest.raises(InputError, match="19 comes next"):
+        ingest_logs([str(job / "probe.log")])

@@ -70,3 +70,50 @@ def test_run_scripts_are_shell_and_ask_for_twenty_steps(tmp_path):
 def test_what_can_not_be_probed(asked, match):
     with pytest.raises(InputError, match=match):
         made(**asked)
+
+
+UNEVEN = """plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 32
+workload: {seq_len: 8192, global_batch: 32}
+stack: torchtitan
+layouts:
+  main:
+    grid: {dp_shard: 4, tp: 2}
+    order: [tp, cp, dp_shard, dp_replicate, pp]
+    sequence_parallel: true
+states: {parameter: [dp_shard, cp], gradient: [dp_shard, cp], optimizer: [dp_shard, cp]}
+gather: per-step
+layers: {embed: {layout: main}, 0..31: {layout: main, recompute: selective}, head: {layout: main}}
+pipeline:
+  stages: [[embed, 0..3], [4..8], [9..12], [13..16], [17..20], [21..24], [25..28], [29..31, head]]
+  placement: [0, 1, 2, 3, 0, 1, 2, 3]
+  schedule: {name: interleaved-1f1b}
+"""
+
+
+def test_the_jobs_of_a_plan_in_full_keep_its_stages_and_differ():
+    plan = parse_plan(UNEVEN)
+    found = probes(resolve(plan), 3)
+    assert found.jobs[0].plan == plan
+    assert len({(job.plan.layouts["main"].grid, job.plan.pipeline.micro_batch) for job in found.jobs}) == 3
+    for job in found.jobs:
+        assert job.plan.pipeline.stages == plan.pipeline.stages
+        assert parse_plan(job.files["plan.yaml"]) == job.plan
+        assert job.step_time_s <= 1.25 * found.jobs[0].step_time_s
+        assert "torchtitan/launch.sh" in job.files
+    assert "in full" in found.to_json()["remark"]
+    assert found.remark in found.files()["README.md"]
+
+
+def test_where_no_change_of_a_plan_in_full_will_do_it_is_said_why():
+    """One sequence per replica and no head left to cut: what remains is slower by more than a quarter."""
+    alone = UNEVEN.replace("x 32", "x 4").replace("dp_shard: 4, tp: 2", "dp_shard: 1, tp: 1")
+    alone = alone.replace("sequence_parallel: true", "sequence_parallel: false").replace("8192", "4096")
+    found = probes(resolve(parse_plan(alone.replace("global_batch: 32", "global_batch: 4"))), 3)
+    assert len(found.jobs) == 1
+    assert "Only 1 of 3 jobs: no change of tp, cp, ep or micro-batch that keeps its stages" in found.remark
+
+
+def test_a_short_plan_with_all_its_jobs_has_no_remark():
+    assert made().to_json()["remark"] is None

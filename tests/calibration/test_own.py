@@ -1,9 +1,12 @@
 """Calibration on a few runs of one's own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hidden_machine import PLANS, observation
 
+from meshwright.calibration.observations import on_cluster
 from meshwright.calibration.own import calibrate_own
 from meshwright.cluster.load import dump_cluster, load_cluster
 from meshwright.errors import InputError
@@ -56,3 +59,23 @@ def test_the_cluster_file_carries_the_calibration():
 def test_too_few_or_mixed_runs_are_refused(runs, word):
     with pytest.raises(InputError, match=word):
         calibrate_own(runs)
+
+
+def test_a_cluster_that_is_known_better_is_where_the_fit_begins():
+    """Runs of a slow machine fit at once on the cluster that says how slow it is, and what it says besides stays."""
+    base = observation({}).setting.cluster
+    known = replace(base, calibration=tuple((SLOW | {"hbm_efficiency": 0.5}).items()))
+    (slow,) = [observation(SLOW | {"hbm_efficiency": 0.5})]
+    plain, better = calibrate_own([slow]), calibrate_own(on_cluster([slow], known))
+    assert better.error_before < 1e-6 < 0.05 < plain.error_before
+    assert dict(better.cluster.calibration)["hbm_efficiency"] == 0.5
+    assert better.present["nic_efficiency"] == SLOW["nic_efficiency"]
+
+
+def test_a_cluster_of_another_device_or_of_several_pools_is_no_beginning():
+    other = observation({}, device="a100-sxm-80gb").setting.cluster
+    with pytest.raises(InputError, match="the runs are of"):
+        on_cluster([observation({})], other)
+    two = replace(other, pools=(other.pool, replace(other.pool, name="second")))
+    with pytest.raises(InputError, match="2 pools"):
+        on_cluster([observation({})], two)

@@ -27,7 +27,7 @@ def said(this: Case) -> dict[str, object]:
         "workload.precision": work.precision,
     }
     if layout.tp == 1:
-        expected |= {"workload.global_batch": work.global_batch, "dp": dp}
+        expected |= {"workload.global_batch": work.global_batch}
     else:
         expected |= {"layout.tp": layout.tp, "layout.sequence_parallel": False}
     if layout.ep > 1:

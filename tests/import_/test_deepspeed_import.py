@@ -6,9 +6,10 @@ import string
 
 import pytest
 
-from meshwright.errors import InputError
+from meshwright.errors import InputError, Problem
 from meshwright.import_.deepspeed import import_deepspeed
 from meshwright.import_.foreign import Foreign
+from meshwright.verbs.importing import Wanted, import_text
 
 BASE = {"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}}
 FILLED_IN_LATER = """
@@ -57,28 +58,59 @@ def test_what_is_filled_in_when_the_script_starts_is_no_fact() -> None:
     assert (foreign.unread, foreign.problems) == ((), ())
 
 
-def test_the_three_numbers_of_the_batch_give_data_parallelism() -> None:
+def test_the_three_numbers_of_the_batch_are_read() -> None:
     foreign = read(train_batch_size=64, gradient_accumulation_steps=4)
-    assert (foreign.value("dp"), foreign.value("workload.global_batch")) == (8, 64)
-    assert foreign.words("dp") == "train_batch_size 64"
+    paths = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
+    assert [foreign.value(path) for path in paths] == [64, 2, 4]
+    assert foreign.words("workload.global_batch") == "train_batch_size 64"
 
 
 def test_train_batch_size_counts_every_rank_of_autotp() -> None:
     foreign = read(train_batch_size=64, gradient_accumulation_steps=4, tensor_parallel={"autotp_size": 2})
-    found = (foreign.value("dp"), foreign.value("layout.tp"), foreign.value("workload.global_batch"))
-    assert found == (4, 2, 32)
+    paths = ("layout.tp", "workload.global_batch", "batch_ranks")
+    assert [foreign.value(path) for path in paths] == [2, 32, 2]
     assert foreign.value("layout.sequence_parallel") is False
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        {"train_batch_size": 63, "gradient_accumulation_steps": 4},
-        {"train_batch_size": 63, "tensor_parallel": {"autotp_size": 2}},
-    ],
-)
-def test_a_batch_that_does_not_divide_is_refused(batch: dict[str, object]) -> None:
-    assert complaints(read(**batch), "error") == {"train_batch_size"}
+def test_a_batch_that_the_ranks_of_autotp_do_not_divide_is_refused() -> None:
+    (problem,) = read(train_batch_size=63, tensor_parallel={"autotp_size": 2}).problems
+    assert (problem.field, problem.suggestion) == ("train_batch_size", "train_batch_size: 64")
+
+
+def imported(devices: int, **changes: object) -> list[Problem]:
+    """The errors of a configuration on so many devices."""
+    wanted = Wanted(model="llama-3.1-8b", on=f"h100-sxm-80gb x {devices}", seq_len=4096)
+    found = import_text(json.dumps({**BASE, **changes}), wanted)
+    return [problem for problem in found.problems if problem.severity == "error"]
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("train", [30, 32, 63, 128, 1])
+def test_a_batch_that_contradicts_its_parts_is_one_problem_with_the_value_that_mends_it(train, tp) -> None:
+    """DeepSpeed's own rule: train_batch_size = micro-batch · accumulation · ranks, those of AutoTP among them."""
+    parts = {"gradient_accumulation_steps": 4, "tensor_parallel": {"autotp_size": tp}}
+    errors = imported(8, train_batch_size=train, **parts)
+    assert len(errors) == 1
+    assert errors[0].field == "train_batch_size"
+    if train % tp == 0:
+        equation = "2·4·8 = 64" if tp == 1 else "2·4·4·2 = 64"
+        assert f"{equation}, not {train}" in errors[0].rule
+        assert (
+            "train_micro_batch_size_per_gpu·gradient_accumulation_steps·data-parallel ranks" in errors[0].rule
+        )
+        assert errors[0].suggestion.startswith("train_batch_size 64")
+    assert not imported(8, train_batch_size=64, **parts)
+
+
+def test_the_accumulation_that_would_mend_the_batch_is_named_too() -> None:
+    (error,) = imported(8, train_batch_size=32, gradient_accumulation_steps=4)
+    assert error.suggestion == "train_batch_size 64, or gradient_accumulation_steps 2"
+    assert not imported(8, train_batch_size=32, gradient_accumulation_steps=2)
+
+
+def test_stated_data_parallelism_that_is_not_the_cluster_s_is_its_own_problem() -> None:
+    (error,) = imported(8, train_batch_size=64, gradient_accumulation_steps=4, data_parallel_size=4)
+    assert (error.field, error.suggestion) == ("data_parallel_size", "8")
 
 
 def test_accumulation_that_is_left_out_is_one_beside_a_micro_batch_alone() -> None:

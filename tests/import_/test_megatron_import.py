@@ -3,8 +3,11 @@
 import pytest
 
 from meshwright.errors import InputError
+from meshwright.import_.command_line import Given
 from meshwright.import_.foreign import Stage
 from meshwright.import_.megatron import import_megatron
+from meshwright.import_.megatron_layout import layout_of, read_layout
+from meshwright.plan.layers import balanced_counts
 
 SCRIPT = """#!/bin/bash
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -180,3 +183,27 @@ def test_what_has_no_counterpart_is_said():
 def test_other_text_is_refused(text):
     with pytest.raises(InputError):
         import_megatron(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "replaced"),
+    [
+        (("--num-layers 10", "--pipeline-model-parallel-size 4"), None),
+        (("--num-layers 61", "--pipeline-model-parallel-size 16"), None),
+        (("--num-experts 8", "--expert-model-parallel-size 3"), "--expert-model-parallel-size 3"),
+    ],
+)
+def test_a_suggested_option_mends(options, replaced):
+    (problem,) = import_megatron(" ".join(["pretrain_gpt.py --micro-batch-size 1", *options])).problems
+    mended = [option for option in options if option != replaced] + [problem.suggestion]
+    assert not problem_fields(*mended)
+
+
+@pytest.mark.parametrize(("layers", "stages"), [(10, 4), (61, 16), (7, 7), (5, 1), (126, 16)])
+def test_a_suggested_layout_holds_every_layer_in_balanced_stages(layers, stages):
+    problems = []
+    read = read_layout(Given("layout", (layout_of(layers, stages),), 0), problems)
+    assert not problems
+    assert [stage.layers for stage in read] == list(balanced_counts(layers, stages))
+    assert [stage.embed for stage in read].index(True) == 0
+    assert read[-1].head

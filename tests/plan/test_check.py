@@ -75,7 +75,7 @@ CASES = [
         {},
         "layout",
         "3·1·8·3·1 = 72 ≠ 64",
-        "degrees whose product is 64",
+        "dp_shard: 64, all others 1",
     ),
     (long_plan({"pp": 1, "dp_shard": 16}, sharding="none"), {}, "layout", "1·16·1·1·1", "dp_replicate: 64"),
     (
@@ -83,7 +83,7 @@ CASES = [
         {},
         "pipeline.virtual_stages",
         "pp·virtual_stages = 32 stages > 16 layers",
-        "at most 16 stages",
+        "pp: 16, virtual_stages: 1",
     ),
     (long_plan({"rank_order": BAD_ORDER}), {}, "layout.rank_order", "each of tp, cp", "[tp, cp, dp_shard"),
     (long_plan({"tp": 64}), {}, "layout.tp", "heads % tp = 32 % 64 = 32 ≠ 0", "tp: 8"),

@@ -171,3 +171,44 @@ def test_plans_that_place_the_vocabulary_otherwise_are_arrays_of_their_own(table
         ("vocab-2", [4]),
         ("interlaced", [5]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        ("4 4", ""),
+        ("8 0", ""),
+        ("3 5", ""),
+        ("8", "1 stages, pp·virtual_stages = 2"),
+        ("4 5", "holds 9 layers, the model has 8"),
+    ],
+)
+def test_stages_that_are_written_out(table, held, reason):
+    said = reasons(table, stage_layers=held)
+    assert reason in said
+    assert bool(said) == bool(reason)
+
+
+def test_stages_in_the_middle_hold_something_and_spread_vocabularies_have_equal_ones(table):
+    four = {"pp": 4, "dp": 1, "stage_layers": "4 0 2 2"}
+    assert "nothing in it" in reasons(table, **four)
+    assert "is not priced" in reasons(table, stage_layers="3 5", vocab_parallel="vocab-1")
+    assert "is not priced" in reasons(table, stage_layers="3 5", vocab_parallel="redis")
+
+
+def test_written_stages_and_rank_orders_are_arrays_of_their_own(table):
+    write(
+        table,
+        [
+            row(),
+            row(stage_layers="3 5"),
+            row(rank_order="pp tp cp dp_shard dp_replicate"),
+            row(stage_layers="3 5"),
+        ],
+    )
+    runs = list(read_runs(table))
+    plans = [run_plan(run.chosen, run.given.devices) for run in runs]
+    found = list(plan_arrays(plans, setting_of(runs[0].given)))
+    assert [numbers.tolist() for numbers, _ in found] == [[0], [1, 3], [2]]
+    assert found[1][1].stages == (("embed", "0..2"), ("3..7", "head"))
+    assert found[2][1].rank_order[0] == "pp"

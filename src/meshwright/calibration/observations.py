@@ -1,14 +1,16 @@
 """Measured runs as the fit sees them: settings with arrays of plans, measured step times, and where they are from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cluster.graph import Cluster
 from meshwright.cost.constants import kernels
 from meshwright.cost.evaluate import evaluate
+from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 
@@ -46,6 +48,28 @@ class Observation:
     def log_errors(self, values: Mapping[str, float]) -> Floats:
         """log(predicted/measured) of every run when constants have ``values``."""
         return np.log(evaluate(self.plans, with_values(self.setting, values)).step_s / self.measured_s)
+
+
+def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Observation]:
+    """The same runs on a cluster that is known better than a table says: its nodes, tiers and constants.
+
+    Raises InputError where the runs are of another device.
+    """
+    if len(base.pools) != 1:
+        rule = f"has {len(base.pools)} pools, and runs are of one kind of device"
+        raise InputError(Problem("on", base.name, rule, f"a cluster of {base.pools[0].name} alone"))
+    others = sorted({o.setting.cluster.pool.device.id for o in observations} - {base.pool.device.id})
+    if others:
+        rule = f"{base.name} has {base.pool.device.id}, the runs are of {', '.join(others)}"
+        raise InputError(Problem("on", base.name, rule, f"a cluster of {others[0]}"))
+    return [
+        replace(o, setting=replace(o.setting, cluster=_with_devices(base, o.setting))) for o in observations
+    ]
+
+
+def _with_devices(base: Cluster, setting: Setting) -> Cluster:
+    """The cluster with as many devices as the run had."""
+    return replace(base, pools=(replace(base.pool, count=setting.cluster.devices),))
 
 
 def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:

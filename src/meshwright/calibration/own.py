@@ -7,7 +7,7 @@ from published runs (``benchmarks/calibration-draws.md``): asking for less lets 
 predictions, asking for more refuses what helps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,16 +18,18 @@ from meshwright.calibration.parameters import Parameter, Prior
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.constants import constants, kernels
 from meshwright.errors import InputError, Problem
+from meshwright.validation.rows import Skipped
 
 WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
 FEWEST_RUNS = 3
+SHOWN = 5
 
 
 @dataclass(frozen=True)
 class OwnCalibration:
     """Constants fitted to one's own runs; mean absolute errors of runs that were left out, before and after.
 
-    ``uncertainty`` is the standard error of the difference of the two.
+    ``uncertainty`` is the standard error of the difference of the two; ``skipped`` are runs that were not used.
     """
 
     cluster: Cluster
@@ -37,6 +39,7 @@ class OwnCalibration:
     error_before: float
     error_after: float
     uncertainty: float
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def helps(self) -> bool:
@@ -56,13 +59,17 @@ class OwnCalibration:
             "expected_error_after": self.error_after,
             "uncertainty": self.uncertainty,
             "helps": self.helps,
+            "skipped": [{"run_id": run.run_id, "reason": run.reason} for run in self.skipped],
         }
 
 
-def calibrate_own(observations: Sequence[Observation]) -> OwnCalibration:
-    """Fit a cluster's constants to runs on it. Raises InputError when they are too few or of several clusters."""
+def calibrate_own(observations: Sequence[Observation], skipped: Sequence[Skipped] = ()) -> OwnCalibration:
+    """Fit a cluster's constants to runs on it. Raises InputError when they are too few or of several clusters.
+
+    ``skipped`` are runs of the same table that can not be used; they stand in the answer, and in such an error.
+    """
     runs = _single_runs(observations)
-    _check(runs)
+    _check(runs, skipped)
     parameters = own_parameters(runs[0])
     values = fit(runs, parameters, runs_of_a_source=None).values
     present = {p.name: p.value for p in parameters}
@@ -72,7 +79,7 @@ def calibrate_own(observations: Sequence[Observation]) -> OwnCalibration:
     cluster = runs[0].setting.cluster
     cluster = replace(cluster, calibration=tuple((dict(cluster.calibration) | dict(values)).items()))
     errors = float(before.mean()), float(after.mean()), float(uncertainty)
-    return OwnCalibration(cluster, values, present, len(runs), *errors)
+    return OwnCalibration(cluster, values, present, len(runs), *errors, tuple(skipped))
 
 
 def _without(
@@ -103,11 +110,23 @@ def _single_runs(observations: Sequence[Observation]) -> list[Observation]:
     ]
 
 
-def _check(runs: Sequence[Observation]) -> None:
+def _check(runs: Sequence[Observation], skipped: Sequence[Skipped]) -> None:
     if len(runs) < FEWEST_RUNS:
         rule = f"{len(runs)} runs can be used, at least {FEWEST_RUNS} are needed"
-        raise InputError(Problem("runs", len(runs), rule, "short runs that differ in tp, pp or micro-batch"))
+        few = Problem("runs", len(runs), rule, "short runs that differ in tp, pp or micro-batch")
+        raise InputError([few, *_why_skipped(skipped)])
     devices = sorted({run.setting.cluster.pool.device.id for run in runs})
     if len(devices) > 1:
         rule = "the runs are of several devices: " + ", ".join(devices)
         raise InputError(Problem("runs", len(devices), rule, "one file per cluster"))
+
+
+def _why_skipped(skipped: Sequence[Skipped]) -> Iterator[Problem]:
+    """One warning for every reason, with the first runs that it holds for."""
+    names: dict[str, list[str]] = {}
+    for run in skipped:
+        names.setdefault(run.reason, []).append(run.run_id)
+    for reason, runs in names.items():
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        shown = ", ".join(runs[:SHOWN]) + more
+        yield Problem("runs", shown, f"can not be used: {reason}", "mend the row, or leave it out", "warning")

@@ -1,33 +1,66 @@
-"""Observations from a table of measured runs: those that have a step time and can be priced."""
+"""Observations from a table of measured runs: those that have a step time and can be priced, and why others can not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from meshwright.calibration.observations import Observation
 from meshwright.errors import InputError
-from meshwright.validation.plans import faults, plan_arrays, run_plan
-from meshwright.validation.rows import Run
+from meshwright.validation.plans import RunPlan, faults, plan_arrays, run_plan
+from meshwright.validation.rows import Run, Skipped
 from meshwright.validation.settings import setting_of
 
 
-def observations_of(runs: Sequence[Run]) -> list[Observation]:
-    """Group the runs by setting; runs without a time, or that can not be priced, are left out."""
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """What of a table can be used, and every run that can not with the reason, in the order of the table."""
+
+    observations: tuple[Observation, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def usable_runs(items: Iterable[Run | Skipped]) -> Usable:
+    """Group the runs of a table by setting; a run without a time, or that can not be priced, is skipped."""
     same: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.step_time_s and run.outcome == "ok":
-            same.setdefault(id(run.given), []).append(run)
-    found = (_observations(members) for members in same.values())
-    return [observation for observations in found for observation in observations]
+    skipped: list[Skipped] = []
+    for item in items:
+        if isinstance(item, Skipped):
+            skipped.append(item)
+        elif item.step_time_s and item.outcome == "ok":
+            same.setdefault(id(item.given), []).append(item)
+        else:
+            reason = "ran out of memory" if item.outcome == "oom" else "step_time_s: not given"
+            skipped.append(_skipped(item, reason))
+    found = [observation for runs in same.values() for observation in _observations(runs, skipped)]
+    return Usable(tuple(found), tuple(sorted(skipped, key=lambda run: run.line)))
 
 
-def _observations(runs: list[Run]) -> Iterator[Observation]:
+def observations_of(runs: Sequence[Run]) -> list[Observation]:
+    """The observations alone; runs that can not be used are left out."""
+    return list(usable_runs(runs).observations)
+
+
+def _skipped(run: Run, reason: str) -> Skipped:
+    return Skipped(run.line, run.run_id, run.source, reason)
+
+
+def _observations(runs: list[Run], skipped: list[Skipped]) -> Iterator[Observation]:
+    """The runs of one setting; what can not be priced goes to ``skipped``."""
     try:
         setting = setting_of(runs[0].given)
-    except InputError:
+    except InputError as error:
+        reason = "; ".join(f"{problem.field}: {problem.rule}" for problem in error.problems)
+        skipped += [_skipped(run, reason) for run in runs]
         return
-    planned = [(run, run_plan(run.chosen, setting.cluster.devices)) for run in runs]
-    legal = [(run, plan) for run, plan in planned if not any(True for _ in faults(plan, setting))]
+    legal: list[tuple[Run, RunPlan]] = []
+    for run in runs:
+        plan = run_plan(run.chosen, setting.cluster.devices)
+        reason = "; ".join(faults(plan, setting))
+        if reason:
+            skipped.append(_skipped(run, reason))
+        else:
+            legal.append((run, plan))
     for numbers, plans in plan_arrays([plan for _, plan in legal], setting):
         members = [legal[number][0] for number in numbers]
         measured = np.array([run.step_time_s for run in members], dtype=np.float64)

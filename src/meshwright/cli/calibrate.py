@@ -13,6 +13,10 @@ def calibrate(
     runs: Annotated[
         str, typer.Argument(metavar="RUNS.csv", help="Three or more measured runs on one cluster.")
     ],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="CLUSTER", help="A cluster file to start from, such as a measured one."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write a cluster file with the fitted constants.")
     ] = None,
@@ -25,7 +29,7 @@ def calibrate(
 
         if output:
             check_writable(output, "output")
-        found = api.calibrate(runs)
+        found = api.calibrate(runs, on=on)
         if output and found.helps:
             write_whole(output, api.cluster_file(found))
         if as_json:

@@ -1,12 +1,21 @@
 """``meshwright export``: a plan in another framework's words."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from meshwright.cli.options import AsJson, Debug, PlanFile
 from meshwright.cli.output import errors_as_messages, print_json, write_tree
+
+
+class Export(TyperCommand):
+    """The command with ``--check`` by itself as short for ``--check=parser``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the short form out."""
+        return super().parse_args(ctx, ["--check=parser" if word == "--check" else word for word in args])
 
 
 def export(
@@ -20,11 +29,14 @@ def export(
         str, typer.Option("--launcher", help="sbatch, skypilot, trainjob or jobset starts it on all nodes.")
     ] = "sbatch",
     check: Annotated[
-        bool,
+        str | None,
         typer.Option(
-            "--check", help="Hand the files to the target's own parser; exits with 1 if it refuses."
+            "--check",
+            metavar="[=dry]",
+            help="Hand the files to the target's own parser (--check), or have it take a step of the plan without "
+            "devices and hold that against the plan (--check=dry); exits with 1 if it says no.",
         ),
-    ] = False,
+    ] = None,
     python: Annotated[
         str | None, typer.Option("--python", help="The Python that has the target, for --check.")
     ] = None,
@@ -44,5 +56,5 @@ def export(
             from meshwright.report.exported import render_export
 
             render_export(data, str(output) if output else None)
-        if check and not data["check"]["accepted"]:
+        if "check" in data and not data["check"]["accepted"]:
             raise typer.Exit(1)

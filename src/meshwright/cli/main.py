@@ -23,8 +23,10 @@ from meshwright.cli import (
     probe,
     validate,
 )
+from meshwright.cli.usage import Verbs
 
 app = typer.Typer(
+    cls=Verbs,
     name="meshwright",
     help="Plan, predict and run the way a large model is spread over many devices.",
     no_args_is_help=True,
@@ -37,7 +39,7 @@ app.command("plan")(plan.plan)
 app.command("describe")(describe.describe)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
-app.command("export")(export.export)
+app.command("export", cls=export.Export)(export.export)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
 app.command("measure")(measure.measure)

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,11 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
     except RecursionError:
         if debug:
             raise
-        typer.echo("Error: the input is nested too deeply.", err=True)
+        if as_json:
+            rule = "is nested too deeply"
+            print_json(wrong_input([Problem("input", None, rule, "a file of fewer levels")]))
+        else:
+            typer.echo("Error: the input is nested too deeply.", err=True)
         raise typer.Exit(WRONG_INPUT) from None
 
 
@@ -117,7 +121,7 @@ def _written_beside(path: Path, text: str) -> Path:
 
 def _error_data(error: MeshwrightError) -> dict[str, Any]:
     if isinstance(error, InputError):
-        return {"error": "wrong input", "problems": [problem.to_json() for problem in error.problems]}
+        return wrong_input(error.problems)
     if isinstance(error, InfeasibleError):
         return {
             "error": error.message,
@@ -126,6 +130,11 @@ def _error_data(error: MeshwrightError) -> dict[str, Any]:
             "plans": [],
         }
     return {"error": str(error)}
+
+
+def wrong_input(problems: Iterable[Problem]) -> dict[str, Any]:
+    """The public form of wrong input."""
+    return {"error": "wrong input", "problems": [problem.to_json() for problem in problems]}
 
 
 def _error_text(error: MeshwrightError) -> str:

@@ -19,8 +19,19 @@ from meshwright.errors import InputError, Problem
 from meshwright.plan.strict import Strict
 from meshwright.units import GIB, TERA
 
-DEVICE_NEEDS = ("id", "peak_tflops", "memory_gib", "memory_gbyte_per_s", "scaleup_gbyte_per_s_per_device")
-NODE_NEEDS = ("name", "devices", "nic_gbit_per_s_per_node")
+DEVICE_NEEDS = {
+    "id": "id: my-device",
+    "peak_tflops": "peak_tflops: {bf16: 989.4}",
+    "memory_gib": "memory_gib: 80",
+    "memory_gbyte_per_s": "memory_gbyte_per_s: 3350",
+    "scaleup_gbyte_per_s_per_device": "scaleup_gbyte_per_s_per_device: 450",
+}
+NODE_NEEDS = {
+    "name": "name: my-node",
+    "devices": "devices: 8",
+    "nic_gbit_per_s_per_node": "nic_gbit_per_s_per_node: 3200",
+}
+"""What a device and a node need that are not like one of the catalogue, with a line of an H100's."""
 SCALEUP = "scaleup_gbyte_per_s_per_device"
 
 
@@ -113,10 +124,12 @@ def _node(spec: NodeFile, kind: Device | None, where: str, problems: list[Proble
     return node
 
 
-def _lacks(spec: Strict, needs: tuple[str, ...], where: str, problems: list[Problem]) -> bool:
+def _lacks(spec: Strict, needs: Mapping[str, str], where: str, problems: list[Problem]) -> bool:
     missing = [key for key in needs if getattr(spec, key) is None]
     rule = "needed unless `like` names one of the catalogue"
-    problems.extend(Problem(f"{where}.{key}", None, rule, "add it, or start from `like`") for key in missing)
+    problems.extend(
+        Problem(f"{where}.{key}", None, rule, f"add `{needs[key]}`, or `like`") for key in missing
+    )
     return bool(missing)
 
 

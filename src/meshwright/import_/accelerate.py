@@ -65,7 +65,12 @@ def _arguments(data: Mapping[str, Any], problems: list[Problem]) -> Settings:
 def _shapes(data: Mapping[str, Any]) -> Iterator[Problem]:
     for name in SECTIONS:
         if data.get(name) is not None and not isinstance(data[name], Mapping):
-            yield Problem(name, str(data[name])[:80], "must be a mapping", f"{name}: {{…}}")
+            yield Problem(
+                name,
+                str(data[name])[:80],
+                "must be a mapping",
+                f"leave {name} out, or indent its keys below it",
+            )
 
 
 def _verdict(path: Path, names: frozenset[str]) -> tuple[str, str, Severity]:

@@ -4,7 +4,7 @@ Source: Accelerate 1.15.0, ``parallelism_config.py``, ``commands/launch.py``, ``
 ``accelerator.py``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 
 from meshwright.errors import nearest
@@ -68,7 +68,7 @@ def _processes(settings: Settings, kind: str) -> None:
         settings.problem("num_processes", rule, "distributed_type: MULTI_GPU", ignored=True)
     elif processes and machines and processes > 0 and processes % machines:
         rule = f"num_processes mod num_machines = {processes} mod {machines} = {processes % machines}"
-        settings.problem("num_processes", rule, f"a multiple of {machines}")
+        settings.problem("num_processes", rule, f"num_processes: {-(-processes // machines) * machines}")
 
 
 def _versions(settings: Settings, kind: str) -> None:
@@ -116,7 +116,9 @@ def _mesh(settings: Settings, kind: str) -> None:
         return
     replicate, shard, tp, cp, sp = (sizes[axis] for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp"))
     if cp > 1 and sp > 1:
-        settings.problem(f"{PREFIX}sp_size", f"cp = {cp} and sp = {sp} exclude each other", "one of them 1")
+        settings.problem(
+            f"{PREFIX}sp_size", f"cp = {cp} and sp = {sp} exclude each other", f"{PREFIX}sp_size: 1"
+        )
     if replicate > 1 and shard == 1 and max(tp, cp) > 1:
         rule = f"dp_replicate = {replicate} beside tp = {tp} or cp = {cp} needs dp_shard > 1"
         hint = f"{PREFIX}dp_replicate_size: 1, {PREFIX}dp_shard_size: {replicate}"
@@ -128,7 +130,16 @@ def _mesh(settings: Settings, kind: str) -> None:
     if processes and processes > 0 and total != processes and not (kind == "DEEPSPEED" and sp > 1):
         factors = "·".join(str(size) for size in sizes.values())
         rule = f"dp_replicate·dp_shard·tp·cp·sp = {factors} = {total}, not num_processes = {processes}"
-        settings.problem("parallelism_config", rule, f"sizes with product {processes}")
+        settings.problem("parallelism_config", rule, _fitting(sizes, processes))
+
+
+def _fitting(sizes: Mapping[str, int], processes: int) -> str:
+    """dp_shard or dp_replicate as the others ask for; where those do not divide, sharding over all."""
+    for axis in ("dp_shard", "dp_replicate"):
+        others = prod(size for name, size in sizes.items() if name != axis)
+        if processes % others == 0:
+            return f"{PREFIX}{axis}_size: {processes // others}"
+    return f"{PREFIX}dp_shard_size: {processes}, all others 1"
 
 
 def _mesh_and_kind(settings: Settings, kind: str) -> None:
@@ -138,7 +149,13 @@ def _mesh_and_kind(settings: Settings, kind: str) -> None:
         return
     if kind == "MEGATRON_LM" or (kind == "FSDP" and sizes["dp_shard"] * sizes["cp"] == 1):
         reasons = {"FSDP": "has no axis to shard over", "MEGATRON_LM": f"is refused with {kind}"}
-        settings.problem("parallelism_config", reasons[kind], f"{PREFIX}dp_shard_size: …")
+        settings.problem(
+            "parallelism_config",
+            reasons[kind],
+            f"{PREFIX}dp_shard_size: {max(2, sizes['dp_replicate'])}"
+            if kind == "FSDP"
+            else "distributed_type: FSDP",
+        )
     if kind.startswith("MULTI") and sizes["cp"] > 1:
         settings.problem(f"{PREFIX}cp_size", "context parallelism needs FSDP", "distributed_type: FSDP")
     if kind.startswith("MULTI") and sizes["dp_shard"] > 1:

@@ -7,12 +7,14 @@ other, the cluster or the model, that is a problem in the file's own words and t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from meshwright.errors import Problem
 from meshwright.import_.foreign import Foreign
 from meshwright.import_.stages import uneven_stages
 from meshwright.model.architecture import Architecture
+from meshwright.plan.case import largest_divisor
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
 from meshwright.plan.problems import validated
@@ -82,7 +84,9 @@ def _layout(foreign: Foreign, target: Target, problems: list[Problem]) -> dict[s
         product = "·".join(str(degrees[axis]) for axis in AXES)
         rule = f"pp·cp·tp = {product} = {model_ranks} does not divide {target.devices} devices"
         field = max((f"layout.{axis}" for axis in AXES), key=lambda path: int(foreign.value(path, 1)))
-        problems.append(Problem(_key(foreign, field), foreign.value(field, 1), rule, "smaller degrees"))
+        problems.append(
+            Problem(_key(foreign, field), foreign.value(field, 1), rule, _smaller(field, degrees, target))
+        )
         dp = max(1, dp)
     layout: dict[str, Any] = {**degrees, **_data_parallel(foreign, dp, degrees["cp"], problems)}
     if degrees["tp"] > 1 and foreign.value("layout.sequence_parallel") is not None:
@@ -90,6 +94,13 @@ def _layout(foreign: Foreign, target: Target, problems: list[Problem]) -> dict[s
     if foreign.value("layout.rank_order"):
         layout["rank_order"] = foreign.value("layout.rank_order")
     return layout
+
+
+def _smaller(field: str, degrees: Mapping[str, int], target: Target) -> str:
+    """The largest value of a degree that, with the others, divides the devices; 1 where those alone do not."""
+    axis = field.rpartition(".")[2]
+    others = prod(degrees[other] for other in AXES if other != axis)
+    return f"{axis} {largest_divisor(target.devices // others, degrees[axis]) if target.devices % others == 0 else 1}"
 
 
 def _data_parallel(foreign: Foreign, dp: int, cp: int, problems: list[Problem]) -> dict[str, int]:
@@ -111,7 +122,14 @@ def _data_parallel(foreign: Foreign, dp: int, cp: int, problems: list[Problem]) 
     if replicate * shard != dp:
         path = "layout.dp_shard" if "layout.dp_shard" in foreign.facts else "layout.dp_replicate"
         rule = f"dp_replicate·dp_shard = {replicate}·{shard} = {replicate * shard} must be {dp}"
-        problems.append(Problem(_key(foreign, path), foreign.value(path), rule, f"degrees with product {dp}"))
+        problems.append(
+            Problem(
+                _key(foreign, path),
+                foreign.value(path),
+                rule,
+                f"{_key(foreign, path)} {dp // (shard if path.endswith('replicate') else replicate) or 1}",
+            )
+        )
     return {"dp_replicate": replicate, "dp_shard": shard}
 
 
@@ -126,7 +144,14 @@ def _pipeline(foreign: Foreign, arch: Architecture, problems: list[Problem]) -> 
     elif each:
         rest = arch.layers % (pp * each)
         rule = f"layers mod pp·layers per stage = {arch.layers} mod {pp * each} = {rest}, must be 0"
-        problems.append(Problem(_key(foreign, "layers_per_stage"), each, rule, "a divisor of layers / pp"))
+        problems.append(
+            Problem(
+                _key(foreign, "layers_per_stage"),
+                each,
+                rule,
+                f"{largest_divisor(max(1, arch.layers // pp), each)}",
+            )
+        )
     default = "interleaved-1f1b" if per_rank > 1 else "1f1b"
     return {
         "schedule": foreign.value("pipeline.schedule", default),
@@ -142,11 +167,8 @@ def _workload(
     accumulation = foreign.value("accumulation", 1)
     computed = micro_batch * accumulation * layout["dp_replicate"] * layout["dp_shard"]
     batch = target.global_batch or foreign.value("workload.global_batch") or computed
-    stated = foreign.value("accumulation")
-    if stated and target.global_batch is None and batch != computed:
-        rule = f"micro-batch·accumulation·dp = {micro_batch}·{accumulation}·{computed // (micro_batch * accumulation)}"
-        rule += f" = {computed}, not {batch}"
-        problems.append(Problem(_key(foreign, "workload.global_batch"), batch, rule, str(computed)))
+    if target.global_batch is None and batch != computed and foreign.value("accumulation"):
+        problems.append(_contradicted_batch(foreign, batch, micro_batch, layout))
     problems += _batch_doubts(
         foreign, target, batch, layout["dp_replicate"] * layout["dp_shard"] * micro_batch
     )
@@ -163,6 +185,19 @@ def _workload(
     }
 
 
+def _contradicted_batch(foreign: Foreign, batch: int, micro_batch: int, layout: Mapping[str, int]) -> Problem:
+    """A batch that is not micro-batch·accumulation·ranks, in the file's own count of ranks."""
+    accumulation, dp = foreign.value("accumulation"), layout["dp_replicate"] * layout["dp_shard"]
+    each, counted = micro_batch * dp, foreign.value("batch_ranks", 1)
+    paths = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
+    key, micro, steps = (_key(foreign, path) for path in paths)
+    ranks, factor = ("data-parallel ranks·tp", f"·{counted}") if counted > 1 else ("data-parallel ranks", "")
+    said = each * accumulation * counted
+    rule = f"{key} = {micro}·{steps}·{ranks} = {micro_batch}·{accumulation}·{dp}{factor} = {said}"
+    other = "" if batch % each else f", or {steps} {batch // each}"
+    return Problem(key, batch * counted, f"{rule}, not {batch * counted}", f"{key} {said}{other}")
+
+
 def _batch_doubts(foreign: Foreign, target: Target, batch: int, at_once: int) -> Iterator[Problem]:
     """What is assumed of the batch; ``at_once`` are the sequences of one micro-batch on all ranks."""
     said = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
@@ -173,7 +208,7 @@ def _batch_doubts(foreign: Foreign, target: Target, batch: int, at_once: int) ->
     if flush and batch > flush * at_once:
         rule = f"the pipeline is flushed after every {flush} micro-batches, {batch // (flush * at_once)} times a step; "
         rule += "the plan flushes it once and is predicted quicker"
-        yield Problem(_key(foreign, "flush"), flush, rule, "a local batch of the whole step", "warning")
+        yield Problem(_key(foreign, "flush"), flush, rule, f"{batch // at_once} micro-batches", "warning")
 
 
 def _key(foreign: Foreign, path: str) -> str:

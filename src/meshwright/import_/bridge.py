@@ -75,7 +75,7 @@ def _recipe_facts(said: Said, facts: Facts, problems: list[Problem]) -> Facts:
         found["model"] = Fact(row.model, said.recipe)
     else:
         rule = "its model is not in the zoo"
-        problems.append(Problem("recipe", said.recipe, rule, "--model with a config.json", "warning"))
+        problems.append(Problem("recipe", said.recipe, rule, "--model config.json", "warning"))
     if re.search("_(?:sft|finetune)_", said.recipe):
         found["workload.task"] = Fact("sft", said.recipe)
     if recipe_settings(said.recipe) is None:

@@ -18,7 +18,9 @@ from meshwright.import_.bridge_facts import (
 )
 from meshwright.import_.bridge_stages import LAYOUT
 from meshwright.import_.megatron_facts import RECOMPUTES
+from meshwright.import_.megatron_layout import layout_of
 from meshwright.import_.settings import Settings
+from meshwright.plan.case import largest_divisor
 
 VIRTUAL = "model.virtual_pipeline_model_parallel_size"
 GRANULARITY, METHOD = "model.recompute_granularity", "model.recompute_method"
@@ -50,7 +52,7 @@ def _virtual(settings: Settings, facts: Facts) -> None:
     stages = facts["stages"].value if "stages" in facts and settings.get(LAYOUT) is not None else ()
     if stages and len(stages) % pp:
         rule = f"{len(stages)} stages mod pp {pp} = {len(stages) % pp}, must be 0"
-        settings.problem(LAYOUT, rule, f"a multiple of {pp} stages")
+        settings.problem(LAYOUT, rule, f"{max(1, round(len(stages) / pp)) * pp} stages")
     elif stages and "pipeline.virtual_stages" in facts and len(stages) != pp * chunks:
         rule = f"the layout has {len(stages)} stages, pp·virtual stages = {pp}·{chunks} = {pp * chunks}"
         settings.problem(VIRTUAL, rule, f"{len(stages) // pp}")
@@ -68,17 +70,21 @@ def _layers(settings: Settings, facts: Facts) -> None:
         return
     held = sum(stage.layers for stage in stages.value) if stages else layers
     if held != layers:
-        settings.problem(LAYOUT, f"the stages hold {held} layers, the model has {layers}", f"{layers} layers")
+        settings.problem(
+            LAYOUT,
+            f"the stages hold {held} layers, the model has {layers}",
+            f"{layers - held:+} layers in all",
+        )
     split = [key for key in SPLITS if settings.get(key) not in (None, False)]
     if split and not stages:
         settings.problem(
-            split[0], f"leaves no equal stages of pp·virtual stages = {pp}·{chunks}", "other numbers"
+            split[0], f"leaves no equal stages of pp·virtual stages = {pp}·{chunks}", f"{split[0]}: null"
         )
     elif not stages and layers % (pp * chunks):
         rule = (
             f"layers mod pp·virtual stages = {layers} mod {pp * chunks} = {layers % (pp * chunks)}, must be 0"
         )
-        settings.problem("model.num_layers", rule, LAYOUT)
+        settings.problem("model.num_layers", rule, f"{LAYOUT}: {layout_of(layers, pp * chunks)}")
 
 
 def _recompute(settings: Settings, facts: Facts) -> None:
@@ -122,21 +128,23 @@ def _experts(settings: Settings, facts: Facts) -> None:
     experts, ep = _number(facts, "model.experts", 0), _number(facts, "layout.ep")
     if experts and experts % ep:
         rule = f"experts mod ep = {experts} mod {ep} = {experts % ep}, must be 0"
-        settings.problem("model.expert_model_parallel_size", rule, f"a divisor of {experts}")
+        settings.problem("model.expert_model_parallel_size", rule, f"{largest_divisor(experts, ep)}")
 
 
 def _context(settings: Settings, facts: Facts) -> None:
     cp, length = _number(facts, "layout.cp"), _number(facts, "workload.seq_len", 0)
     if cp > 1 and length % (2 * cp):
         rule = f"sequence length mod 2·cp = {length} mod {2 * cp} = {length % (2 * cp)}, must be 0"
-        settings.problem("model.context_parallel_size", rule, f"a multiple of {2 * cp} tokens")
+        settings.problem(
+            "model.context_parallel_size", rule, f"dataset.seq_length: {-(-length // (2 * cp)) * 2 * cp}"
+        )
     key = "model.hierarchical_context_parallel_sizes"
     sizes = settings.get(key)
     if "a2a+p2p" in str(settings.get("model.cp_comm_type")) and sizes is None:
         settings.problem("model.cp_comm_type", f"a2a+p2p needs {key}", f"{key}: [{cp}, 1]")
     whole = isinstance(sizes, tuple) and all(type(size) is int for size in sizes)
     if whole and prod(sizes) != cp:
-        settings.problem(key, f"its product {prod(sizes)} must be cp = {cp}", f"numbers with product {cp}")
+        settings.problem(key, f"its product {prod(sizes)} must be cp = {cp}", f"{key}: [{cp}, 1]")
 
 
 def _lengths(settings: Settings, facts: Facts) -> None:
@@ -149,7 +157,9 @@ def _batch(settings: Settings, facts: Facts) -> None:
     micro, batch = _number(facts, "pipeline.micro_batch"), _number(facts, "workload.global_batch", 0)
     if batch % micro:
         rule = f"global batch mod micro-batch = {batch} mod {micro} = {batch % micro}, must be 0"
-        settings.problem("train.global_batch_size", rule, f"a multiple of {micro}")
+        settings.problem(
+            "train.global_batch_size", rule, f"train.global_batch_size: {-(-batch // micro) * micro}"
+        )
 
 
 def _states(settings: Settings, facts: Facts) -> None:

@@ -89,7 +89,7 @@ def _like_a_tree(text: str) -> bool:
 
 def _no_file(text: str) -> InputError:
     rule = "has no section, word or recipe of Megatron-Bridge"
-    return InputError(Problem("file", text[:60], rule, "model: {tensor_model_parallel_size: 4, …}"))
+    return InputError(Problem("file", text[:60], rule, "model: {tensor_model_parallel_size: 4}"))
 
 
 def _script(text: str) -> Said:

@@ -31,6 +31,13 @@ SECTIONS = (
     *("expert_parallel", "optimizer", "scheduler", "pipeline", "activation_checkpointing", "data_types"),
     *("torch_autocast", "checkpoint", "data_efficiency", "autotuning", "flops_profiler"),
 )
+SHAPES = {
+    "zero_optimization": '{"stage": 1}',
+    "optimizer": '{"type": "AdamW", "params": {"lr": 0.0001}}',
+    "scheduler": '{"type": "WarmupLR"}',
+    **dict.fromkeys(("bf16", "bfloat16", "fp16"), '{"enabled": true}'),
+}
+"""Examples of sections; the others may be left empty."""
 REMOVED = (
     *("nebula", "compression_training", "amp", "quantize_training", "sparse_gradients", "eigenvalue"),
     *("sparse_attention", "elasticity", "graph_harvesting", "curriculum_learning", "progressive_layer_drop"),
@@ -48,7 +55,12 @@ def import_deepspeed(text: str) -> Foreign:
     if not data.keys() & {name for name in names if "." not in name}:
         rule = "has none of DeepSpeed's keys"
         raise InputError(
-            Problem("file", ", ".join(data)[:80], rule, '{"zero_optimization": {"stage": 2}, …}')
+            Problem(
+                "file",
+                ", ".join(data)[:80],
+                rule,
+                '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}',
+            )
         )
     problems = [*_shapes(data), *unknown_problems(data, names, _verdict)]
     settings = Settings({".".join(path): value for path, value in _readable(data)}, problems=problems)
@@ -74,7 +86,7 @@ def _shapes(data: Mapping[str, Any]) -> Iterator[Problem]:
         value = data.get(name, {})
         old = name == "zero_optimization" and isinstance(value, bool)
         if not isinstance(value, Mapping) and not old and (value is not None or name in TYPED):
-            yield Problem(name, str(value)[:80], "must be an object", f'"{name}": {{…}}')
+            yield Problem(name, str(value)[:80], "must be an object", f'"{name}": {SHAPES.get(name, "{}")}')
 
 
 def _verdict(path: Path) -> tuple[str, str, Severity]:

@@ -71,7 +71,10 @@ def _experts(settings: Settings, facts: Facts) -> Facts:
 
 
 def _batch(settings: Settings, facts: Facts) -> Facts:
-    """Two of train batch, micro-batch and accumulation give the third once the number of ranks is known."""
+    """Two of train batch, micro-batch and accumulation give the third once the number of ranks is known.
+
+    Where all three are given the batch is held against the ranks of the cluster (``assemble``).
+    """
     train, micro, steps = (settings.number(key) for key in (TRAIN, MICRO, ACCUMULATION))
     tp = facts["layout.tp"].value if "layout.tp" in facts else 1
     found: Facts = {}
@@ -85,32 +88,16 @@ def _batch(settings: Settings, facts: Facts) -> Facts:
         return found
     if train % tp:
         rule = f"{TRAIN} counts every rank of AutoTP: {train} mod {tp} = {train % tp}, must be 0"
-        settings.problem(TRAIN, rule, f"a multiple of {tp}")
+        settings.problem(TRAIN, rule, f"{TRAIN}: {-(-train // tp) * tp}")
     else:
         found["workload.global_batch"] = settings.fact(TRAIN, train // tp)
     if MICRO not in settings:
         divisor = f"{steps or 1}·ranks"
         rule = f"left out it is {TRAIN} / (accumulation·ranks) = {train} / ({divisor}); taken as 1"
-        settings.problem(MICRO, rule, "write it out", ignored=True)
-    elif micro is not None and steps is not None:
-        found |= _ranks(settings, facts, train, micro * steps)
+        settings.problem(MICRO, rule, f"{MICRO}: 1", ignored=True)
+    if tp > 1:
+        found["batch_ranks"] = Fact(tp, facts["layout.tp"].words)
     return found
-
-
-def _ranks(settings: Settings, facts: Facts, train: int, each: int) -> Facts:
-    """Data parallelism, where all three numbers of the batch are given."""
-    counted = each * (facts["layout.tp"].value if "layout.tp" in facts else 1)
-    if train % counted:
-        rule = (
-            f"{TRAIN} = micro-batch·accumulation·ranks: {train} mod {counted} = {train % counted}, must be 0"
-        )
-        settings.problem(TRAIN, rule, f"a multiple of {counted}")
-        return {}
-    stated = facts.get("dp")
-    if stated and stated.value != train // counted:
-        rule = f"{TRAIN} / (micro-batch·accumulation·tp) = {train // counted} ranks of data parallelism"
-        settings.problem("data_parallel_size", rule, str(train // counted))
-    return {"dp": settings.fact(TRAIN, train // counted)}
 
 
 def _sharding(settings: Settings, facts: Facts) -> Facts:

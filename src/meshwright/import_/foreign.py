@@ -8,6 +8,7 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``dp``                    ranks that see different sequences, where the file does not say how they shard
 ``shard_group``           ranks that share one copy of the sharded states, where the file says so
 ``accumulation``          micro-batches of one rank in one step, where the file says it beside the micro-batch
+``batch_ranks``           ranks of one replica, where the file's batch counts every one of them
 ``flush``                 micro-batches after which the pipeline is flushed, where that is not once per step
 ``stages``                ``Stage`` by stage, where the file writes the stages out
 ``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number

@@ -148,7 +148,7 @@ class _Collected:
     def refuse(self, key: str, value: object, rule: str) -> None:
         """Notes a problem; gives up where there are many."""
         field = f"{EVENTS}[{self.count - 1}]" + (f".{key}" if key else "")
-        self.problems.append(Problem(field, value, rule))
+        self.problems.append(Problem(field, value, rule, "record the trace again, or take the event out"))
         if len(self.problems) >= MAX_PROBLEMS:
             raise InputError(self.problems)
 

@@ -116,7 +116,7 @@ def _own_pool(results: Results, findings: list[str]) -> Pool:
     peaks, memory_rate = reached_flops(results), reached_memory_rate(results)
     if not peaks or not memory_rate:
         rule = "needs products and a pass, since the catalogue does not have the device"
-        raise InputError(Problem("kernels", len(results.kernels), rule, "measure longer"))
+        raise InputError(Problem("kernels", len(results.kernels), rule, "meshwright measure --budget 600"))
     inside = best_rate(results.in_scope("node", "device pair"), inside=True)
     across = best_rate(results.in_scope("nodes", "rail", "host pair"), inside=False)
     own_link = inside or across or MIN_SCALEUP

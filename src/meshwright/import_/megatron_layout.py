@@ -9,6 +9,7 @@ import re
 from meshwright.errors import Problem
 from meshwright.import_.command_line import Given
 from meshwright.import_.foreign import Stage
+from meshwright.plan.layers import balanced_counts
 
 MAX_LETTERS = 2**14
 _REPEATED = re.compile(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*([0-9]{1,5})")
@@ -29,9 +30,19 @@ def read_layout(given: Given, problems: list[Problem]) -> tuple[Stage, ...]:
         or letters.count("L") != 1
     ):
         rule = "must begin with the one embedding E and end with the one loss L"
-        problems.append(Problem(given.name, text, rule, "E first, L last"))
+        problems.append(Problem(given.name, text, rule, "Ettt|tttt|tttL"))
         return ()
     return tuple(Stage("E" in stage, stage.count("t"), "L" in stage) for stage in letters.split("|"))
+
+
+def layout_of(layers: int, stages: int) -> str:
+    """The text for balanced stages."""
+    return "|".join(
+        [
+            "E" * (stage == 0) + f"t*{count}" + "L" * (stage == stages - 1)
+            for stage, count in enumerate(balanced_counts(layers, stages))
+        ]
+    )
 
 
 def _unfolded(text: str) -> str | None:

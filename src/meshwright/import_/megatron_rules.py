@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from meshwright.errors import Problem, Severity
 from meshwright.import_.command_line import Given
 from meshwright.import_.foreign import Fact
+from meshwright.import_.megatron_layout import layout_of
+from meshwright.plan.case import largest_divisor
 
 Options = Mapping[str, Given]
 Facts = Mapping[str, Fact]
@@ -50,7 +52,7 @@ def _virtual(options: Options, facts: Facts) -> Iterator[Problem]:
     stages = facts.get("stages")
     if stages and VIRTUAL[2] in options and len(stages.value) % pp:
         rule = f"{len(stages.value)} stages mod pp {pp} = {len(stages.value) % pp}, must be 0"
-        yield Problem(VIRTUAL[2], stages.words, rule, f"a multiple of {pp} stages")
+        yield Problem(VIRTUAL[2], stages.words, rule, f"{max(1, round(len(stages.value) / pp)) * pp} stages")
 
 
 def _layers(options: Options, facts: Facts) -> Iterator[Problem]:
@@ -63,15 +65,20 @@ def _layers(options: Options, facts: Facts) -> Iterator[Problem]:
     if (uneven or account) and "stages" not in facts:
         given = [facts[n].words for n in uneven] + account
         yield Problem(
-            "--num-layers", layers, f"{' '.join(given)} leave no equal stages of pp = {pp}", "other numbers"
+            "--num-layers",
+            layers,
+            f"{' '.join(given)} leave no equal stages of pp = {pp}",
+            f"leave {given[0].split()[0]} out",
         )
     elif not uneven and not account and layers % pp:
         rule = f"num-layers mod pp = {layers} mod {pp} = {layers % pp}, must be 0"
-        yield Problem("--num-layers", layers, rule, "--pipeline-model-parallel-layout, or another pp")
+        yield Problem(
+            "--num-layers", layers, rule, f"--pipeline-model-parallel-layout '{layout_of(layers, pp)}'"
+        )
     each = _number(facts, "layers_per_stage", 0)
     if each and not layers % pp and layers // pp % each:
         rule = f"layers per pipeline rank mod layers per stage = {layers // pp} mod {each}, must be 0"
-        yield Problem(VIRTUAL[0], each, rule, f"a divisor of {layers // pp}")
+        yield Problem(VIRTUAL[0], each, rule, f"{largest_divisor(layers // pp, each)}")
 
 
 def _recompute(options: Options, facts: Facts) -> Iterator[Problem]:
@@ -121,7 +128,12 @@ def _experts(options: Options, facts: Facts) -> Iterator[Problem]:
     experts = _number(facts, "model.experts", 0)
     if experts and experts % ep:
         rule = f"num-experts mod ep = {experts} mod {ep} = {experts % ep}, must be 0"
-        yield Problem("--expert-model-parallel-size", ep, rule, f"a divisor of {experts}")
+        yield Problem(
+            "--expert-model-parallel-size",
+            ep,
+            rule,
+            f"--expert-model-parallel-size {largest_divisor(experts, ep)}",
+        )
 
 
 def _groups(options: Options, facts: Facts) -> Iterator[Problem]:

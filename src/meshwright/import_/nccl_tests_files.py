@@ -68,7 +68,9 @@ def _csv(text: str) -> Iterator[Mapping[str, str]]:
                 columns = [*head[:at], "nodes", *head[at:]]
             yield dict(zip(columns, line, strict=False))
     except csv.Error as error:
-        raise InputError(Problem("nccl-tests", "", f"cannot be read as CSV: {error}")) from None
+        raise InputError(
+            Problem("nccl-tests", "", f"cannot be read as CSV: {error}", "quote cells that hold commas")
+        ) from None
 
 
 def _nccl(data: Any) -> Table:

@@ -102,7 +102,7 @@ def _note_gaps(table: Table, problems: list[Problem]) -> None:
     if table.sizes is not None and measured < table.sizes:
         rule = f"has {measured} of {table.sizes} sizes"
         rule += " and an end: some were left out" if table.complete else " and no end: the output was cut off"
-        problems.append(Problem(table.where, measured, rule, severity="warning"))
+        problems.append(Problem(table.where, measured, rule, "the whole output of the test", "warning"))
 
 
 def _is_without_mpi(table: Table, problems: list[Problem]) -> bool:
@@ -120,7 +120,7 @@ def _ranks(table: Table, rows: Sequence[Row], problems: list[Problem]) -> int:
     told = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
     if told and listed and told != listed:
         rule = f"lists {listed} ranks, and its figures are those of {told}"
-        problems.append(Problem(table.where, listed, rule, severity="warning"))
+        problems.append(Problem(table.where, listed, rule, f"the figures count: {told}", "warning"))
     return told or listed
 
 
@@ -158,7 +158,7 @@ def _collective(table: Table, rows: Sequence[Row], ranks: int, problems: list[Pr
         return ""
     if table.name:
         rule = f"is said to be {table.name}, and its figures are those of {likely[0]}"
-        problems.append(Problem(table.where, table.name, rule, severity="warning"))
+        problems.append(Problem(table.where, table.name, rule, f"read as {likely[0]}", "warning"))
     return likely[0]
 
 

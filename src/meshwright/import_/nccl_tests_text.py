@@ -105,7 +105,9 @@ class _Log:
         elif found := _FAILED.search(line):
             rule = f"{found[1]} values were out of bounds"
             where = self.stream(line, found, number).table.where
-            self.problems.append(Problem(where, int(found[1]), rule, severity="warning"))
+            self.problems.append(
+                Problem(where, int(found[1]), rule, "test the hardware before you use its figures", "warning")
+            )
         elif found := _END.search(line):
             self.stream(line, found, number).table.complete = True
         elif found := _TEST.search(line):

@@ -20,11 +20,22 @@ def uneven_stages(
     held = sum(stage.layers for stage in stages)
     if held != arch.layers:
         rule = f"the stages hold {held} layers, the model has {arch.layers}"
-        problems.append(Problem(foreign.words("stages").split(" ")[0], held, rule, f"{arch.layers} layers"))
+        problems.append(
+            Problem(
+                foreign.words("stages").split(" ")[0], held, rule, f"{arch.layers - held:+} layers in all"
+            )
+        )
         return None
     if len(stages) != len(long.pipeline.placement):
         rule = f"{len(stages)} stages do not fill pp = {short.layout.pp} ranks evenly"
-        problems.append(Problem(foreign.words("stages").split(" ")[0], len(stages), rule, "a multiple of pp"))
+        problems.append(
+            Problem(
+                foreign.words("stages").split(" ")[0],
+                len(stages),
+                rule,
+                f"{max(1, round(len(stages) / short.layout.pp)) * short.layout.pp} stages",
+            )
+        )
         return None
     usual = [Stage(s.embed, s.count, s.head) for s in stage_layers(long.pipeline, arch.layers)]
     if usual == list(stages):

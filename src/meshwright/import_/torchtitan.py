@@ -58,7 +58,7 @@ def import_torchtitan(text: str) -> Foreign:
     kept = last_of_each(options)
     if not any(name.startswith((P, T)) or name == "--module" for name in kept):
         rule = "has none of torchtitan's options"
-        raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree …"))
+        raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree 8"))
     said, kept = kept, {**_defaults(kept), **kept}
     known = option_names(TARGET, RELEASE)
     problems = list(unknown_names(said, known, frozenset(), f"{TARGET} {RELEASE}"))
@@ -144,7 +144,14 @@ def _batch(options: Mapping[str, Given], facts: dict[str, Fact], problems: list[
     words = given.words if given else "pipeline_parallel_microbatch_size left out: 1"
     if size and local and local.value % size:
         rule = f"local batch mod micro-batch = {local.value} mod {size} = {local.value % size}, must be 0"
-        problems.append(Problem(f"{T}local_batch_size", local.value, rule, f"a multiple of {size}"))
+        problems.append(
+            Problem(
+                f"{T}local_batch_size",
+                local.value,
+                rule,
+                f"{T}local_batch_size {-(-local.value // size) * size}",
+            )
+        )
     elif size and local:
         name = "flush" if "workload.global_batch" in found else "accumulation"
         found[name] = Fact(local.value // size, local.words)

@@ -36,7 +36,9 @@ def stage_facts(options: Options, facts: Mapping[str, Fact], problems: list[Prob
         found["stages"] = Fact(stages, words)
         if len(stages) % pp:
             rule = f"{len(stages)} stages mod pp {pp} = {len(stages) % pp}, must be 0"
-            problems.append(Problem(words, len(stages), rule, f"a multiple of {pp} stages"))
+            problems.append(
+                Problem(words, len(stages), rule, f"{max(1, round(len(stages) / pp)) * pp} stages")
+            )
     return found
 
 
@@ -80,7 +82,11 @@ def _cut(
     base, extra = divmod(effective, stages)
     if base < max(1, first, last):
         rule = f"{layers.value} layers leave a stage of {stages} empty"
-        problems.append(Problem(f"{P}pipeline_parallel_degree", pp, rule, "fewer stages"))
+        problems.append(
+            Problem(
+                f"{P}pipeline_parallel_degree", pp, rule, f"{P}pipeline_parallel_degree {max(1, pp // 2)}"
+            )
+        )
         return ()
     counts = [base + (stage < extra) for stage in range(stages)]
     counts[0] -= first

@@ -20,7 +20,7 @@ def unknown_problems(
     found = unknown_keys(data, names)
     for path, value in islice(found, MOST):
         rule, suggestion, severity = verdict(path)
-        hint = suggestion or nearest(path[-1], _siblings(path, names))
+        hint = suggestion or nearest(path[-1], _siblings(path, names)) or "leave it out"
         yield Problem(".".join(path)[:200], shown(value), rule, hint, severity)
     rest = sum(1 for _ in found)
     if rest:

@@ -21,7 +21,7 @@ def device_product(case: Case) -> Iterator[Problem]:
     if product == devices:
         return
     rule = f"{'·'.join(degrees)} = {'·'.join(map(str, degrees.values()))} = {product} ≠ {devices} devices"
-    yield Problem("layout", product, rule, _other_degree(case) or f"degrees whose product is {devices}")
+    yield Problem("layout", product, rule, _other_degree(case) or _data_parallel_only(case))
 
 
 def _other_degree(case: Case) -> str:
@@ -34,6 +34,12 @@ def _other_degree(case: Case) -> str:
         if degree and devices % others == 0 and _possible(case, axis, degree):
             return f"{axis}: {degree}"
     return ""
+
+
+def _data_parallel_only(case: Case) -> str:
+    """Degrees with the right product where no single one mends it."""
+    axis = "dp_replicate" if case.plan.sharding == "none" else "dp_shard"
+    return f"{axis}: {case.cluster.devices}, all others 1"
 
 
 def _possible(case: Case, axis: str, degree: int) -> bool:
@@ -79,6 +85,15 @@ def _widths(arch: Architecture) -> dict[str, int]:
     return widths
 
 
+def _unpadded(case: Case) -> int:
+    """The largest tp below the plan's for which the padding is small."""
+    vocab, least = case.arch.vocab, max(1, case.stack.vocab_multiple)
+    fine = (
+        tp for tp in range(case.grid.tp - 1, 1, -1) if -vocab % (least * tp) <= (PADDING_WARNING - 1) * vocab
+    )
+    return next(fine, 1)
+
+
 def vocabulary_padding(case: Case) -> Iterator[Problem]:
     """The vocabulary is padded to a multiple of vocab_multiple·tp; more than a quarter is worth a word."""
     vocab, multiple = case.arch.vocab, max(1, case.stack.vocab_multiple * case.grid.tp)
@@ -87,7 +102,7 @@ def vocabulary_padding(case: Case) -> Iterator[Problem]:
         rule = (
             f"the vocabulary of {vocab} is padded to {padded}, a multiple of vocab_multiple·tp = {multiple}"
         )
-        yield Problem("layout.tp", case.grid.tp, rule, "a smaller tp", "warning")
+        yield Problem("layout.tp", case.grid.tp, rule, f"tp: {_unpadded(case)}", "warning")
 
 
 def experts_present(case: Case) -> Iterator[Problem]:

@@ -88,7 +88,9 @@ def one_pool(case: Case) -> Iterator[Problem]:
     """All devices are equal; several kinds would need several groups."""
     if len(case.cluster.pools) != 1:
         rule = f"a cluster of {len(case.cluster.pools)} pools needs several groups, not supported yet"
-        yield Problem("cluster", case.cluster.name, rule, "a cluster of equal devices")
+        yield Problem(
+            "cluster", case.cluster.name, rule, "a cluster of equal devices, such as h100-sxm-80gb x 64"
+        )
 
 
 def sequence_parallelism(case: Case) -> Iterator[Problem]:

@@ -69,11 +69,19 @@ def expand(short: ShortPlan, architecture: Architecture) -> LongPlan:
 
 def shorten(long: LongPlan) -> ShortPlan | None:
     """The short form that expands to ``long``; None where the short form cannot say it."""
-    layout, key = long.layouts.get(MAIN), _only_range(long)
-    pipeline = long.pipeline
-    if layout is None or key is None or pipeline.schedule.name is None or not pipeline.usual:
+    key, pipeline = _only_range(long), long.pipeline
+    if set(long.layouts) != {MAIN} or key is None or pipeline.schedule.name is None or not pipeline.usual:
         return None
-    short = ShortPlan(
+    short = short_of(long)
+    model = ModelFacts(int(key[3:]) + 1, long.layouts[MAIN].experts is not None)
+    return short if not _excesses(short) and _unfold(short, model) == long else None
+
+
+def short_of(long: LongPlan) -> ShortPlan:
+    """The short plan with the degrees and choices of ``long``'s one layout; what else ``long`` says is not in it."""
+    (layout,), pipeline = long.layouts.values(), long.pipeline
+    gather = None if long.gather == default_gather(long.sharding, pipeline.ranks) else long.gather
+    return ShortPlan(
         plan=long.plan,
         model=long.model,
         cluster=long.cluster,
@@ -81,16 +89,14 @@ def shorten(long: LongPlan) -> ShortPlan | None:
         stack=long.stack,
         layout=_short_layout(layout, pipeline.ranks),
         sharding=long.sharding,
-        gather=None if long.gather == _default_gather(long.sharding, pipeline.ranks) else long.gather,
+        gather=gather,
         pipeline=ShortPipeline(
-            schedule=pipeline.schedule.name,
+            schedule=pipeline.schedule.name or "1f1b",
             micro_batch=pipeline.micro_batch,
             virtual_stages=pipeline.virtual_stages,
         ),
-        recompute=long.layers[key].recompute,
+        recompute=next(rule.recompute for key, rule in long.layers.items() if key not in ("embed", "head")),
     )
-    model = ModelFacts(int(key[3:]) + 1, layout.experts is not None)
-    return short if not _excesses(short) and _unfold(short, model) == long else None
 
 
 def shorten_but_stages(long: LongPlan) -> ShortPlan | None:
@@ -114,7 +120,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
         groups={"all": DeviceGroup()},
         layouts={MAIN: _layout(short, model)},
         states=ZERO_STATES[short.sharding],
-        gather=short.gather or _default_gather(short.sharding, pp),
+        gather=short.gather or default_gather(short.sharding, pp),
         layers={
             "embed": LayerRule(layout=MAIN),
             _range(model.layers): LayerRule(layout=MAIN, recompute=short.recompute),
@@ -162,14 +168,32 @@ def _excesses(short: ShortPlan) -> list[Problem]:
     if devices > MAX_DEGREE:
         product = "·".join(map(str, degrees))
         rule = f"pp·dp_replicate·dp_shard·cp·tp = {product} = {devices} > {MAX_DEGREE} devices"
-        problems.append(Problem("layout", devices, rule, "take smaller degrees"))
+        problems.append(
+            Problem(
+                "layout",
+                devices,
+                rule,
+                _halved(dict(zip(("pp", "dp_replicate", "dp_shard", "cp", "tp"), degrees, strict=True))),
+            )
+        )
     if stages > MAX_STAGES:
         rule = f"pp·virtual_stages = {layout.pp}·{virtual} = {stages} > {MAX_STAGES} stages"
-        problems.append(Problem("pipeline.virtual_stages", virtual, rule, "take fewer"))
+        problems.append(
+            Problem(
+                "pipeline.virtual_stages", virtual, rule, f"virtual_stages: {max(1, MAX_STAGES // layout.pp)}"
+            )
+        )
     return problems
 
 
-def _default_gather(sharding: ShardingName, pp: int) -> Gather:
+def _halved(degrees: dict[str, int]) -> str:
+    """The largest degree made as small as the number of devices asks for, where that is enough."""
+    axis = max(degrees, key=lambda name: degrees[name])
+    return f"{axis}: {max(1, degrees[axis] * MAX_DEGREE // prod(degrees.values()))}"
+
+
+def default_gather(sharding: ShardingName, pp: int) -> Gather:
+    """When sharded parameters are gathered where a plan does not say it."""
     return "per-step" if sharding == "zero3" and pp > 1 else "per-layer"
 
 

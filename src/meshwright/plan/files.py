@@ -32,7 +32,14 @@ def parse_plan(text: str, where: str = "plan") -> Plan:
         return validated(ShortPlan, data, required={"layout": _LAYOUT_EXAMPLE})
     if "layout" in data:
         rule = "`layout` is the short form, `layouts` the long form: a plan has one of them"
-        raise InputError(Problem(where, ["layout", "layouts"], rule, "take one of them out"))
+        raise InputError(
+            Problem(
+                where,
+                ["layout", "layouts"],
+                rule,
+                "take `layout` out for the long form, or `layouts` for the short one",
+            )
+        )
     return validated(LongPlan, data)
 
 

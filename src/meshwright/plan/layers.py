@@ -71,7 +71,7 @@ def layer_rules(plan: LongPlan, layers: int) -> LayerRules:
             hint = "take it out, or put it first"
             problems.append(Problem(field, key, "earlier rules cover all of it", hint, "warning"))
         rules |= dict.fromkeys(new, rule)
-    problems += _gaps(rules, layers)
+    problems += _gaps(rules, layers, next(iter(plan.layouts), "main"))
     every = tuple(rules.get(position) for position in range(layers))
     return LayerRules(rules.get(-1), every, rules.get(layers), tuple(problems))
 
@@ -105,7 +105,14 @@ def stage_problems(pipeline: Pipeline, layers: int) -> list[Problem]:
         if stages <= layers:
             return []
         rule = f"pp·virtual_stages = {stages} stages > {layers} layers"
-        return [Problem("pipeline.virtual_stages", stages, rule, f"at most {layers} stages")]
+        return [
+            Problem(
+                "pipeline.virtual_stages",
+                stages,
+                rule,
+                f"pp: {min(pipeline.ranks, layers)}, virtual_stages: {max(1, layers // pipeline.ranks)}",
+            )
+        ]
     problems = []
     if len(pipeline.stages) != stages:
         rule = f"{len(pipeline.stages)} stages, but placement names {stages}"
@@ -126,18 +133,18 @@ def _key_problem(field: str, key: str, layers: int) -> Problem | None:
     return None
 
 
-def _gaps(rules: Mapping[int, LayerRule], layers: int) -> list[Problem]:
+def _gaps(rules: Mapping[int, LayerRule], layers: int, layout: str) -> list[Problem]:
     """One problem for every run of positions without a rule; embed and head are runs of their own."""
     missing = [position for position in range(-1, layers + 1) if position not in rules]
     runs: dict[tuple[bool, bool, int], list[int]] = {}
     for index, position in enumerate(missing):
         runs.setdefault((position == -1, position == layers, position - index), []).append(position)
-    return [_gap(run[0], run[-1], layers) for run in runs.values()]
+    return [_gap(run[0], run[-1], layers, layout) for run in runs.values()]
 
 
-def _gap(first: int, last: int, layers: int) -> Problem:
+def _gap(first: int, last: int, layers: int, layout: str) -> Problem:
     name = _name(first, last, layers)
-    return Problem("layers", None, f"no rule for {name}", f"add `{name}: {{layout: …}}`")
+    return Problem("layers", None, f"no rule for {name}", f"add `{name}: {{layout: {layout}}}`")
 
 
 def _name(first: int, last: int, layers: int) -> str:
@@ -153,7 +160,9 @@ def _order_problems(stages: tuple[tuple[str, ...], ...], layers: int) -> list[Pr
     for index, stage in enumerate(stages):
         field = f"pipeline.stages.{index}"
         if not stage:
-            problems.append(Problem(field, stage, "an empty stage", "give it a layer, or take it out"))
+            problems.append(
+                Problem(field, stage, "an empty stage", "take it out, and its rank out of placement")
+            )
         for key in stage:
             wrong = _key_problem(field, key, layers)
             positions = parse_layer_key(key, layers)
@@ -165,10 +174,16 @@ def _order_problems(stages: tuple[tuple[str, ...], ...], layers: int) -> list[Pr
                 return [*problems, Problem(field, key, rule, f"begin with {expected} here")]
             due = positions[-1] + 1
     if due <= layers:
-        name = _name(due, due, layers)
-        problems.append(
-            Problem("pipeline.stages", None, f"{name} and what follows are in no stage", "add them")
+        name, rest = (
+            _name(due, due, layers),
+            [] if due == layers else [_name(max(due, 0), layers - 1, layers)],
         )
+        missing = [*(["embed"] if due == -1 else []), *rest, "head"]
+        rule, hint = (
+            f"{name} and what follows are in no stage",
+            f"end the last stage with {', '.join(missing)}",
+        )
+        problems.append(Problem("pipeline.stages", None, rule, hint))
     return problems
 
 

@@ -1,8 +1,10 @@
-"""Partitions of the layers over stages that weigh the head too.
+"""Partitions of the layers over stages that are not the usual one: written out, or such that weigh the head too.
 
 Redistribution moves whole layers away from the last stage, which also has the head, until the largest stage has as
 few FLOPs as it can (the "redis" baseline of Yeung et al., arXiv 2411.05288, section 6.2). The embedding has no FLOPs.
 """
+
+from collections.abc import Sequence
 
 from meshwright.model.graph import ModelGraph, attended_positions
 from meshwright.model.operators import Attention
@@ -41,10 +43,15 @@ def redistributed_counts(layers: int, stages: int, head: float) -> tuple[int, ..
 
 def redistributed_stages(layers: int, stages: int, head: float) -> tuple[tuple[str, ...], ...]:
     """The same as ``pipeline.stages`` of a plan."""
+    return written_stages(redistributed_counts(layers, stages, head))
+
+
+def written_stages(counts: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    """``pipeline.stages`` of stages with so many layers, the embedding in the first and the head in the last."""
     result, first = [], 0
-    for stage, count in enumerate(redistributed_counts(layers, stages, head)):
+    for stage, count in enumerate(counts):
         keys = ["embed"] if stage == 0 else []
         keys += [f"{first}..{first + count - 1}"] if count else []
-        result.append((*keys, *(["head"] if stage == stages - 1 else [])))
+        result.append((*keys, *(["head"] if stage == len(counts) - 1 else [])))
         first += count
     return tuple(result)

@@ -26,7 +26,28 @@ EXAMPLES = {
     "schedule": "schedule: {name: 1f1b}",
     "order": "order: [tp, cp, dp_shard, dp_replicate, pp]",
     "layout": "layout: main",
+    "layouts": "layouts: {main: {grid: {dp_shard: 8}, order: [tp, cp, dp_shard, dp_replicate, pp]}}",
+    "policy": "policy: hdp",
+    "capacity_tokens": "capacity_tokens: 8192",
+    "state": "state: gradient",
+    "over": "over: dp_shard",
+    "does": "does: train",
+    "from": "from: train",
+    "to": "to: generate",
+    "carry": "carry: weights",
+    "pools": "pools: [{device: h100-sxm-80gb, count: 64}]",
+    "tiers": "tiers: [{name: pod, devices: 128, oversubscription: 4}]",
+    "count": "count: 64",
+    "device": "device: h100-sxm-80gb",
+    "name": "name: pod",
+    "devices": "devices: 128",
+    "oversubscription": "oversubscription: 4",
+    "value": "value: 2.5",
+    "peak_tflops": "peak_tflops: {bf16: 989.4}",
+    "stages": "stages: balanced",
+    "recompute": "recompute: full",
 }
+"""A line for a key that must be there, or must be a mapping or a list."""
 TYPES = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -76,7 +97,7 @@ def _problem(kind: type[Strict], facts: Facts) -> Problem:
     path = _path(facts)
     value = None if facts["type"] == "missing" else facts["input"]
     suggest = SUGGESTIONS.get(facts["type"])
-    suggestion = suggest(kind, path, facts) if suggest else ""
+    suggestion = suggest(kind, path, facts) if suggest else _for_shape(kind, path, facts)
     return Problem(".".join(map(str, path)), value, _rule(facts), suggestion)
 
 
@@ -111,8 +132,16 @@ def _for_unknown(kind: type[Strict], path: Sequence[str | int], facts: Facts) ->
 
 
 def _for_missing(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
-    example = EXAMPLES.get(str(path[-1]))
-    return f"add `{example}`" if example else "add it"
+    return f"add `{EXAMPLES.get(str(path[-1]), path[-1])}`"
+
+
+def _for_shape(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    """A line with the right shape for the innermost key that has one; else what stands inside."""
+    known = [EXAMPLES[str(part)] for part in reversed(path) if str(part) in EXAMPLES]
+    inside = ", ".join(f"{key}: …" for key in _keys(_type_at(kind, path))[:3])
+    return (
+        f"write `{known[0]}`" if known and str(path[-1]) in EXAMPLES else f"write `{path[-1]}: {{{inside}}}`"
+    )
 
 
 def _for_literal(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
@@ -123,7 +152,7 @@ def _for_literal(kind: type[Strict], path: Sequence[str | int], facts: Facts) ->
 def _for_number(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
     try:
         return f"write {int(facts['input'])}"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return "write a number, e.g. 4"
 
 
@@ -140,7 +169,15 @@ SUGGESTIONS: dict[str, Callable[[type[Strict], Sequence[str | int], Facts], str]
     "float_type": _for_number,
     "bool_type": _for_bool,
     "string_type": lambda kind, path, facts: "write a name; quote it if it looks like a number",
+    "string_pattern_mismatch": lambda kind, path, facts: "letters, digits and _ . + - only: fast-1",
+    "string_too_long": lambda kind, path, facts: f"at most {facts['ctx']['max_length']} characters",
+    "too_long": lambda kind, path, facts: f"at most {facts['ctx']['max_length']} entries",
     "tuple_type": lambda kind, path, facts: "write [a, b]",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "too_short"), _for_shape),
+    "finite_number": _for_number,
+    "greater_than": lambda kind, path, facts: (
+        f"write more than {facts['ctx']['gt']}, such as {facts['ctx']['gt'] + 1}"
+    ),
     "greater_than_equal": lambda kind, path, facts: f"write {facts['ctx']['ge']}",
     "less_than_equal": lambda kind, path, facts: f"write at most {facts['ctx']['le']}",
 }

@@ -9,7 +9,8 @@ from typing import cast
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
-from meshwright.plan.long import Layout, LongPlan, States
+from meshwright.plan.long import Layout, LongPlan, ShardAxis, States
+from meshwright.plan.short import ShardingName
 from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES, schedule_placement
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
@@ -64,7 +65,12 @@ def _groups(plan: LongPlan) -> Iterator[Problem]:
 
 def _layouts(plan: LongPlan) -> Iterator[Problem]:
     if len(plan.layouts) != 1:
-        yield Problem("layouts", sorted(plan.layouts), f"more than one layout {NOT_YET}", "keep one of them")
+        yield Problem(
+            "layouts",
+            sorted(plan.layouts),
+            f"more than one layout {NOT_YET}",
+            f"keep {min(plan.layouts)} alone",
+        )
     for name, layout in plan.layouts.items():
         field = f"layouts.{name}"
         if layout.on not in plan.groups:
@@ -79,28 +85,28 @@ def _shares(field: str, layout: Layout) -> Iterator[Problem]:
         yield Problem(f"{field}.state_share", layout.state_share, f"uneven sharding {NOT_YET}", "even")
 
 
+def zero_name(plan: LongPlan, layout: Layout) -> ShardingName | None:
+    """The name of how a plan shards states on a layout, where an axis of degree 1 shards nothing."""
+    split = {axis for axis, degree in layout.grid.model_dump().items() if degree > 1}
+    plain: list[ShardingName] = ["none"] if layout.experts is None or layout.experts.edp_shard == 1 else []
+    names = (*plain, plan.sharding, *ZERO_STATES)
+    return next((n for n in names if _cut(plan.states, split) == _cut(ZERO_STATES[n], split)), None)
+
+
+def _cut(states: States, split: set[str]) -> list[set[ShardAxis]]:
+    return [
+        {axis for axis in axes if axis in split}
+        for axes in (states.parameter, states.gradient, states.optimizer)
+    ]
+
+
 def _states(plan: LongPlan) -> Iterator[Problem]:
     for name, layout in plan.layouts.items():
-        degrees = {
-            "dp_shard": layout.grid.dp_shard,
-            "cp": layout.grid.cp,
-            "dp_replicate": layout.grid.dp_replicate,
-        }
-        if not any(_same(plan.states, states, degrees) for states in ZERO_STATES.values()):
+        if zero_name(plan, layout) is None:
             rule = (
                 f"on layout {name} this is none of " + ", ".join(ZERO_STATES) + f"; other sharding {NOT_YET}"
             )
             yield Problem("states", plan.states.to_data(), rule, _as_text(ZERO_STATES[plan.sharding]))
-
-
-def _same(one: States, other: States, degrees: dict[str, int]) -> bool:
-    """Whether two ways of sharding are the same; an axis of degree 1 shards nothing."""
-    pairs = (
-        (one.parameter, other.parameter),
-        (one.gradient, other.gradient),
-        (one.optimizer, other.optimizer),
-    )
-    return all({a for a in x if degrees[a] > 1} == {a for a in y if degrees[a] > 1} for x, y in pairs)
 
 
 def _as_text(states: States) -> str:

@@ -25,6 +25,7 @@ from meshwright.errors import InputError, Problem
 
 MAX_BYTES = 2**17
 MAX_DEPTH = 24
+PLAIN = "write plain YAML 1.2: one `key: value` a line"
 MAX_DIGITS = 40
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+ -]*").fullmatch
 _TAG = "tag:yaml.org,2002:"
@@ -98,11 +99,11 @@ def _unreadable(error: Exception, text: str, where: str) -> Problem:
     reason = error.problem if isinstance(error, MarkedYAMLError) and error.problem else str(error)
     reason = " ".join(reason.split())[:200]
     if mark is None:
-        return Problem(where, text[:80], f"cannot be read as YAML: {reason}", "write plain YAML 1.2")
+        return Problem(where, text[:80], f"cannot be read as YAML: {reason}", PLAIN)
     lines = text.splitlines()
     value = lines[mark.line] if mark.line < len(lines) else ""
     place = f"line {mark.line + 1}, column {mark.column + 1}"
-    return Problem(where, value, f"cannot be read as YAML: {reason} ({place})", "write plain YAML 1.2")
+    return Problem(where, value, f"cannot be read as YAML: {reason} ({place})", PLAIN)
 
 
 def _frozen(value: object, where: str) -> object:
@@ -111,7 +112,7 @@ def _frozen(value: object, where: str) -> object:
     if isinstance(value, list):
         return tuple(_frozen(item, where) for item in value)
     if isinstance(value, float) and not isfinite(value):
-        raise InputError(Problem(where, value, "must be finite", "write a number"))
+        raise InputError(Problem(where, value, "must be finite", "write a number, such as 1.5"))
     return value
 
 

@@ -3,8 +3,12 @@
 from typing import Any
 
 from rich.markup import escape
+from rich.table import Table
 
-from meshwright.report.console import console, plain_table
+from meshwright.report.console import console, plain_table, printable
+
+MOST = 20
+"""Runs that are listed one by one."""
 
 
 def render_calibration(data: dict[str, Any], written: str | None) -> None:
@@ -20,7 +24,21 @@ def render_calibration(data: dict[str, Any], written: str | None) -> None:
         f"\nError of a run that was left out, mean of {data['runs']}: {before:.1%} before, {after:.1%} after"
         f" (± {data['uncertainty']:.1%})."
     )
+    if data["skipped"]:
+        out.print()
+        out.print(_skipped(data["skipped"]))
     if not data["helps"]:
         out.print("That does not help: the present constants stay.")
     if written:
         out.print(f"The cluster with its calibration is in {escape(written)}.")
+
+
+def _skipped(runs: list[dict[str, str]]) -> Table:
+    """The runs that were not used, the first of many."""
+    table = plain_table("not used", "reason", title=f"{len(runs):,} runs were not used")
+    table.columns[1].justify, table.columns[1].no_wrap = "left", False
+    for run in runs[:MOST]:
+        table.add_row(escape(printable(run["run_id"])), escape(printable(run["reason"])))
+    if runs[MOST:]:
+        table.add_row(f"… {len(runs) - MOST:,} more", "--json lists every run")
+    return table

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from rich.markup import escape
+
 from meshwright.report.console import console, plain_table
 from meshwright.units import format_bytes, format_seconds
 
@@ -17,9 +19,8 @@ def render_probes(data: dict[str, Any], folder: str | None) -> None:
     for job in data["jobs"]:
         table.add_row(job["name"], format_seconds(job["step_time_s"]), format_bytes(job["memory_bytes"]))
     out.print(table)
-    if len(data["jobs"]) < data["asked"]:
-        told = f"{len(data['jobs'])} of {data['asked']} jobs"
-        out.print(f"\nOnly {told}: no other plan near it is likely to fit and differs.")
+    if data["remark"]:
+        out.print(f"\n{escape(data['remark'])}")
     print(
         f"\n{len(data['files'])} files in {folder}; {folder}/README.md says what to run and what to do with the logs."
     )

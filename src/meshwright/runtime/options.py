@@ -4,9 +4,8 @@ Defaults are those that LLaMA was trained with (arXiv 2302.13971, section 2.2: A
 clipping at 1.0, cosine down to a tenth), with PyTorch's ε.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from math import isfinite
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem, nearest
@@ -15,6 +14,19 @@ from meshwright.runtime.learning_rate import LR_SCHEDULES, Course, rate_factor
 MAX_STEPS = 10**12
 MAX_SEED = 2**32
 """Seeds below make random streams that differ: a larger one takes two of numpy's 32-bit words."""
+MAX_NUMBER = 1e30
+
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "lr": (lambda x: x > 0, "lr > 0"),
+    "lr_floor": (lambda x: 0 <= x <= 1, "0 <= lr_floor <= 1"),
+    "beta1": (lambda x: 0 <= x < 1, "0 <= beta1 < 1"),
+    "beta2": (lambda x: 0 <= x < 1, "0 <= beta2 < 1"),
+    "eps": (lambda x: x > 0, "eps > 0"),
+    "weight_decay": (lambda x: x >= 0, "weight_decay >= 0"),
+    "clip": (lambda x: x > 0, "clip > 0, or none at all"),
+    "held_out": (lambda x: 0 <= x < 1, "0 <= held_out < 1"),
+}
+"""Where the numbers of a run may lie; none is infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,24 +109,11 @@ class TrainingOptions:
                 yield Problem(name, value, f"must be a whole number from {low} to {high}", f"e.g. {low}")
 
     def _wrong_numbers(self) -> Iterator[Problem]:
-        for name, value, legal, rule in (
-            ("lr", self.lr, _real(self.lr) and self.lr > 0, "lr > 0"),
-            (
-                "lr_floor",
-                self.lr_floor,
-                _real(self.lr_floor) and 0 <= self.lr_floor <= 1,
-                "0 <= lr_floor <= 1",
-            ),
-            ("beta1", self.beta1, _real(self.beta1) and 0 <= self.beta1 < 1, "0 <= beta1 < 1"),
-            ("beta2", self.beta2, _real(self.beta2) and 0 <= self.beta2 < 1, "0 <= beta2 < 1"),
-            ("eps", self.eps, _real(self.eps) and self.eps > 0, "eps > 0"),
-            ("weight_decay", self.weight_decay, _real(self.weight_decay) and self.weight_decay >= 0, ">= 0"),
-            ("clip", self.clip, self.clip is None or (_real(self.clip) and self.clip > 0), "clip > 0"),
-            ("held_out", self.held_out, _real(self.held_out) and 0 <= self.held_out < 1, "0 <= held_out < 1"),
-        ):
-            if not legal:
+        for name, (legal, rule) in RANGES.items():
+            value = getattr(self, name)
+            if (value is not None or name != "clip") and not (_real(value) and legal(value)):
                 default = type(self).__dataclass_fields__[name].default
-                yield Problem(name, value, f"must be a finite number with {rule}", f"e.g. {default}")
+                yield Problem(name, value, f"must be a number with {rule}", f"e.g. {default}")
 
 
 def _whole(value: object) -> bool:
@@ -122,4 +121,4 @@ def _whole(value: object) -> bool:
 
 
 def _real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_NUMBER

@@ -7,17 +7,25 @@ k-centre; Gonzalez 1985), of equally far ones the better plan.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
+from meshwright.plan.long import LongPlan
 from meshwright.plan.short import ShortPlan
 
+P = TypeVar("P", bound=ShortPlan | LongPlan)
 
-def coordinates(plan: ShortPlan) -> tuple[int, ...]:
+
+def coordinates(plan: ShortPlan | LongPlan) -> tuple[int, ...]:
     """The plan as a point."""
-    layout = plan.layout
-    return layout.tp, layout.pp, layout.cp, layout.ep, plan.pipeline.micro_batch
+    if isinstance(plan, ShortPlan):
+        degrees = plan.layout
+        return degrees.tp, degrees.pp, degrees.cp, degrees.ep, plan.pipeline.micro_batch
+    (layout,) = plan.layouts.values()
+    ep = layout.experts.ep if layout.experts else 1
+    return layout.grid.tp, plan.pipeline.ranks, layout.grid.cp, ep, plan.pipeline.micro_batch
 
 
-def spread(first: ShortPlan, others: Sequence[ShortPlan], count: int) -> list[ShortPlan]:
+def spread(first: P, others: Sequence[P], count: int) -> list[P]:
     """``count`` plans, ``first`` among them; fewer where the others are no different. ``others`` are best first."""
     chosen = [first]
     while len(chosen) < count:
@@ -29,5 +37,5 @@ def spread(first: ShortPlan, others: Sequence[ShortPlan], count: int) -> list[Sh
     return chosen
 
 
-def _distance(a: ShortPlan, b: ShortPlan) -> int:
+def _distance(a: ShortPlan | LongPlan, b: ShortPlan | LongPlan) -> int:
     return sum(x != y for x, y in zip(coordinates(a), coordinates(b), strict=True))

@@ -41,7 +41,11 @@ def stage_times(program: Program, prices: Prices) -> StageTimes:
 
 def simulated(plan: LongPlan, setting: Setting) -> Estimate:
     """Estimate any legal plan; categories inside passes are those of the busiest pipeline rank."""
-    program, simulation = played(plan, setting)
+    return estimate(plan, setting, *played(plan, setting))
+
+
+def estimate(plan: LongPlan, setting: Setting, program: Program, simulation: Simulation) -> Estimate:
+    """What a played step says of time, and the ledger of memory."""
     ledgers = tuple(rank_ledger(program, r, plan.sharding) for r in range(program.pipeline_ranks))
     return Estimate(_parts(program, simulation, setting), ledgers, "simulation of the lowered Program")
 

@@ -11,6 +11,7 @@ compute slows it down (``cost/prices.py``). Simulated times are predictions, not
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from meshwright.cost.forms import Forms
 from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds
 from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, send_occupancy
@@ -33,6 +34,12 @@ def simulate(program: Program, prices: Prices) -> Simulation:
     return Simulation(tuple(tuple(records) for records in player.records), program.steps_overlap)
 
 
+def message_occupancy(program: Program, forms: Forms) -> float:
+    """The part of a message's time that keeps the sender's compute stream, under a Program's schedule and stack."""
+    several_passes = program.split or len(program.stages) > len(program.lists)
+    return send_occupancy(several_passes, program.stack.overlap_p2p, forms)
+
+
 @dataclass
 class _Rank:
     clock: float = 0.0
@@ -52,11 +59,7 @@ class _Player:
         self.arrivals: dict[Action, float] = {}
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
-        self.occupancy = send_occupancy(
-            program.split or len(program.stages) > len(program.lists),
-            program.stack.overlap_p2p,
-            prices.local.forms,
-        )
+        self.occupancy = message_occupancy(program, prices.local.forms)
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
 
     def done(self, rank: int) -> bool:

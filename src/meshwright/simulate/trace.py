@@ -4,10 +4,12 @@ One process per pipeline rank; one thread for its compute stream, one for its da
 link that it sends on, so that nothing overlaps on a thread. Times are microseconds, rounded to a nanosecond.
 Complete events (``X``) carry stage, micro-batch and, for exchanges, logical bytes; arrows (``s``, ``f``) lead
 from a send to the pass that waits for it; a counter (``C``) follows the bytes of kept activations. Every category
-begins with ``simulated``: none of these times was measured. (Trace Event Format, Google, 2016.)
+begins with ``simulated``, or ``emulated`` for such a step: none of these times was measured. (Trace Event Format,
+Google, 2016.)
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from meshwright.program.program import Program, matching_receive
 from meshwright.schedule.action import Action, Kind
@@ -15,26 +17,29 @@ from meshwright.simulate.ledger import activation_curve
 from meshwright.simulate.record import Record, Simulation
 
 Event = dict[str, object]
+Origin = Literal["simulated", "emulated"]
 COMPUTE, DATA_PARALLEL, FIRST_LINK = 0, 1, 2
 CONSUMER: dict[Kind, tuple[Kind, ...]] = {"RECV_F": ("F",), "RECV_B": ("B", "I")}
 COUNTER = "kept activations"
 
 
-def perfetto_trace(program: Program, simulation: Simulation) -> dict[str, object]:
-    """The trace of a simulated step as JSON-ready data; equal inputs give equal data."""
+def perfetto_trace(
+    program: Program, simulation: Simulation, origin: Origin = "simulated"
+) -> dict[str, object]:
+    """The trace of a step as JSON-ready data; equal inputs give equal data. ``origin`` says how the times arose."""
     events: list[Event] = []
     for rank in range(program.pipeline_ranks):
-        events += _names(program, rank)
-        events += (_slice(program, rank, record) for record in simulation.ranks[rank])
-        events += _activations(program, simulation, rank)
-    events += _arrows(program, simulation)
-    origin = {"origin": "simulated", "program": program.signature(), "step_time_s": simulation.step_s}
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": origin}
+        events += _names(program, rank, origin)
+        events += (_slice(program, rank, record, origin) for record in simulation.ranks[rank])
+        events += _activations(program, simulation, rank, origin)
+    events += _arrows(program, simulation, origin)
+    about = {"origin": origin, "program": program.signature(), "step_time_s": simulation.step_s}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
 
-def _names(program: Program, rank: int) -> Iterator[Event]:
+def _names(program: Program, rank: int, origin: Origin) -> Iterator[Event]:
     stages = ", ".join(str(stage.index) for stage in program.stages_of(rank))
-    yield _metadata("process_name", rank, COMPUTE, f"pipeline rank {rank} (stages {stages}), simulated")
+    yield _metadata("process_name", rank, COMPUTE, f"pipeline rank {rank} (stages {stages}), {origin}")
     yield _metadata("thread_name", rank, COMPUTE, "compute")
     yield _metadata("thread_name", rank, DATA_PARALLEL, "data-parallel")
     for other in sorted(set(_targets(program, rank).values())):
@@ -62,14 +67,14 @@ def _thread(program: Program, record: Record) -> int:
     return DATA_PARALLEL if record.stream == "data-parallel" else COMPUTE
 
 
-def _slice(program: Program, rank: int, record: Record) -> Event:
+def _slice(program: Program, rank: int, record: Record, origin: Origin) -> Event:
     action, start = record.action, _microseconds(record.start)
     arguments: dict[str, object] = {"stage": action.stage, "micro_batch": action.micro_batch}
     moved = _logical_bytes(program, action)
     return {
         "ph": "X",
         "name": str(action),
-        "cat": f"simulated,{record.stream}",
+        "cat": f"{origin},{record.stream}",
         "pid": rank,
         "tid": _thread(program, record),
         "ts": start,
@@ -87,30 +92,30 @@ def _logical_bytes(program: Program, action: Action) -> int:
     return sum(int(collective.logical_bytes) for collective in exchanged)
 
 
-def _activations(program: Program, simulation: Simulation, rank: int) -> Iterator[Event]:
+def _activations(program: Program, simulation: Simulation, rank: int, origin: Origin) -> Iterator[Event]:
     """The counter rises when a forward pass begins and falls when a backward pass ends."""
     records = {record.action: record for record in simulation.ranks[rank]}
-    yield _counter(rank, 0.0, 0)
+    yield _counter(rank, 0.0, 0, origin)
     before = 0
     for position, held in activation_curve(program, rank):
         if held != before:
             record = records[program.lists[rank][position]]
-            yield _counter(rank, record.start if held > before else record.end, held)
+            yield _counter(rank, record.start if held > before else record.end, held, origin)
         before = held
 
 
-def _counter(rank: int, seconds: float, held: int) -> Event:
+def _counter(rank: int, seconds: float, held: int, origin: Origin) -> Event:
     return {
         "ph": "C",
         "name": COUNTER,
-        "cat": "simulated,memory",
+        "cat": f"{origin},memory",
         "pid": rank,
         "ts": _microseconds(seconds),
         "args": {"bytes": held},
     }
 
 
-def _arrows(program: Program, simulation: Simulation) -> Iterator[Event]:
+def _arrows(program: Program, simulation: Simulation, origin: Origin) -> Iterator[Event]:
     """One arrow per message, from its send to the pass that it feeds."""
     passes = {record.action: record for records in simulation.ranks for record in records}
     number = 0
@@ -119,7 +124,7 @@ def _arrows(program: Program, simulation: Simulation) -> Iterator[Event]:
             receive = matching_receive(send.action)
             fed = [Action(kind, receive.stage, receive.micro_batch) for kind in CONSUMER[receive.kind]]
             start = next(passes[action].start for action in fed if action in passes)
-            common = {"name": str(send.action), "cat": "simulated,message", "id": number}
+            common = {"name": str(send.action), "cat": f"{origin},message", "id": number}
             yield common | _at("s", rank, _thread(program, send), send.start)
             yield common | _at("f", _rank_of(program, receive), COMPUTE, start) | {"bp": "e"}
             number += 1

@@ -6,12 +6,13 @@ A reader returns the value of a cell that is not empty, or raises ValueError wit
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from math import isfinite
-from typing import Any
+from typing import Any, get_args
 
 from meshwright.cluster.catalog import device_id
 from meshwright.errors import InputError
-from meshwright.plan.short import Recompute
+from meshwright.plan.short import Axis, Recompute
 from meshwright.schedule import KNOWN_SCHEDULES
 
 Reader = Callable[[str], Any]
@@ -20,6 +21,9 @@ FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no":
 SCHEDULE_SPELLINGS = {"none": "1f1b", "zb-1p": "zb-h1", "zb-2p": "zb-h2"}
 OPERATORS = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
 REMARK = re.compile(r"\([^)]*\)?")
+REPEATED = re.compile(r"([0-9]{1,4})(?:\*([0-9]{1,5}))?")
+MAX_STAGES = 2**14
+AXES: tuple[Axis, ...] = get_args(Axis)
 SHOWN = 40
 
 
@@ -97,6 +101,29 @@ def recompute(text: str) -> Recompute:
     if not set(names) <= set(OPERATORS):
         raise ValueError("must be none, selective, full or a list of " + ", ".join(OPERATORS))
     return names  # type: ignore[return-value]
+
+
+def stage_layers(text: str) -> tuple[int, ...]:
+    """Layers of every stage in order, with spaces between: ``3 4*6 3`` is 3, six times 4, and 3."""
+    runs = [REPEATED.fullmatch(word) for word in text.split()]
+    times = [int(run[2] or 1) if run else 0 for run in runs]
+    if not runs or 0 in times or sum(times) > MAX_STAGES:
+        raise ValueError(f"must be layers of up to {MAX_STAGES} stages, such as 3 4*6 3")
+    return tuple(int(run[1]) for run, many in zip(runs, times, strict=True) if run for _ in range(many))
+
+
+def stage_layers_text(counts: Iterable[int]) -> str:
+    """The cell that ``stage_layers`` reads."""
+    runs = [(count, len(list(same))) for count, same in groupby(counts)]
+    return " ".join(f"{count}*{times}" if times > 1 else f"{count}" for count, times in runs)
+
+
+def rank_order(text: str) -> tuple[Axis, ...]:
+    """Every axis once, the fastest varying rank first, with spaces or commas between."""
+    axes = tuple(re.split(r"[\s,]+", text.strip()))
+    if sorted(axes) != sorted(AXES):
+        raise ValueError("must name each of " + ", ".join(AXES) + " once")
+    return axes  # type: ignore[return-value]
 
 
 def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:

@@ -21,9 +21,9 @@ from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
 from meshwright.plan.check_stack import recomputable
 from meshwright.plan.long import Stages
-from meshwright.plan.partition import head_in_layers, redistributed_stages
+from meshwright.plan.partition import head_in_layers, redistributed_stages, written_stages
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import Recompute
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Recompute
 from meshwright.schedule import SCHEDULES
 from meshwright.validation.rows import Chosen
 
@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 
 SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
 VOCABULARIES = {"": "ends", "baseline": "ends", "redis": "ends", **{name: name for name in FORMS}}
-REDISTRIBUTED = "redis"
+BASELINE, REDISTRIBUTED = "baseline", "redis"
 """The vocabulary at the ends, and layers moved away from them until the stages have equal FLOPs."""
 PLAYABLE = 100_000
 """Passes (stages × micro-batches) of a schedule without a closed form that are played."""
@@ -58,6 +58,8 @@ class RunPlan:
     sequence_parallel: bool
     vocabulary: str
     data: int
+    stage_layers: tuple[int, ...] | None
+    rank_order: tuple[Axis, ...]
 
     @property
     def stages(self) -> int:
@@ -97,6 +99,8 @@ def run_plan(chosen: Chosen, devices: int) -> RunPlan:
         sequence_parallel=tp > 1 and chosen.sequence_parallel is not False,
         vocabulary=vocabulary,
         data=data,
+        stage_layers=chosen.stage_layers,
+        rank_order=chosen.rank_order or DEFAULT_RANK_ORDER,
     )
 
 
@@ -105,6 +109,7 @@ def faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
     yield from _degree_faults(plan, setting)
     yield from _batch_faults(plan, setting)
     yield from _schedule_faults(plan, setting)
+    yield from _stage_faults(plan, setting.model.architecture.layers)
     yield from _expert_faults(plan, setting.model.architecture)
     if not isinstance(plan.recompute, str):
         have = recomputable(setting.model.architecture)
@@ -165,6 +170,21 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
         yield f"{plan.schedule} needs micro-batches % pp = {count} % {multiple} = {count % multiple}, must be 0"
 
 
+def _stage_faults(plan: RunPlan, layers: int) -> Iterator[str]:
+    """What is wrong with stages that the table writes out; only the first and the last may hold no layer."""
+    held = plan.stage_layers
+    if held is None:
+        return
+    if len(held) != plan.stages:
+        yield f"stage_layers has {len(held)} stages, pp·virtual_stages = {plan.stages}"
+    if sum(held) != layers:
+        yield f"stage_layers holds {sum(held)} layers, the model has {layers}"
+    if 0 in held[1:-1]:
+        yield "stage_layers has a stage with nothing in it"
+    if plan.vocabulary not in ("", BASELINE):
+        yield f"stage_layers with the vocabulary {plan.vocabulary} is not priced"
+
+
 def _expert_faults(plan: RunPlan, arch: Architecture) -> Iterator[str]:
     mesh, moe = plan.ep * plan.etp, arch.moe
     ranks = plan.dp_replicate * plan.dp_shard * plan.cp * plan.tp
@@ -198,16 +218,20 @@ def _largest(plan: RunPlan, setting: Setting) -> float:
 
 def plan_arrays(plans: Sequence[RunPlan], setting: Setting) -> Iterator[tuple[Ints, PlanArrays]]:
     """Arrays of plans of one setting with the plans' numbers; what an array shares may make several of them."""
-    same: dict[tuple[Stages, str], list[int]] = {}
+    same: dict[tuple[Stages, str, tuple[Axis, ...]], list[int]] = {}
     for number, plan in enumerate(plans):
-        same.setdefault((_stages(plan, setting), VOCABULARIES[plan.vocabulary]), []).append(number)
-    for (stages, vocabulary), numbers in same.items():
+        shared = _stages(plan, setting), VOCABULARIES[plan.vocabulary], plan.rank_order
+        same.setdefault(shared, []).append(number)
+    for (stages, vocabulary, order), numbers in same.items():
         arrays = _uniform_arrays([plans[number] for number in numbers])
-        yield np.array(numbers, dtype=np.int64), replace(arrays, stages=stages, vocabulary=vocabulary)
+        arrays = replace(arrays, stages=stages, vocabulary=vocabulary, rank_order=order)
+        yield np.array(numbers, dtype=np.int64), arrays
 
 
 def _stages(plan: RunPlan, setting: Setting) -> Stages:
     """What each stage holds."""
+    if plan.stage_layers is not None:
+        return written_stages(plan.stage_layers)
     if plan.vocabulary != REDISTRIBUTED:
         return "balanced"
     head = head_in_layers(setting.model, setting.workload.seq_len)

@@ -15,7 +15,7 @@ from typing import Any
 
 from meshwright.cluster.shorthand import MAX_DEVICES
 from meshwright.errors import InputError, Problem
-from meshwright.plan.short import MAX_DEGREE, Recompute
+from meshwright.plan.short import MAX_DEGREE, Axis, Recompute
 from meshwright.validation.cells import (
     FLAGS,
     Reader,
@@ -23,9 +23,11 @@ from meshwright.validation.cells import (
     device,
     one_of,
     positive,
+    rank_order,
     read_cells,
     recompute,
     schedule,
+    stage_layers,
     synchronous_norm,
     whole,
 )
@@ -88,6 +90,8 @@ class Chosen:
     sharding: str | None
     shard_group: int | None
     recompute: Recompute | None
+    stage_layers: tuple[int, ...] | None
+    rank_order: tuple[Axis, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,8 @@ CHOSEN: dict[str, Reader] = {
     "sharding": one_of(("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")),
     "shard_group": _degree,
     "recompute": recompute,
+    "stage_layers": stage_layers,
+    "rank_order": rank_order,
 }
 RESULT: dict[str, Reader] = {
     "outcome": one_of(("ok", "oom")),

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.cluster.load import load_cluster
-from meshwright.errors import InputError, Problem
-from meshwright.import_.logs.plan_cells import plan_cells
+from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.import_.logs.plan_cells import long_plan_cells, plan_cells, without_column
 from meshwright.import_.logs.row import LogRow, row_of
 from meshwright.import_.logs.summary import LogSummary, read_log_file
 from meshwright.import_.logs.table import append_rows
 from meshwright.plan.files import load_plan
-from meshwright.plan.resolve import beside
+from meshwright.plan.resolve import beside, resolve
 from meshwright.plan.short import ShortPlan
 from meshwright.stack.load import load_stack
 
@@ -94,9 +94,12 @@ def _planned(log: str, plan: str | None) -> dict[str, str]:
     if plan is None and not path.is_file():
         return {}
     read = beside(load_plan(path), path.parent)
-    if not isinstance(read, ShortPlan):
-        rule = "a plan in full has stages or states that a table of runs has no column for"
-        raise InputError(Problem("plan", str(path), rule, "name the columns with --set"))
+    if isinstance(read, ShortPlan):
+        unsaid, cells = without_column(read), plan_cells(read)
+        if unsaid:
+            raise UnsupportedError(unsaid)
+    else:
+        cells = long_plan_cells(read, resolve(read).setting.model.architecture)
     pool = load_cluster(read.cluster).pool
     machine = {
         "device": pool.device.id,
@@ -104,4 +107,4 @@ def _planned(log: str, plan: str | None) -> dict[str, str]:
         "devices_per_node": str(pool.node.devices),
         "node_nic_gbit_per_s": f"{pool.node.nic_bytes_per_s_per_device * pool.node.devices / GIGABIT:g}",
     }
-    return plan_cells(read) | machine | {"stack": load_stack(read.stack).id}
+    return cells | machine | {"stack": load_stack(read.stack).id}

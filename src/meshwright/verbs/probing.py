@@ -2,7 +2,9 @@
 
 Every job is a folder with its plan and the files of its stack's own framework, started with 20 steps: the first are
 warm-up, the rest give a median. The plans are the given one and those that differ most from it among the plans that are
-likely to fit and predicted to be at most a quarter slower: alike runs would tell the same thing twice.
+likely to fit and predicted to be at most a quarter slower: alike runs would tell the same thing twice. Where the plan
+has a short form these are the best of a search; of a plan in full its stages and rules of layers are kept, and degrees
+inside a stage change (``search/neighbours.py``).
 """
 
 from collections.abc import Mapping
@@ -13,11 +15,14 @@ from meshwright.cost.intervals import LIKELY
 from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.plan.expand import expand
-from meshwright.plan.files import dump_plan
-from meshwright.plan.resolve import Resolved
+from meshwright.plan.files import Plan, dump_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.resolve import Resolved, resolve_with
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
-from meshwright.search.spread import spread
+from meshwright.result import Report
+from meshwright.search.neighbours import neighbours
+from meshwright.search.spread import coordinates, spread
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted
@@ -25,6 +30,7 @@ from meshwright.verbs.predicting import predicted
 STEPS = 20
 CONSIDERED = 64
 SLOWEST = 1.25
+IN_FULL = "The plan is in full: the other jobs keep its stages and rules of layers."
 
 
 class Runner(NamedTuple):
@@ -54,7 +60,7 @@ class Probe:
     """One job: its folder, its plan, what is predicted of it, and its files by path inside the folder."""
 
     name: str
-    plan: ShortPlan
+    plan: Plan
     step_time_s: float
     memory_bytes: int
     fits: bool
@@ -69,6 +75,23 @@ class Probes:
     jobs: tuple[Probe, ...]
     asked: int
 
+    @property
+    def remark(self) -> str | None:
+        """What to know of the choice of the plans; None where there is nothing to say."""
+        in_full = isinstance(self.jobs[0].plan, LongPlan)
+        told = [IN_FULL] if in_full and len(self.jobs) > 1 else []
+        if len(self.jobs) < self.asked:
+            others = (
+                "change of tp, cp, ep or micro-batch that keeps its stages"
+                if in_full
+                else "other plan near it"
+            )
+            told.append(
+                f"Only {len(self.jobs)} of {self.asked} jobs: no {others} is legal, likely to fit, run by "
+                f"{self.target}, at most {SLOWEST - 1:.0%} slower and different enough."
+            )
+        return " ".join(told) or None
+
     def files(self) -> dict[str, str]:
         """All texts by path."""
         inside = {f"{job.name}/{path}": text for job in self.jobs for path, text in job.files.items()}
@@ -80,6 +103,7 @@ class Probes:
             "target": self.target,
             "steps": STEPS,
             "asked": self.asked,
+            "remark": self.remark,
             "jobs": [
                 {
                     "name": job.name,
@@ -94,69 +118,89 @@ class Probes:
 
 
 def probes(resolved: Resolved, top: int, target: str | None = None) -> Probes:
-    """The jobs for a plan. Raises InputError where it has no short form, no exporter, or the exporter refuses it."""
+    """The jobs for a plan. Raises InputError where it has no exporter, or the exporter refuses it."""
     if top < 1:
         raise InputError(Problem("top", top, "must be at least 1", "top: 3"))
-    short, stack = resolved.short, resolved.setting.stack.name
+    stack = resolved.setting.stack.name
     target = target or next((name for name, runner in RUNNERS.items() if stack in runner.stacks), None)
     if target not in TARGETS:
         known = ", ".join(TARGETS)
         raise InputError(
             Problem("to", target or stack, "no target of export runs it", f"--to one of {known}")
         )
-    if short is None:
-        rule = "the plan has no short form, so none near it can be named"
-        raise InputError(Problem("plan", "long form", rule, "a plan in short"))
-    first = _job(1, short, resolved.setting, target)
+    first = _job(1, resolved, target)
     if not first.fits:
         reason = f"{format_bytes(first.memory_bytes)} on the fullest device"
         raise InfeasibleError(
             "The plan does not fit, so its job would not run.", [reason], "meshwright check"
         )
-    others = _others(short, first.step_time_s, resolved.setting, target)
-    chosen = spread(short, others, top)[1:]
-    jobs = [_job(number, plan, resolved.setting, target) for number, plan in enumerate(chosen, 2)]
+    others = _others(resolved, first.step_time_s, target)
+    chosen = spread(resolved.short or resolved.long, others, top)[1:]
+    jobs = [_job(number, _resolved(plan, resolved.setting), target) for number, plan in enumerate(chosen, 2)]
     return Probes(target, (first, *jobs), top)
 
 
-def _others(short: ShortPlan, step_s: float, setting: Setting, target: str) -> list[ShortPlan]:
+def _others(resolved: Resolved, step_s: float, target: str) -> list[Plan]:
     """Plans that are likely to fit, not much slower, and that the target can run; best first."""
-    found = answer(Question(short, top=CONSIDERED), setting)
+    near = _searched(resolved.short, resolved.setting) if resolved.short else _neighbours(resolved)
     return [
-        proposal.plan
-        for proposal in found.proposals
-        if (proposal.report.fits_probability or 0.0) >= LIKELY
-        and proposal.report.step_time_s <= SLOWEST * step_s
-        and _exportable(proposal.plan, setting, target)
+        plan
+        for plan, report in near
+        if (report.fits_probability or 0.0) >= LIKELY
+        and report.step_time_s <= SLOWEST * step_s
+        and _exportable(_resolved(plan, resolved.setting), target)
     ]
 
 
-def _exportable(plan: ShortPlan, setting: Setting, target: str) -> bool:
+def _searched(short: ShortPlan, setting: Setting) -> list[tuple[Plan, Report]]:
+    found = answer(Question(short, top=CONSIDERED), setting)
+    return [(proposal.plan, proposal.report) for proposal in found.proposals]
+
+
+def _neighbours(resolved: Resolved) -> list[tuple[Plan, Report]]:
+    """The legal neighbours of a plan in full with their predictions, best first."""
+    setting, found = resolved.setting, []
+    for plan in neighbours(resolved.long):
+        try:
+            legal = resolve_with(plan, setting.model, setting.cluster, setting.stack)
+            found.append((plan, predicted(legal)))
+        except InputError:
+            continue
+    return sorted(found, key=lambda near: near[1].step_time_s)
+
+
+def _resolved(plan: Plan, setting: Setting) -> Resolved:
+    """A legal plan with what it is for."""
+    if isinstance(plan, LongPlan):
+        return Resolved(plan, None, setting)
+    return Resolved(expand(plan, setting.model.architecture), plan, setting)
+
+
+def _exportable(resolved: Resolved, target: str) -> bool:
     try:
-        _files(plan, setting, target)
+        _files(resolved, target)
     except UnsupportedError:
         return False
     return True
 
 
-def _files(plan: ShortPlan, setting: Setting, target: str) -> Mapping[str, str]:
-    long = expand(plan, setting.model.architecture)
-    return TARGETS[target](long, setting.model, setting.cluster, setting.stack).files
+def _files(resolved: Resolved, target: str) -> Mapping[str, str]:
+    setting = resolved.setting
+    return TARGETS[target](resolved.long, setting.model, setting.cluster, setting.stack).files
 
 
-def _job(number: int, plan: ShortPlan, setting: Setting, target: str) -> Probe:
-    layout = plan.layout
-    parts = [
-        f"{axis}{getattr(layout, axis)}" for axis in ("pp", "tp", "cp", "ep") if getattr(layout, axis) > 1
-    ]
-    name = "-".join([f"{number:02}", *parts, f"mb{plan.pipeline.micro_batch}"])
-    long = expand(plan, setting.model.architecture)
-    report = predicted(Resolved(long, plan, setting))
+def _job(number: int, resolved: Resolved, target: str) -> Probe:
+    plan = resolved.short or resolved.long
+    tp, pp, cp, ep, micro_batch = coordinates(plan)
+    degrees = {"pp": pp, "tp": tp, "cp": cp, "ep": ep}
+    parts = [f"{axis}{degree}" for axis, degree in degrees.items() if degree > 1]
+    report = predicted(resolved)
     files = {
         "plan.yaml": dump_plan(plan),
         "run.sh": _run_script(target),
-        **_files(plan, setting, target),
+        **_files(resolved, target),
     }
+    name = "-".join([f"{number:02}", *parts, f"mb{micro_batch}"])
     return Probe(name, plan, report.step_time_s, report.memory_bytes["total"], report.fits, files)
 
 
@@ -192,6 +236,7 @@ def _page(made: Probes) -> str:
             "| --- | --- | --- |",
             *rows,
             "",
+            *([made.remark, ""] if made.remark else []),
             f"1. Run `run.sh` of every job (on every node). It must log: {RUNNERS.get(made.target, OTHER).logged}.",
             f"2. `meshwright ingest {logs} -o runs.csv` (each log's plan lies beside it).",
             "3. `meshwright calibrate runs.csv -o my-cluster.yaml`, then `meshwright plan … --on my-cluster.yaml`.",

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_samples import GIVEN, NAMES, OUT_OF_MEMORY, step, steps, summary_of, table, text_of
 
@@ -316,6 +316,7 @@ def test_what_is_no_table_of_runs_is_refused(text):
 
 
 @given(st.text(max_size=80))
+@example('"\r')
 @settings(max_examples=100, deadline=None)
 def test_a_row_is_in_whatever_table_takes_it(text):
     try:

@@ -1,12 +1,25 @@
-"""A short plan as columns of a table of runs: what ``row_of`` is given beside a log."""
+"""A plan as columns of a table of runs: what ``row_of`` is given beside a log.
+
+What each stage holds and the order of ranks are written where they are not the usual ones. What no column says is
+refused by its key: a row without it would be another run's.
+"""
+
+from collections.abc import Sequence
 
 from meshwright.cluster.shorthand import parse_shorthand
-from meshwright.errors import InputError
-from meshwright.plan.short import ShortPlan
+from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.model.architecture import Architecture
+from meshwright.plan.expand import default_gather
+from meshwright.plan.long import LongPlan
+from meshwright.plan.nearest import nearest_short
+from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
+from meshwright.validation.cells import stage_layers_text
+
+NO_COLUMN = "a table of runs has no column for it"
 
 
 def plan_cells(plan: ShortPlan) -> dict[str, str]:
-    """The columns that a plan fills; device and number of devices where its cluster is a shorthand."""
+    """The columns that a short plan fills; device and number of devices where its cluster is a shorthand."""
     layout, work = plan.layout, plan.workload
     columns: dict[str, object] = {
         "model": plan.model,
@@ -31,7 +44,33 @@ def plan_cells(plan: ShortPlan) -> dict[str, str]:
         columns["sequence_parallel"] = str(layout.sequence_parallel).lower()
     if plan.sharding != "none" and layout.dp_replicate > 1:
         columns["shard_group"] = layout.dp_shard
+    if _used_order(plan, layout.rank_order) != _used_order(plan, DEFAULT_RANK_ORDER):
+        columns["rank_order"] = " ".join(layout.rank_order)
     return {name: str(value) for name, value in columns.items()} | _machine(plan.cluster)
+
+
+def long_plan_cells(plan: LongPlan, architecture: Architecture) -> dict[str, str]:
+    """The columns that a legal plan in full fills. Raises UnsupportedError for what no column says."""
+    nearest = nearest_short(plan, architecture)
+    unsaid = [Problem(p.field, p.value, NO_COLUMN, p.suggestion) for p in nearest.beyond]
+    unsaid += without_column(nearest.short)
+    if unsaid:
+        raise UnsupportedError(unsaid)
+    held = nearest.stage_layers
+    return plan_cells(nearest.short) | ({"stage_layers": stage_layers_text(held)} if held else {})
+
+
+def without_column(plan: ShortPlan) -> list[Problem]:
+    """What a short plan says and no column does: when sharded parameters are gathered, where that is not the usual."""
+    usual = default_gather(plan.sharding, plan.layout.pp)
+    if plan.sharding != "zero3" or plan.gather in (None, usual):
+        return []
+    return [Problem("gather", plan.gather, NO_COLUMN, f"gather: {usual}, if that is what ran")]
+
+
+def _used_order(plan: ShortPlan, order: Sequence[str]) -> list[str]:
+    """The order of the axes that have more than one rank."""
+    return [axis for axis in order if getattr(plan.layout, axis) > 1]
 
 
 def _machine(cluster: str) -> dict[str, str]:

@@ -37,6 +37,8 @@ PADDED = 1.05
 LONGEST = 200
 COVERED = ("shared experts", "dense layers between those with experts")
 """Remarks that the name of a released model answers."""
+UNEVEN = ("stages of unequal length",)
+"""Remarks that a column of the plan answers."""
 HINT = "give the plan, or set the column, for example device=h100-sxm-80gb"
 
 
@@ -217,7 +219,7 @@ def _missing(cells: Mapping[str, str]) -> Iterator[Problem]:
         for column in shape:
             if column not in cells:
                 rule = "neither the log nor what is given says it, and the model is none that we know"
-                yield Problem(column, None, rule, "name a released model with model=…, or give the shape")
+                yield Problem(column, None, rule, "model=llama-3.1-8b, or the shape: layers=32")
     if not {"step_time_s", "peak_memory_gib"} & set(cells) and cells.get("outcome", "").lower() != "oom":
         rule = "the log has no step after warm-up whose time is known, and no peak of memory"
         yield Problem("step_time_s", None, rule, "a log of more steps")
@@ -225,7 +227,8 @@ def _missing(cells: Mapping[str, str]) -> Iterator[Problem]:
 
 def _warnings(summary: LogSummary, cells: Mapping[str, str]) -> Iterator[Problem]:
     notes = summary.cells.get("notes")
-    known = COVERED if released(cells.get("model", "")) else ()
+    known: tuple[str, ...] = COVERED if released(cells.get("model", "")) else ()
+    known += UNEVEN if "stage_layers" in cells else ()
     for remark in notes.value.split("; ") if notes else ():
         if remark in known:
             continue

@@ -24,7 +24,7 @@ from meshwright.import_.logs.events import (
     said,
 )
 from meshwright.import_.logs.lines import unmarked
-from meshwright.import_.logs.plan_cells import plan_cells
+from meshwright.import_.logs.plan_cells import plan_cells, without_column
 from meshwright.plan.files import parse_plan
 from meshwright.plan.short import ShortPlan
 
@@ -59,12 +59,20 @@ class Runtime:
         cells = {"stack": Fact("meshwright", "the runtime's lines")}
         if release := said(settings, "release"):
             cells["release"] = Fact(release, f"meshwright {release}")
-        try:
-            plan = parse_plan(settings["plan"])
-        except InputError:
-            return cells
-        said_by_plan = plan_cells(plan) if isinstance(plan, ShortPlan) else {}
-        return {name: Fact(text, f"plan: {name} {text}") for name, text in said_by_plan.items()} | cells
+        planned = _planned(settings["plan"])
+        return {name: Fact(text, f"plan: {name} {text}") for name, text in planned.items()} | cells
+
+
+def _planned(text: str) -> dict[str, str]:
+    """The columns of the plan, and a remark on what it says and no column does."""
+    try:
+        plan = parse_plan(text)
+    except InputError:
+        return {}
+    if not isinstance(plan, ShortPlan):
+        return {"notes": "a plan in full, of which nothing is read"}
+    unsaid = "; ".join(f"{problem.field} {problem.value}" for problem in without_column(plan))
+    return plan_cells(plan) | ({"notes": unsaid} if unsaid else {})
 
 
 def _step(data: dict[object, object]) -> Iterator[Event]:

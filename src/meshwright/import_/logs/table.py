@@ -16,6 +16,7 @@ HEADER = (
     *("device", "devices", "devices_per_node", "scaleup_domain", "node_nic_gbit_per_s"),
     *("global_batch", "micro_batch", "tp", "sequence_parallel", "pp", "virtual_stages", "schedule"),
     *("vocab_parallel", "cp", "ep", "etp", "dp", "sharding", "shard_group", "recompute"),
+    *("stage_layers", "rank_order"),
     *("precision", "fp8_recipe", "attention", "fused_norm", "loss_logits", "compile", "tp_overlap"),
     *("comm_overlap", "stack", "outcome", "step_time_s", "step_time_origin", "peak_memory_gib"),
     *("memory_origin", "release", "notes"),
@@ -71,8 +72,13 @@ def _read(text: str) -> tuple[list[str], list[dict[str, str]]]:
 
 def _text(header: Iterable[str], rows: Iterable[Row]) -> str:
     names = list(header)
+    return "".join(
+        _line(cells) for cells in (names, *([row.get(name, "") for name in names] for row in rows))
+    )
+
+
+def _line(cells: Iterable[str]) -> str:
+    """A line; with both ends of a line as its end the writer quotes cells that hold either."""
     stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, names, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(dict(row) for row in rows)
-    return stream.getvalue()
+    csv.writer(stream, lineterminator="\r\n").writerow(cells)
+    return stream.getvalue().removesuffix("\r\n") + "\n"

@@ -1,0 +1,64 @@
+"""Wrong usage: text as ever, and with --json the form of every other wrong input."""
+
+import pytest
+from command_runs import run
+
+from meshwright.cli.main import app
+
+VERBS = [verb.name for verb in app.registered_commands]
+
+
+def the_problem(*words):
+    done = run(*words)
+    assert (done.code, done.err) == (2, "")
+    assert done.data["error"] == "wrong input"
+    (problem,) = done.data["problems"]
+    assert problem.keys() == {"field", "value", "rule", "suggestion", "severity"}
+    assert problem["rule"]
+    assert problem["suggestion"]
+    return problem
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_option_of_any_verb_is_a_problem_in_json_and_text_without(verb):
+    problem = the_problem(verb, "x", "--json", "--jsno", "1")
+    assert (problem["field"], problem["value"]) == ("--jsno", "1")
+    assert "--json" in problem["suggestion"]
+    plain = run(verb, "x", "--jsno", "1")
+    assert (plain.code, plain.out) == (2, "")
+    assert plain.err.startswith("Usage: ")
+    assert "No such option: --jsno" in plain.err
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "measure"])
+def test_a_missing_argument_of_any_verb_is_a_problem_that_names_it(verb):
+    problem = the_problem(verb, "--json")
+    assert problem["value"] is None
+    assert problem["field"] in problem["suggestion"]
+    assert problem["suggestion"].startswith(f"meshwright {verb} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value", "suggestion"),
+    [
+        (("plan", "m", "--json"), "--on", None, "--on CLUSTER"),
+        (("plan", "m", "--json", "--on"), "--on", None, "--on CLUSTER"),
+        (("check", "f", "--seq-len", "4k", "--json"), "--seq-len", "4k", "--seq-len 8"),
+        (("check", "f", "--json", "--seq-len=4k"), "--seq-len", "4k", "--seq-len 8"),
+        (("measure", "--json", "--budget", "long"), "--budget", "long", "--budget 8"),
+        (("plann", "m", "--json"), "command", "plann", "did you mean plan?"),
+        (("predict", "a", "b", "--json"), "command", "predict a b --json", "meshwright predict PLAN"),
+    ],
+)
+def test_what_is_wrong_and_what_would_do(words, field, value, suggestion):
+    problem = the_problem(*words)
+    assert (problem["field"], problem["value"], problem["suggestion"]) == (field, value, suggestion)
+
+
+def test_before_the_verb_there_is_no_json_option_and_that_is_said_in_json():
+    assert the_problem("--json", "predict")["field"] == "--json"
+
+
+def test_help_and_version_are_untouched():
+    assert run("predict", "--json", "--help").out.startswith("Usage: ")
+    assert run("--version").code == 0
