@@ -1,0 +1,44 @@
+"""Model FLOPs utilisation of a run: MFU = tokens/s · FLOP per token / (devices · dense peak of a device).
+
+FLOPs per token are 6·N_active + 12·layers·heads·head_dim·seq_len, with no causal discount and no recomputation, as
+``docs/metrics.md`` says; the peak is that of the workload's precision in the cluster's device.
+"""
+
+from dataclasses import dataclass
+
+from meshwright.cluster.graph import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """How a rate of tokens becomes an MFU. ``origin`` says where the peak is from, or why there is no MFU."""
+
+    flops_per_token: float
+    peak_flops_per_s: float | None
+    origin: str
+
+    def mfu(self, tokens_per_s: float) -> float | None:
+        """The utilisation at a rate of all devices together; None where no peak is known."""
+        if self.peak_flops_per_s is None:
+            return None
+        return tokens_per_s * self.flops_per_token / self.peak_flops_per_s
+
+
+def utilisation(flops_per_token: float, cluster: Cluster | None, precision: str) -> Utilisation:
+    """The utilisation of a run on ``cluster``, None where it runs on other devices than its plan is for.
+
+    ``precision`` is ``Workload.peak_precision``.
+    """
+    if cluster is None:
+        return Utilisation(
+            flops_per_token, None, "null: the peak of the devices that it runs on is not known"
+        )
+    peaks = [pool.device.peak_flops.get(precision) for pool in cluster.pools]
+    missing = [p.device.id for p, peak in zip(cluster.pools, peaks, strict=True) if not peak]
+    if missing:
+        return Utilisation(
+            flops_per_token, None, f"null: no {precision} peak of {', '.join(missing)} is known"
+        )
+    total = sum(pool.count * (peak or 0.0) for pool, peak in zip(cluster.pools, peaks, strict=True))
+    sources = "; ".join(dict.fromkeys(pool.device.source for pool in cluster.pools))
+    return Utilisation(flops_per_token, total, f"measured rate over the dense {precision} peak ({sources})")
