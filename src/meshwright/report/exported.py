@@ -41,7 +41,6 @@ def _dry_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
             yield f"    explained: {row['name']}: plan {row['plan']}; target {row['target']} ({row['why']})"
         for row in one["disagreements"]:
             yield f"    DISAGREES: {row['name']}: plan {row['plan']}; target {row['target']}"
-    yield from (f"  {remark}" for remark in verdict["remarks"])
     explained = len({row["name"] for one in verdict["classes"] for row in one["explained"]})
     told = verdict["message"] or "what the plan means"
     yield f"The target does {told}; {explained} kinds of difference are explained"

@@ -1,0 +1,350 @@
+"""What targets do in their own way, as data: each row says where, what it does to a step, and why.
+
+``effect`` is one of nine, applied in the table's order to what the Program means and the target did:
+
+==========  ====================================================================================================
+units       what the Program sends for a whole stage at once goes block by block; the bytes stay
+every       what it sends once a step is sent in every micro-batch
+again       the target sends more of what is as large as something of the Program's, whole or in pieces: ``times`` in
+            each micro-batch at most, or once more for each one of the plan's
+kept        the target sends less of it than the Program: ``times`` in each micro-batch at most
+recut       the same bytes in other pieces: all that is left of ``kind`` and ``what`` against what the target has
+            left of ``done`` over the same ranks, times ``factor``
+between     the target sends other pieces: at most ``factor`` times the plan's bytes, and at most ``most_bytes`` less
+            in each micro-batch
+absent      the target sends none of it
+small       the target sends it beside the plan's, at most ``most_bytes`` each
+order       the target sends the same in another order
+==========  ====================================================================================================
+
+``recut`` explains only what agrees in bytes; others but ``order`` and ``absent`` have their bounds. All else is a
+disagreement. Sources: torchtitan 0.3.0, ``distributed/fsdp.py``, ``distributed/activation_checkpoint.py``,
+``distributed/context_parallel``, ``components/loss.py``; Accelerate 1.15.0, ``utils/fsdp_utils.py``; DeepSpeed 0.19.8,
+``runtime/zero/stage_1_and_2.py``, ``runtime/zero/stage3.py``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Effect = Literal["units", "every", "again", "recut", "absent", "small", "order", "kept", "between"]
+DATA = ("cp", "dp_shard", "dp_replicate", "edp_shard", "edp_replicate")
+"""Axes over which states are gathered and reduced."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKind:
+    """What of a plan decides which rows are about it."""
+
+    sharding: str
+    pipeline: bool
+    recompute: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One row. Empty ``axes`` or ``what`` mean any.
+
+    ``axes`` names at least one axis of the group, ``what`` the kind of block or the first word of what the Program
+    says it is for.
+    """
+
+    name: str
+    effect: Effect
+    why: str
+    kind: tuple[str, ...]
+    axes: tuple[str, ...] = ()
+    what: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    factor: float = 1.0
+    times: int = 0
+    most_bytes: int = 0
+    shardings: tuple[str, ...] = ()
+    pipeline: bool | None = None
+    recomputes: tuple[str, ...] = ()
+
+
+GATHERS, REDUCTIONS = ("all-gather",), ("reduce-scatter", "all-reduce")
+
+FSDP_UNITS = Difference(
+    name="FSDP's units",
+    effect="units",
+    why="FSDP gathers and reduces unit by unit: the embedding, each layer, the last norm with the output layer",
+    kind=(*GATHERS, *REDUCTIONS),
+    axes=DATA,
+    what=("stage",),
+)
+FSDP_RESTS_SHARDED = Difference(
+    name="parameters rest sharded",
+    effect="every",
+    why="FSDP has no state in which only gradients are sharded: parameters are gathered in every micro-batch",
+    kind=GATHERS,
+    axes=DATA,
+    shardings=("zero2",),
+    pipeline=False,
+)
+FSDP_EXPERTS = (
+    Difference(
+        name="experts in their layer's unit",
+        effect="recut",
+        why="without ep FSDP gathers a layer's experts together with the rest of the layer",
+        kind=GATHERS,
+        axes=DATA,
+        what=("layer",),
+    ),
+    Difference(
+        name="experts in their layer's unit",
+        effect="recut",
+        why="without ep FSDP reduces the gradients of a layer's experts together with the rest of the layer",
+        kind=REDUCTIONS,
+        axes=DATA,
+        what=("layer",),
+    ),
+)
+NORM = (
+    Difference(
+        name="gradient norm",
+        effect="absent",
+        why="the norm is summed over each axis in turn, not over all ranks at once",
+        kind=("all-reduce",),
+        axes=("world",),
+        what=("gradient",),
+    ),
+    Difference(
+        name="gradient norm",
+        effect="small",
+        why="the squares of all parameters' norms, over each axis in turn, and counts of tokens",
+        kind=("all-reduce",),
+        most_bytes=2**14,
+    ),
+)
+TORCHTITAN = (
+    FSDP_UNITS,
+    FSDP_RESTS_SHARDED,
+    Difference(
+        name="reduction in every micro-batch",
+        effect="every",
+        why="torchtitan leaves the reduction of gradients on while it accumulates them (no pipeline)",
+        kind=REDUCTIONS,
+        axes=(*DATA, "tp"),
+        what=("embed", "layer", "head", "whole"),
+        pipeline=False,
+    ),
+    *FSDP_EXPERTS,
+    Difference(
+        name="output layer gathered again",
+        effect="again",
+        why="norm and output layer are one unit, and the chunked loss calls the output layer by itself",
+        times=2,
+        kind=GATHERS,
+        axes=DATA,
+        what=("head",),
+    ),
+    Difference(
+        name="output layer reduced in every micro-batch",
+        effect="again",
+        why="the chunked loss ends with a reduction of its own, which the pipeline does not put off",
+        times=1,
+        kind=("reduce-scatter", "all-reduce"),
+        axes=DATA,
+        what=("head",),
+        pipeline=True,
+    ),
+    Difference(
+        name="last norm reduced by itself",
+        effect="recut",
+        why="the chunked loss ends the output layer's backward pass before the norm's begins",
+        kind=REDUCTIONS,
+        axes=DATA,
+        what=("head",),
+    ),
+    Difference(
+        name="loss in chunks",
+        effect="recut",
+        why="maximum, sum and target logit are reduced in 8 chunks of the tokens",
+        kind=("all-reduce",),
+        axes=("tp",),
+        what=("loss",),
+    ),
+    Difference(
+        name="gradients that tp does not cut",
+        effect="recut",
+        why="each norm's partial gradient is summed over tp by itself, in bf16 as the backward pass makes it",
+        kind=("all-reduce",),
+        axes=("tp",),
+        what=("whole",),
+        factor=0.5,
+        pipeline=False,
+    ),
+    Difference(
+        name="gradients that tp does not cut",
+        effect="recut",
+        why="each norm's partial gradient is summed over tp by itself, when the micro-batches' sum is there",
+        kind=("all-reduce",),
+        axes=("tp",),
+        what=("whole",),
+        pipeline=True,
+    ),
+    Difference(
+        name="gradients that tp does not cut",
+        effect="between",
+        why="the last norm is in the output layer's unit: its gradient is summed over tp in every micro-batch",
+        kind=("all-reduce",),
+        axes=("tp",),
+        what=("whole",),
+        factor=4,
+        pipeline=True,
+    ),
+    Difference(
+        name="collectives in selective recomputation",
+        effect="again",
+        why="selective checkpointing keeps no gather, and no other collective of the default backend spmd_types",
+        kind=("all-gather", "reduce-scatter"),
+        axes=("tp",),
+        recomputes=("selective",),
+    ),
+    Difference(
+        name="keys and values gathered",
+        effect="recut",
+        why="context parallelism gathers keys and values where a ring would pass them on",
+        kind=("ring",),
+        done=("all-gather",),
+        axes=("cp",),
+        what=("forward",),
+    ),
+    Difference(
+        name="gradients of keys and values reduced",
+        effect="recut",
+        why="the gathered keys and values are kept, so that only their gradients travel back",
+        kind=("ring",),
+        done=("reduce-scatter",),
+        axes=("cp",),
+        what=("backward",),
+        factor=0.5,
+    ),
+    Difference(
+        name="recomputation when it is needed",
+        effect="order",
+        why="a checkpoint runs its forward pass again at the first value that is missing, after what needs none",
+        kind=("all-gather", "reduce-scatter"),
+        axes=("tp", "cp"),
+        recomputes=("full", "selective"),
+    ),
+    *NORM,
+)
+ACCELERATE = (
+    FSDP_UNITS,
+    FSDP_RESTS_SHARDED,
+    Difference(
+        name="reduction in every micro-batch",
+        effect="every",
+        why="the exported sync_each_batch reduces and so shards gradients after every micro-batch",
+        kind=REDUCTIONS,
+        axes=DATA,
+        what=("embed", "layer", "head"),
+    ),
+    *FSDP_EXPERTS,
+    Difference(
+        name="tied table in one unit",
+        effect="recut",
+        why="table, last norm and output layer are one unit, kept from the forward to the backward pass",
+        kind=GATHERS,
+        axes=DATA,
+        what=("embed", "head"),
+        factor=0.5,
+    ),
+    Difference(
+        name="tied table in one unit",
+        effect="recut",
+        why="gradients of table, last norm and output layer are reduced together",
+        kind=REDUCTIONS,
+        axes=DATA,
+        what=("embed", "head"),
+    ),
+    Difference(
+        name="output layer kept",
+        effect="kept",
+        why="last norm and output layer stay gathered from the forward to the backward pass",
+        times=1,
+        kind=GATHERS,
+        axes=DATA,
+        what=("head",),
+    ),
+    *NORM,
+)
+DEEPSPEED = (
+    Difference(
+        name="reduction in every micro-batch",
+        effect="every",
+        why="ZeRO-2 reduces gradients as each micro-batch makes them",
+        kind=REDUCTIONS,
+        axes=DATA,
+        shardings=("zero2",),
+    ),
+    Difference(
+        name="buckets",
+        effect="recut",
+        why="gradients are reduced in buckets of reduce_bucket_size elements",
+        kind=("all-reduce",),
+        axes=DATA,
+        shardings=("none",),
+    ),
+    Difference(
+        name="buckets by all-reduce",
+        effect="recut",
+        why="stages 1 and 2 all-reduce each bucket over all ranks and keep their part (allreduce_and_scatter)",
+        kind=("reduce-scatter",),
+        done=("all-reduce",),
+        axes=DATA,
+        shardings=("zero1", "zero2"),
+    ),
+    Difference(
+        name="one flat gather",
+        effect="recut",
+        why="after the optimizer all parameters are gathered at once, experts among them",
+        kind=GATHERS,
+        axes=DATA,
+        shardings=("zero1", "zero2"),
+    ),
+    Difference(
+        name="buckets",
+        effect="recut",
+        why="gradients are reduced in buckets of reduce_bucket_size elements",
+        kind=("reduce-scatter",),
+        axes=DATA,
+        shardings=("zero3",),
+    ),
+    Difference(
+        name="module by module",
+        effect="between",
+        why="parameters are gathered as modules come; up to stage3_max_live_parameters = 1e9 of them stay",
+        kind=GATHERS,
+        axes=DATA,
+        most_bytes=2 * 10**9,
+        shardings=("zero3",),
+        recomputes=("none",),
+    ),
+    Difference(
+        name="module by module",
+        effect="between",
+        why="parameters are gathered as modules come, for recomputation too, and at most 1e9 of them stay",
+        kind=GATHERS,
+        axes=DATA,
+        factor=1.5,
+        most_bytes=2 * 10**9,
+        shardings=("zero3",),
+        recomputes=("full",),
+    ),
+    *NORM,
+)
+DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
+    "torchtitan": TORCHTITAN,
+    "deepspeed": DEEPSPEED,
+    "accelerate": ACCELERATE,
+}
+"""What each target does in its own way."""
+RESTS_SHARDED: Mapping[str, str] = {
+    "torchtitan": "FSDP cuts parameters wherever it cuts gradients",
+    "accelerate": "FSDP cuts parameters wherever it cuts gradients",
+}
+"""Targets whose parameters rest in pieces under zero2, and why."""
