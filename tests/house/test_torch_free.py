@@ -12,6 +12,8 @@ from doc_pages import blocks
 from source_tree import ROOT
 
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "huggingface_hub")
+EXECUTING = {"verify", "run"}
+"""Verbs that execute a plan, on torch."""
 GUARD = f"""
 import sys
 from importlib.abc import MetaPathFinder
@@ -105,8 +107,8 @@ def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file, own_file, 
     assert done.stdout.strip()
 
 
-def test_every_verb_is_run():
-    assert list(VERBS) == [verb.name for verb in command_line.verbs()]
+def test_every_verb_that_does_not_execute_a_plan_is_run():
+    assert [*VERBS] == [verb.name for verb in command_line.verbs() if verb.name not in EXECUTING]
 
 
 def test_the_guard_would_notice():

@@ -1,6 +1,5 @@
 """``meshwright measure``: kernels and collectives of a machine as a cluster file."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.cli.progress import tell_terminal
 from meshwright.errors import InputError, Problem
 
 
@@ -46,7 +46,7 @@ def measure(
         found = (
             api.measured_collectives(tests, on or "")
             if tests
-            else api.measure(budget, processes=processes, on=on, progress=_tell)
+            else api.measure(budget, processes=processes, on=on, progress=tell_terminal)
         )
         if found is None:
             return
@@ -59,10 +59,3 @@ def measure(
             from meshwright.report.measured import render_measured
 
             render_measured(found.to_json(), str(output) if output else None)
-
-
-def _tell(what: str, part: float) -> None:
-    """Progress on a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{part:4.0%} {what:60.60}")
-        sys.stderr.flush()

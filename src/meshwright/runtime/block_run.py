@@ -66,11 +66,12 @@ class BlockPlan:
 
 @dataclass
 class Exchanging:
-    """An exchange under way: ``finish`` ends it and gives its result."""
+    """An exchange under way: ``finish`` ends it and gives its result. ``begun`` counts its operations so far."""
 
     steps: Exchange
     work: Work | None = None
     result: Value = None
+    begun: int = 0
 
     def begin(self) -> "Exchanging":
         """Start its first operation."""
@@ -80,13 +81,19 @@ class Exchanging:
     def finish(self) -> Value:
         """Wait for each operation, begin the next one, until all are done."""
         while self.work is not None:
-            self.work.wait()
-            self._advance()
+            self.go_on()
         return self.result
+
+    def go_on(self) -> None:
+        """Wait for the operation under way and begin the next one."""
+        assert self.work is not None
+        self.work.wait()
+        self._advance()
 
     def _advance(self) -> None:
         try:
             self.work = next(self.steps)
+            self.begun += 1
         except StopIteration as end:
             self.work, self.result = None, end.value
 

@@ -16,7 +16,7 @@ from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.visit import MicroBatch
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import COMPUTE_KINDS, Action, Kind
 
 TP = ("tp",)
 Listener = Callable[[Action, str], None]
@@ -78,19 +78,25 @@ class Interpreter:
 
     def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult:
         """One optimizer step on this rank's micro-batches."""
+        self.states.begin_step(lr_factor)
+        self.walk(batches)
+        assert not any((self.running, self.results)), "passes were left over"
+        assert self.states.norm is not None
+        return StepResult(float(self.states.loss), self.states.norm)
+
+    def walk(self, batches: Sequence[MicroBatch]) -> None:
+        """Every action of this rank's list, in its order."""
         assert len(batches) == self.program.micro_batches
         self.batches = batches
-        self.states.begin_step(lr_factor)
         self.channels.begin_step()
         for action in self.program.lists[self.plan.pipeline_rank]:
             self.plan.communicator.action = str(action)
             self.hear(action, "begin")
             ACTIONS[action.kind](self, action)
+            if action.kind in COMPUTE_KINDS:
+                self.states.after_pass()
             self.hear(action, "end")
         self.channels.end_step()
-        assert not any((self.running, self.results)), "passes were left over"
-        assert self.states.norm is not None
-        return StepResult(float(self.states.loss), self.states.norm)
 
     # -- passes -------------------------------------------------------------------------------------------------
 

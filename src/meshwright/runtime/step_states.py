@@ -18,7 +18,10 @@ from meshwright.schedule.action import Action
 
 @dataclass
 class StepStates:
-    """Gathers and reductions under way. ``after_norm`` sees the reduced gradients before the optimizer does."""
+    """Gathers and reductions under way, these with their number of operations.
+
+    ``after_norm`` sees the reduced gradients before the optimizer does.
+    """
 
     plan: RankPlan
     optimizer: Optimizer
@@ -27,9 +30,15 @@ class StepStates:
     norm: float | None = None
     lr_factor: float = 1.0
     gathering: dict[int, list[Exchanging]] = field(default_factory=dict)
-    reducing: list[Exchanging] = field(default_factory=list)
+    reducing: list[tuple[Exchanging, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Bring what lives from step to step up to date with the shards: at the start, and when they were loaded."""
+        for stage in tuple(self.gathering):
+            self.ready(stage)
         self._refresh()
         for action in _late_gathers(self.plan.program, self.plan.pipeline_rank):
             self.gather(action)
@@ -64,7 +73,16 @@ class StepStates:
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         units = self.plan.units_of(action.stage)
-        self.reducing += [Exchanging(unit.reduce(items)).begin() for unit in units]
+        self.reducing += [(Exchanging(unit.reduce(items)).begin(), len(items)) for unit in units]
+
+    def after_pass(self) -> None:
+        """Begin the next operation of reductions that have several: left to their end, none would run beside passes.
+
+        After which pass it begins does not depend on timing, so that all ranks begin their operations in one order.
+        """
+        for exchange, operations in self.reducing:
+            if exchange.begun < operations:
+                exchange.go_on()
 
     def reduce_tied(self, action: Action) -> None:
         """Sum up the gradient of a table that another stage has too."""
@@ -95,7 +113,7 @@ class StepStates:
 
     def _reduced(self) -> None:
         """End all reductions; gradients that no other rank shares are reduced as they are."""
-        for exchange in self.reducing:
+        for exchange, _ in self.reducing:
             exchange.finish()
         self.reducing.clear()
         for unit in self.plan.all_units:

@@ -1,0 +1,242 @@
+"""The communicator of an emulated rank: real messages and real collectives, whose contents are moments.
+
+A message is four numbers: when it arrives, and which result it is, so that a wrong one is an error and not only a
+wrong time. The sender's link carries one message at a time: it stamps max(link free, now) + the message's seconds. A
+collective is an all-reduce of the moments at which its members begin: it begins when the last of them does. What the
+Program runs beside compute holds nobody up when it begins; the Program's bytes are logged as in a real run.
+
+==========================  ===========================================================================================
+GATHER beside               runs until its end beside the stage's first forward pass, which it makes longer
+REDUCE beside               began when the first block of the last backward pass was done; that pass is made longer, and
+                            after it a last block's share of the reduction is left; whoever ends it waits
+all others                  begin when compute and data-parallel stream are free, and keep both
+==========================  ===========================================================================================
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+
+from meshwright.program.items import Collective
+from meshwright.program.program import matching_receive
+from meshwright.runtime.communicator import MESSAGES, Axes, Communicator, NamedWork, Work
+from meshwright.runtime.emulation.clock import Clock
+from meshwright.runtime.emulation.times import ModelledTimes
+from meshwright.schedule.action import Action, parse_actions
+
+STAMP_NUMBERS = 4
+"""Arrival, kind of result (0 activation, 1 gradient), stage that takes it, micro-batch."""
+
+
+@dataclass
+class Ending:
+    """Work under way: ``wait`` ends it once, on the network and on the clock."""
+
+    work: Work | None
+    end: Callable[[], None]
+    ended: bool = False
+
+    def wait(self) -> None:
+        """Return when it has ended."""
+        if not self.ended:
+            self.ended = True
+            if self.work is not None:
+                self.work.wait()
+            self.end()
+
+    def is_completed(self) -> bool:
+        """Whether the network has done its part."""
+        return self.work is None or self.work.is_completed()
+
+
+@dataclass
+class Reduction:
+    """A reduction beside the backward pass: when its action ran, when its operations so far end, its least end."""
+
+    issued: float
+    end: float
+    least: float
+
+    def next_start(self, now: float) -> float:
+        """When an operation begins that is started now: right after the last one, later by what it was kept waiting."""
+        return self.end + max(0.0, now - max(self.issued, self.end))
+
+
+@dataclass
+class EmulatedCommunicator(Communicator):
+    """One emulated rank's way to all others."""
+
+    clock: Clock = field(kw_only=True)
+    times: ModelledTimes = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._owners = {
+            id(item): (Action(kind, stage), at)
+            for (stage, kind), items in self.program.collectives.items()
+            for at, item in enumerate(items)
+        }
+        self._reductions: dict[int, Reduction] = {}
+
+    def _new_group(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
+        return super()._new_group(ranks) if len(ranks) > 1 else None
+
+    def warm(self, empty: Callable[[], torch.Tensor]) -> None:
+        """Use every connection once: the first time is slow."""
+        for axes in sorted(self._groups):
+            self.meet(axes, 0.0)
+        here = self.program.grid.coordinates(self.rank)["pp"]
+        peers = self.program.grid.group_of(self.rank, MESSAGES)
+        pairs = sorted({(edge.source_rank, edge.target_rank) for edge in self.program.edges()})
+        works = [dist.isend(empty(), peers[b]) for a, b in pairs if a == here]
+        works += [dist.irecv(empty(), peers[a]) for a, b in pairs if b == here]
+        for work in works:
+            assert work is not None
+            work.wait()
+
+    # -- collectives --------------------------------------------------------------------------------------------
+
+    def meet_all(self, moment: float) -> float:
+        """The latest of the moments at which all ranks come here."""
+        stamp = _moment(moment)
+        dist.all_reduce(stamp, op=dist.ReduceOp.MAX)
+        return stamp.item()
+
+    def meet(self, axes: Axes, moment: float) -> float:
+        """The latest of the moments at which the ranks of a group come here."""
+        stamp = _moment(moment)
+        work = self._latest(stamp, axes, f"an exchange over {'·'.join(axes)}")
+        if work is not None:
+            work.wait()
+        return stamp.item()
+
+    def start(
+        self,
+        item: Collective,
+        tensor: torch.Tensor,
+        width: int,
+        out: torch.Tensor | None = None,
+        elements: int | None = None,
+        largest: bool = False,
+    ) -> Work:
+        """Begin a collective of the step; before the step it takes no time. The tensors stay as they are."""
+        if self.clock.origin is None:
+            return Ending(None, lambda: None)
+        action, at = self._owners[id(item)]
+        seconds = self.times.exchanges[action.stage, action.kind]
+        self._note(item.kind, item.axes, item.what, float(item.logical_bytes), self.ranks_of(item.axes))
+        if action.kind not in self.program.beside:
+            return self._in_line(action, item, seconds[at])
+        if action.kind == "GATHER":
+            return self._beside_forward(action, item, seconds[at])
+        return self._beside_backward(action, item, seconds, at)
+
+    def _in_line(self, action: Action, item: Collective, seconds: float) -> Ending:
+        clock = self.clock
+        stamp = _moment(max(clock.now, clock.data_parallel))
+        of_stage = action.stage is not None
+
+        def end() -> None:
+            start = clock.work(seconds, stamp.item())
+            clock.data_parallel = max(clock.data_parallel, clock.now)
+            clock.record(action, start, clock.now, "data-parallel" if of_stage else "compute")
+
+        ending = Ending(self._latest(stamp, item.axes, item.what), end)
+        if of_stage:
+            ending.wait()
+        return ending
+
+    def _beside_forward(self, action: Action, item: Collective, seconds: float) -> Ending:
+        clock, stage = self.clock, action.stage
+        assert stage is not None
+        stamp = _moment(max(clock.begin(), clock.data_parallel))
+        clock.data_parallel = stamp.item() + seconds
+
+        def end() -> None:
+            start, clock.gathered[stage] = stamp.item(), stamp.item() + seconds
+            clock.data_parallel = max(clock.data_parallel, clock.gathered[stage])
+            clock.record(action, start, clock.gathered[stage], "data-parallel")
+
+        return Ending(self._latest(stamp, item.axes, item.what), end)
+
+    def _beside_backward(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
+        clock, stage = self.clock, action.stage
+        assert stage is not None
+        if at == 0:
+            self._reductions[stage] = self._reduction(stage, sum(seconds))
+        reduction = self._reductions[stage]
+        stamp = _moment(max(clock.data_parallel, reduction.next_start(clock.begin())))
+        reduction.end = clock.data_parallel = stamp.item() + seconds[at]
+
+        def end() -> None:
+            reduction.end = stamp.item() + seconds[at]
+            if at == len(seconds) - 1:
+                reduction.end = max(reduction.end, reduction.least)
+            clock.data_parallel = max(clock.data_parallel, reduction.end)
+            clock.record(action, stamp.item(), reduction.end, "data-parallel")
+            clock.wait_until(reduction.end)
+
+        return Ending(self._latest(stamp, item.axes, item.what), end)
+
+    def _reduction(self, stage: int, seconds: float) -> "Reduction":
+        """A reduction that began beside the pass that has just ended, which it has held up."""
+        clock, blocks = self.clock, len(self.program.stages[stage].blocks)
+        began, length = clock.last_pass
+        clock.work(self.times.reduction_slowdown(seconds, length, blocks))
+        return Reduction(clock.now, began + length / blocks, clock.now + seconds / blocks)
+
+    def _latest(self, stamp: torch.Tensor, axes: Axes, what: str) -> Work | None:
+        """Begin to find the latest stamp of a group; None where this process stands for all of it."""
+        group = self._groups.get(axes)
+        if group is None or len(group.ranks) == 1:
+            return None
+        with self.naming(what, group.ranks):
+            work = dist.all_reduce(stamp, op=dist.ReduceOp.MAX, group=group.handle, async_op=True)
+        assert work is not None
+        return NamedWork(work, self, what, group.ranks)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
+        """Begin to send: the message arrives a message's time after its link is free."""
+        clock, (action,) = self.clock, parse_actions(what)
+        start = clock.begin(clock.links.get(target, 0.0))
+        clock.wait_until(start)
+        arrival = clock.links[target] = start + self.times.message_s
+        self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
+        with self.naming(f"send {what}", (self.rank, target)):
+            sent = dist.isend(tensor.copy_(stamped(arrival, matching_receive(action))), dst=target)
+        assert sent is not None
+        work = NamedWork(sent, self, f"send {what}", (self.rank, target))
+        clock.record(action, start, arrival, "send")
+        clock.wait_until(start + self.times.send_occupancy * self.times.message_s)
+        return Ending(work, lambda: clock.wait_until(arrival))
+
+    def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:
+        """Begin to receive: taken when it has arrived."""
+        (action,) = parse_actions(what)
+
+        def end() -> None:
+            expect(tensor, action)
+            self.clock.wait_until(tensor.flatten()[0].item())
+
+        return Ending(super().receive(tensor, source, what), end)
+
+
+def _moment(moment: float) -> torch.Tensor:
+    return torch.tensor([moment], dtype=torch.float64)
+
+
+def stamped(arrival: float, taken: Action) -> torch.Tensor:
+    """A message in place of a tensor: when it arrives, and the receive that it is for."""
+    assert taken.stage is not None
+    assert taken.micro_batch is not None
+    numbers = [arrival, float(taken.kind.endswith("_B")), taken.stage, taken.micro_batch]
+    return torch.tensor(numbers, dtype=torch.float64).view(1, 1, STAMP_NUMBERS)
+
+
+def expect(message: torch.Tensor, taken: Action) -> None:
+    """Hold a message against what is taken."""
+    found, expected = message.flatten()[1:].tolist(), stamped(0.0, taken).flatten()[1:].tolist()
+    assert found == expected, f"{taken}: the message is {found}, expected {expected}"

@@ -1,0 +1,103 @@
+"""F, B, I and W of an emulated stage: the modelled time, slept; its exchanges, met; its activations, counted."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.program import Program
+from meshwright.runtime.emulation.clock import Clock
+from meshwright.runtime.emulation.communicator import EmulatedCommunicator, expect, stamped
+from meshwright.runtime.emulation.times import ModelledTimes
+from meshwright.runtime.rank_plan import RankPlan
+from meshwright.runtime.visit import MicroBatch
+from meshwright.schedule.action import Action, Kind
+
+
+@dataclass
+class Ledger:
+    """Bytes of the activations of all passes in flight on a rank, each with the ledger's figure for its stage."""
+
+    program: Program
+    held: int = 0
+    peak: int = 0
+
+    def after(self, kind: Kind, stage: int) -> None:
+        """Count what a pass keeps and lets go."""
+        kept, waits = self.program.activation_bytes[stage], self.program.weight_gradient_bytes[stage]
+        self.held += {"F": kept, "B": -kept, "I": waits - kept, "W": -waits}[kind]
+        self.peak = max(self.peak, self.held)
+
+
+@dataclass
+class EmulatedStages:
+    """Puts emulated stages to work; what all of them share."""
+
+    program: Program
+    times: ModelledTimes
+    clock: Clock
+    communicator: EmulatedCommunicator
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.program)
+
+    def begin(self, plan: RankPlan, stage: int, batch: MicroBatch) -> "EmulatedPasses":
+        """A stage at work on a micro-batch."""
+        assert self.clock.action is not None
+        assert self.clock.action.micro_batch is not None
+        return EmulatedPasses(self, stage, self.clock.action.micro_batch)
+
+
+@dataclass
+class EmulatedPasses:
+    """A stage on one micro-batch; takes the place of ``StageRun``."""
+
+    stages: EmulatedStages
+    stage: int
+    micro_batch: int
+    passed_back: bool = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """F: the result for the next stage, or a loss of nothing."""
+        if self.stage:
+            expect(x, Action("RECV_F", self.stage, self.micro_batch))
+        self._run("F")
+        if self.stage + 1 == len(self.stages.program.stages):
+            return torch.zeros((), dtype=torch.float64)
+        return stamped(0.0, Action("RECV_F", self.stage + 1, self.micro_batch))
+
+    def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """B: the gradient for the stage before."""
+        return self._back("B", g)
+
+    def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """I: the gradient for the stage before."""
+        self.passed_back = True
+        return self._back("I", g)
+
+    def weight_gradient(self) -> None:
+        """W: nothing but its time."""
+        self._run("W")
+
+    def _back(self, kind: Kind, g: torch.Tensor | None) -> torch.Tensor | None:
+        if g is not None:
+            expect(g, Action("RECV_B", self.stage, self.micro_batch))
+        self._run(kind)
+        return stamped(0.0, Action("RECV_B", self.stage - 1, self.micro_batch)) if self.stage else None
+
+    def _run(self, kind: Kind) -> None:
+        """Sleep for the compute of a pass, then meet and sleep for the exchanges of each of its groups."""
+        clock, time = self.stages.clock, self.stages.times.passes[self.stage, kind]
+        start = clock.begin()
+        clock.wait_until(start + time.compute_s + self._held_up(kind, start))
+        for axes, seconds in time.exchanges:
+            clock.work(seconds, self.stages.communicator.meet(axes, clock.now))
+        clock.last_pass = start, clock.now - start
+        clock.record(Action(kind, self.stage, self.micro_batch), start, clock.now, "compute")
+        self.stages.ledger.after(kind, self.stage)
+
+    def _held_up(self, kind: Kind, start: float) -> float:
+        """What is added to a forward pass beside which its own parameters still come."""
+        left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind == "F" else 0.0
+        whole = self.stages.times.passes[self.stage, kind].total_s
+        return self.stages.times.beside_gather(whole, left) - whole if left > 0 else 0.0

@@ -1,0 +1,90 @@
+"""What an emulated step leaves behind: per rank every action with its start and end, and how well the clock did."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meshwright.schedule.action import COMPUTE_KINDS, Action
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One action on one stream; modelled seconds from the start of the step."""
+
+    action: Action
+    start: float
+    end: float
+    stream: str
+
+
+def merged(records: Iterable[Timed]) -> tuple[Timed, ...]:
+    """One entry per action and stream, by their starts: an exchange of several operations is one."""
+    spans: dict[tuple[Action, str], tuple[float, float]] = {}
+    for one in records:
+        key = one.action, one.stream
+        start, end = spans.get(key, (one.start, one.end))
+        spans[key] = min(start, one.start), max(end, one.end)
+    found = (Timed(action, start, end, stream) for (action, stream), (start, end) in spans.items())
+    return tuple(sorted(found, key=lambda timed: timed.start))
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """One process: the pipeline rank for which it stands, and what it did. ``starts`` of which ``late`` were late.
+
+    ``peak_bytes`` is the largest sum of activations in flight, in the ledger's bytes of each pass.
+    """
+
+    pipeline_rank: int
+    actions: tuple[Timed, ...]
+    starts: int
+    late: int
+    peak_bytes: int
+
+    @property
+    def end_s(self) -> float:
+        """When its last action ended."""
+        return max((timed.end for timed in self.actions), default=0.0)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in forward and backward passes."""
+        return sum(t.end - t.start for t in self.actions if t.action.kind in COMPUTE_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """An emulated step. ``ranks`` has one entry per process; ``earlier`` are runs whose clock was late too often.
+
+    ``scale`` is seconds of the wall per modelled second, ``real_time`` whether the ranks ran under SCHED_RR.
+    """
+
+    ranks: tuple[RankRecord, ...]
+    scale: float
+    wall_s: float
+    real_time: bool
+    load_average: float
+    earlier: tuple["Emulation", ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """The makespan: the end of the last action of any rank."""
+        return max(rank.end_s for rank in self.ranks)
+
+    @property
+    def starts(self) -> int:
+        """How often something began."""
+        return sum(rank.starts for rank in self.ranks)
+
+    @property
+    def late(self) -> int:
+        """How many of the starts were late."""
+        return sum(rank.late for rank in self.ranks)
+
+    @property
+    def late_share(self) -> float:
+        """Late starts as a fraction."""
+        return self.late / max(1, self.starts)
+
+    def of_class(self, pipeline_rank: int) -> RankRecord:
+        """The first of the processes that stand for a pipeline rank."""
+        return next(rank for rank in self.ranks if rank.pipeline_rank == pipeline_rank)

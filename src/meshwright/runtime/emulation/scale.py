@@ -1,0 +1,76 @@
+"""How much slower than modelled an emulated step runs on the wall.
+
+A sleep, a wake-up and a tiny all-reduce take an operating system some tenths of a millisecond, sometimes four. So the
+shortest pass must last 10 ms and the shortest exchange 3 ms; twice that where the ranks can not run under SCHED_RR on a
+machine that is not idle. What is shorter than a twentieth of the longest pass does not decide (an embedding that
+is a stage of its own), nor does an exchange below a twentieth of the shortest pass: the clock's slack covers it.
+"""
+
+import os
+from collections.abc import Iterable
+
+from meshwright.program.program import Program
+from meshwright.runtime.emulation.times import ModelledTimes
+from meshwright.schedule.action import COMPUTE_KINDS, Kind
+
+PASS_S, EXCHANGE_S = 0.010, 0.003
+SLACK = 0.1
+"""Of the shortest pass."""
+NEGLIGIBLE = 1 / 20
+
+
+def shortest_pass(program: Program, times: ModelledTimes) -> float:
+    """Seconds of the shortest pass that decides."""
+    lengths = [times.passes[key].total_s for key in _passes(program)]
+    return min(length for length in lengths if length >= NEGLIGIBLE * max(lengths))
+
+
+def chosen_scale(program: Program, times: ModelledTimes, *, real_time: bool, load: float) -> float:
+    """Seconds of the wall per modelled second."""
+    shortest = shortest_pass(program, times)
+    factor = 1.0 if real_time or load <= 1 else 2.0
+    scales = [factor * PASS_S / shortest]
+    scales += [
+        factor * EXCHANGE_S / length
+        for length in _exchanges(program, times)
+        if length >= NEGLIGIBLE * shortest
+    ]
+    return max(scales)
+
+
+def _passes(program: Program) -> set[tuple[int, Kind]]:
+    """(stage, kind) of every pass that a list has."""
+    return {
+        (action.stage, action.kind)
+        for actions in program.lists
+        for action in actions
+        if action.stage is not None and action.kind in COMPUTE_KINDS
+    }
+
+
+def _exchanges(program: Program, times: ModelledTimes) -> Iterable[float]:
+    """Lengths of what is exchanged with every micro-batch."""
+    if program.pipeline_ranks > 1:
+        yield times.message_s
+    for key in _passes(program):
+        yield from (seconds for _, seconds in times.passes[key].exchanges)
+
+
+def into_real_time() -> bool:
+    """Run this thread, and those that it starts, under SCHED_RR; False where that is refused."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def real_time_allowed() -> bool:
+    """Whether ``into_real_time`` would succeed; this thread stays as it was."""
+    if not hasattr(os, "sched_getscheduler"):
+        return False
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    allowed = into_real_time()
+    if allowed:
+        os.sched_setscheduler(0, policy, parameters)
+    return allowed

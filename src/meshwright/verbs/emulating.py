@@ -1,0 +1,176 @@
+"""Emulate a plan: the interpreter's own step on local processes, at the modelled times, beside the simulated step.
+
+The simulator and the emulated run are given the same durations (``modelled_times.py``). What differs is who executes: a
+player of lists in one process, or the interpreter that also trains, with its order of messages, on real processes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.cost.predict import report
+from meshwright.cost.pricing import program_prices
+from meshwright.errors import InputError, Problem
+from meshwright.plan.resolve import Resolved
+from meshwright.program.program import Program
+from meshwright.result import Report
+from meshwright.runtime.emulation.classes import check_processes, local_program, stands_for
+from meshwright.runtime.emulation.record import Emulation
+from meshwright.simulate.ledger import peak_activation_bytes
+from meshwright.simulate.predict import estimate, played
+from meshwright.simulate.record import Record, Simulation
+from meshwright.simulate.trace import perfetto_trace
+from meshwright.verbs.modelled_times import modelled_times
+from meshwright.verbs.predicting import check_playable
+
+if TYPE_CHECKING:
+    from meshwright.verbs.measuring import Progress
+
+LIMIT_S = 600.0
+"""Seconds that an emulation may take unless more are allowed."""
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """An emulated step: its Report, how it was emulated and what the simulator says, and the step itself.
+
+    ``simulated`` is the simulator's step of the whole Program.
+    """
+
+    report: Report
+    program: Program
+    local: Program
+    simulated: Simulation
+    emulation: Emulation
+
+    @property
+    def difference(self) -> float:
+        """Emulated over simulated makespan, minus 1."""
+        return self.emulation.step_s / self.simulated.step_s - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """A Report's form, with an entry ``emulation``."""
+        return self.report.to_json() | {"emulation": emulation_data(self)}
+
+    def trace(self) -> dict[str, object]:
+        """The emulated step in the form of a simulated one's trace."""
+        return perfetto_trace(self.program, as_simulation(self.emulation, self.program), "emulated")
+
+
+def emulated(
+    resolved: Resolved,
+    ranks: int | None = None,
+    limit_s: float = LIMIT_S,
+    progress: "Progress | None" = None,
+) -> Emulated:
+    """Emulate a legal plan on ``ranks`` local processes, by default one for each pipeline rank.
+
+    Raises InputError where the plan can not be emulated, RunError where a rank waits in vain.
+    """
+    check_playable(resolved)
+    run, scale_of = _runtime()
+    program, simulation = played(resolved.long, resolved.setting)
+    processes = program.pipeline_ranks if ranks is None else ranks
+    check_processes(program, processes)
+    local = local_program(program, processes)
+    times = modelled_times(program, program_prices(program, resolved.setting))
+    _check_length(scale_of(local, times) * simulation.step_s, limit_s, resolved)
+    emulation = run(local, times, simulation.step_s, tell=progress or _silent)
+    return Emulated(_report(resolved, program, emulation), program, local, simulation, emulation)
+
+
+def _runtime() -> tuple[Callable[..., Emulation], Callable[..., float]]:
+    try:
+        from meshwright.runtime.emulation.emulate import emulate, scale_here
+    except ImportError as missing:
+        rule = f"needs {missing.name}, which is not installed"
+        raise InputError(Problem("emulate", missing.name, rule, "pip install 'meshwright[run]'")) from missing
+    return emulate, scale_here
+
+
+def _silent(what: str, part: float) -> None:
+    """No progress is shown."""
+
+
+def _check_length(wall_s: float, limit_s: float, resolved: Resolved) -> None:
+    if wall_s > limit_s:
+        batch = resolved.setting.workload.global_batch
+        rule = f"emulating the step takes {wall_s:.0f} s of the wall, more than the limit of {limit_s:.0f} s"
+        hint = f"--limit {wall_s + 1:.0f}, or a global_batch of about {max(1, int(batch * limit_s / wall_s))}"
+        raise InputError(Problem("workload.global_batch", batch, rule, hint))
+
+
+def _report(resolved: Resolved, program: Program, emulation: Emulation) -> Report:
+    """The Report of the emulated step: its own times, the ledger's memory, and what follows from both."""
+    plan, setting = resolved.long, resolved.setting
+    found = report(plan, estimate(plan, setting, program, as_simulation(emulation, program)), setting)
+    origin = found.origin | {
+        "step_time_s": "emulated: the interpreter's step on local processes at modelled times, "
+        f"{emulation.scale:.3g} s of the wall per modelled second; nothing was measured",
+        "step_time_low_s": "null: a prediction's interval is `predict`'s",
+        "step_time_high_s": "null: a prediction's interval is `predict`'s",
+    }
+    return replace(found, kind="emulated", step_time_low_s=None, step_time_high_s=None, origin=origin)
+
+
+def as_simulation(emulation: Emulation, program: Program) -> Simulation:
+    """An emulated step in the simulator's form: of each pipeline rank the process that ended last."""
+    return Simulation(
+        tuple(
+            tuple(Record(one.action, one.start, one.end, one.stream) for one in _last(emulation, rank))
+            for rank in range(program.pipeline_ranks)
+        )
+    )
+
+
+def _last(emulation: Emulation, pipeline_rank: int) -> Any:
+    of_class = (rank for rank in emulation.ranks if rank.pipeline_rank == pipeline_rank)
+    return max(of_class, key=lambda rank: rank.end_s).actions
+
+
+def emulation_data(found: Emulated) -> dict[str, Any]:
+    """How a step was emulated and how it compares, JSON-ready. Fractions, seconds, bytes."""
+    emulation = found.emulation
+    return {
+        "simulated_step_time_s": found.simulated.step_s,
+        "difference": found.difference,
+        "bubble": bubble(as_simulation(emulation, found.program)),
+        "simulated_bubble": bubble(found.simulated),
+        "processes": found.local.grid.ranks,
+        "stands_for": stands_for(found.program, found.local),
+        **_clock_data(emulation),
+        "earlier": [_clock_data(one) | {"step_time_s": one.step_s} for one in emulation.earlier],
+        "ranks": [_rank_data(found, rank) for rank in range(found.program.pipeline_ranks)],
+    }
+
+
+def bubble(simulation: Simulation) -> float:
+    """The share of the step in which pipeline ranks are not in a forward or backward pass, their mean."""
+    busy = [simulation.busy_s(rank) for rank in range(len(simulation.ranks))]
+    return 1 - sum(busy) / len(busy) / simulation.step_s
+
+
+def _clock_data(emulation: Emulation) -> dict[str, Any]:
+    return {
+        "scale": emulation.scale,
+        "wall_s": emulation.wall_s,
+        "starts": emulation.starts,
+        "late_starts": emulation.late,
+        "scheduling": "SCHED_RR" if emulation.real_time else "as other processes",
+        "load_average": emulation.load_average,
+    }
+
+
+def _rank_data(found: Emulated, rank: int) -> dict[str, Any]:
+    of_class = [one for one in found.emulation.ranks if one.pipeline_rank == rank]
+    busy = max(one.busy_s for one in of_class)
+    return {
+        "rank": rank,
+        "processes": len(of_class),
+        "busy_s": busy,
+        "idle_s": found.emulation.step_s - busy,
+        "simulated_busy_s": found.simulated.busy_s(rank),
+        "late_starts": sum(one.late for one in of_class),
+        "peak_activation_bytes": max(one.peak_bytes for one in of_class),
+        "ledger_activation_bytes": peak_activation_bytes(found.program, rank),
+    }

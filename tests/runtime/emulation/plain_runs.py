@@ -1,0 +1,111 @@
+"""Programs that are emulated in tests: whole plans, and pipelines of given times that only pass and send."""
+
+from dataclasses import dataclass, replace
+
+from meshwright.cost.pricing import program_prices
+from meshwright.plan.resolve import resolve
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.program.program import Program
+from meshwright.runtime.channels import Channels
+from meshwright.runtime.emulation.classes import local_program
+from meshwright.runtime.emulation.emulate import emulate
+from meshwright.runtime.emulation.scale import PASS_S, shortest_pass
+from meshwright.runtime.emulation.times import ModelledTimes, PassTime
+from meshwright.schedule.action import COMPUTE_KINDS
+from meshwright.schedule.timeline import run
+from meshwright.simulate.predict import played
+from meshwright.simulate.record import Simulation
+from meshwright.verbs.modelled_times import modelled_times
+
+SECONDS = {"F": 1.25, "I": 1.4, "W": 1.0, "B": 2.4}
+MESSAGE_S = 0.4
+MOVED = ("SEND_F", "RECV_F", "SEND_B", "RECV_B", "STEP")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan's Program, its simulated step and the times of both."""
+
+    program: Program
+    setting: Setting
+    simulated: Simulation
+
+    @property
+    def times(self):
+        return modelled_times(self.program, program_prices(self.program, self.setting))
+
+    def emulated(self, processes):
+        """One step, its shortest pass as long as it must be on a machine that is not idle."""
+        local = local_program(self.program, processes)
+        scale = 2 * PASS_S / shortest_pass(local, self.times)
+        return local, emulate(local, self.times, self.simulated.step_s, scale=scale)
+
+
+def case(
+    global_batch=8, stack="generic", sharding="none", gather=None, schedule="1f1b", chunks=1, **degrees
+) -> Case:
+    devices = 1
+    for degree in degrees.values():
+        devices *= degree
+    data = {
+        "plan": 1,
+        "model": "llama-3.2-1b",
+        "cluster": f"h100-sxm-80gb x {devices}",
+        "workload": {"seq_len": 4096, "global_batch": global_batch},
+        "stack": stack,
+        "layout": degrees,
+        "sharding": sharding,
+        "pipeline": {"schedule": schedule, "virtual_stages": chunks},
+        "recompute": "full",
+    }
+    resolved = resolve(ShortPlan.model_validate(data | ({"gather": gather} if gather else {})))
+    return Case(*_lowered(resolved))
+
+
+def _lowered(resolved):
+    program, simulation = played(resolved.long, resolved.setting)
+    return program, resolved.setting, simulation
+
+
+def plain(schedule, micro_batches=6, pp=3, chunks=1):
+    """A pipeline that only passes and sends, and its times; messages keep no sender."""
+    program = case(micro_batches, schedule=schedule, chunks=chunks, pp=pp).program
+    lists = tuple(tuple(a for a in row if a.kind in (*COMPUTE_KINDS, *MOVED)) for row in program.lists)
+    times = ModelledTimes(
+        passes={
+            (stage.index, kind): PassTime(seconds / chunks)
+            for stage in program.stages
+            for kind, seconds in SECONDS.items()
+        },
+        exchanges={},
+        message_s=MESSAGE_S,
+        send_occupancy=0.0,
+        optimizer_s=(0.0,) * pp,
+        beside_gather=max,
+        reduction_slowdown=lambda reduction, length, blocks: 0.0,
+    )
+    return local_program(replace(program, lists=lists, collectives={}), pp), times
+
+
+def expected(program, times):
+    """The makespan of the lists by the schedule's own table, which knows nothing of interpreters."""
+    lists = [[a for a in row if a.kind in COMPUTE_KINDS] for row in program.lists]
+    duration = lambda action: times.passes[action.stage, action.kind].total_s  # noqa: E731
+    return run(lists, duration, times.message_s).latency
+
+
+class BlockingChannels(Channels):
+    """The fault: a sender waits until its message has been taken."""
+
+    def send(self, action, tensor):
+        super().send(action, tensor)
+        self.sent[-1][0].wait()
+
+
+def blocked(interpreter):
+    """Put the fault into a rank."""
+    plan = interpreter.plan
+    interpreter.channels = BlockingChannels(
+        plan.program, plan.communicator, plan.pipeline_rank, plan.message_buffer
+    )

@@ -1,0 +1,123 @@
+"""What an emulation stands on: its clock, its few processes for many ranks, its scale, its table of times."""
+
+from math import prod
+from time import monotonic, sleep
+
+import pytest
+
+pytest.importorskip("torch")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_runs import case, plain
+
+from meshwright.cost.prices import total
+from meshwright.cost.pricing import program_prices
+from meshwright.errors import UnsupportedError
+from meshwright.runtime.emulation.classes import MOST_PROCESSES, PEER_AXES, local_program, stands_for
+from meshwright.runtime.emulation.clock import Clock
+from meshwright.runtime.emulation.record import Timed, merged
+from meshwright.runtime.emulation.scale import EXCHANGE_S, PASS_S, chosen_scale, real_time_allowed
+from meshwright.schedule.action import Action
+
+
+def started(scale=0.001, slack_s=1000.0):
+    return Clock(scale, slack_s, origin=monotonic())
+
+
+def test_a_clock_in_time_adds_up_what_it_is_told_and_nothing_else():
+    clock = started()
+    for _ in range(20):
+        clock.work(1.0)
+    clock.wait_until(25.0)
+    assert clock.work(2.0, at=24.0) == 25.0
+    assert (clock.now, clock.late, clock.starts) == (27.0, 0, 21)
+
+
+def test_work_takes_its_time_on_the_wall():
+    clock, began = started(scale=0.01), monotonic()
+    clock.work(5.0)
+    assert monotonic() - began >= 0.049
+
+
+def test_what_the_model_does_not_know_of_makes_the_next_start_late_and_stays():
+    clock = started(scale=0.01, slack_s=0.5)
+    clock.work(1.0)
+    sleep(0.05)
+    assert clock.begin() > 5.0
+    assert clock.late == 1
+
+
+@pytest.fixture(scope="module")
+def program():
+    return case(256, sharding="zero1", pp=4, dp_shard=16, tp=8).program
+
+
+@given(st.integers(4, MOST_PROCESSES))
+@settings(max_examples=20, deadline=None)
+def test_a_local_program_keeps_all_but_the_grid_and_fits_the_processes(processes):
+    whole = case(256, sharding="zero1", pp=4, dp_shard=16, tp=8).program
+    local = local_program(whole, processes)
+    assert (local.lists, local.collectives, local.bodies) == (whole.lists, whole.collectives, whole.bodies)
+    assert local.grid.ranks == local.expert_grid.ranks <= processes
+    assert all(local.grid.sizes[axis] <= min(2, whole.grid.sizes[axis]) for axis in PEER_AXES)
+    assert local.grid.sizes["pp"] == 4
+
+
+def test_processes_beyond_the_pipeline_make_tp_real_first(program):
+    assert {n: local_program(program, n).grid.sizes["tp"] for n in (4, 7, 8, 16)} == {4: 1, 7: 1, 8: 2, 16: 2}
+    assert local_program(program, 16).grid.sizes["dp_shard"] == 2
+    assert "8 processes for 512 ranks" in stands_for(program, local_program(program, 8))
+
+
+def test_experts_share_the_processes_of_their_stage():
+    local = local_program(case(64, pp=2, dp_shard=4, tp=2).program, 8)
+    assert prod(local.expert_grid.sizes.values()) == 8
+
+
+@pytest.mark.parametrize("processes", [0, 3, 17])
+def test_too_few_and_too_many_processes_are_refused(program, processes):
+    with pytest.raises(UnsupportedError, match="one process for each of 4 pipeline ranks"):
+        local_program(program, processes)
+
+
+def test_steps_that_overlap_are_refused_by_the_stacks_name():
+    with pytest.raises(UnsupportedError, match="megatron-zero-bubble@2024"):
+        local_program(case(stack="megatron-zero-bubble", schedule="zb-h1", pp=2).program, 2)
+
+
+def test_the_scale_lets_the_shortest_pass_and_exchange_last_long_enough():
+    local, times = plain("zb-h1")
+    scale = chosen_scale(local, times, real_time=True, load=9.0)
+    assert scale * min(time.total_s for (_, kind), time in times.passes.items() if kind != "B") >= PASS_S
+    assert scale * times.message_s >= EXCHANGE_S
+    assert scale == pytest.approx(max(PASS_S / 1.0, EXCHANGE_S / times.message_s))
+    assert chosen_scale(local, times, real_time=False, load=0.5) == scale
+    assert chosen_scale(local, times, real_time=False, load=1.5) == 2 * scale
+
+
+def test_asking_for_real_time_changes_nothing_here():
+    import os
+
+    before = os.sched_getscheduler(0)
+    real_time_allowed()
+    assert os.sched_getscheduler(0) == before
+
+
+@pytest.mark.parametrize("gather", ["per-step", "per-micro-batch", "per-layer"])
+def test_the_table_of_times_is_the_simulators(gather):
+    found = case(16, pp=2, dp_shard=2, tp=2, sharding="zero3", gather=gather, stack="meshwright")
+    prices, times = program_prices(found.program, found.setting), found.times
+    for key, body in found.program.bodies.items():
+        assert times.passes[key].total_s == pytest.approx(float(total(prices.body(body))), rel=1e-12)
+    for key, items in found.program.collectives.items():
+        assert sum(times.exchanges[key]) == pytest.approx(float(prices.collectives(items)), rel=1e-12)
+    axes = {axes for time in times.passes.values() for axes, _ in time.exchanges}
+    assert ("tp",) in axes
+    assert (len(axes) > 1) == (gather != "per-step")
+
+
+def test_operations_of_one_exchange_are_one_entry():
+    reduce, step = Action("REDUCE", 0), Action("STEP")
+    records = [Timed(step, 3, 4, "compute"), Timed(reduce, 2, 3, "dp"), Timed(reduce, 1, 2, "dp")]
+    assert merged(records) == (Timed(reduce, 1, 3, "dp"), Timed(step, 3, 4, "compute"))

@@ -1,0 +1,89 @@
+"""Emulated steps against the simulator and against tables of schedules: equal times, and faults that show."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+
+from plain_runs import blocked, case, expected, plain
+
+from meshwright.errors import RunError
+from meshwright.runtime.channels import Channels
+from meshwright.runtime.emulation.emulate import emulate
+from meshwright.schedule.action import Action
+from meshwright.simulate.ledger import peak_activation_bytes
+
+LATE = 0.10
+"""What the other work of a busy machine may add. A step is never shorter than simulated."""
+UNIT_S = 0.02
+CASES = [
+    ({"pp": 2, "tp": 2, "dp_shard": 2, "sharding": "zero1", "stack": "meshwright"}, 4),
+    ({"pp": 2, "schedule": "v-half", "chunks": 2}, 2),
+    ({"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer", "schedule": "gpipe"}, 4),
+]
+
+
+def spans(records):
+    return {(one.action, one.stream): one.end - one.start for one in records}
+
+
+@pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
+def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, processes):
+    found = case(**arguments)
+    local, emulation = found.emulated(processes)
+    assert local.grid.ranks == processes
+    assert 0 <= emulation.step_s / found.simulated.step_s - 1 + 1e-9 < LATE
+    for rank in emulation.ranks:
+        assert rank.peak_bytes == peak_activation_bytes(found.program, rank.pipeline_rank)
+        simulated = spans(found.simulated.ranks[rank.pipeline_rank])
+        assert spans(rank.actions).keys() == simulated.keys()
+        assert all(
+            spans(rank.actions)[key] >= length - 1e-9
+            for key, length in simulated.items()
+            if key[1] != "data-parallel"  # an exchange whose start was late may catch up with its pass
+        )
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_a_pipeline_takes_the_time_of_its_table(schedule):
+    program, times = plain(schedule)
+    whole = expected(program, times)
+    emulation = emulate(program, times, whole, scale=UNIT_S)
+    assert 0 <= emulation.step_s / whole - 1 + 1e-9 < LATE
+
+
+def test_an_interpreter_that_blocks_on_each_send_is_late():
+    program, times = plain("zb-h1", micro_batches=8, pp=4)
+    whole = expected(program, times)
+    emulation = emulate(program, times, whole, scale=UNIT_S, prepare=blocked)
+    assert emulation.step_s > 1.1 * whole
+
+
+class Swapped(Channels):
+    """The fault: the first two messages of a channel are received in the wrong order."""
+
+    def begin_step(self):
+        super().begin_step()
+        for row in self.expected.values():
+            row[0], row[1] = row[1], row[0]
+
+
+def swapped(interpreter):
+    plan = interpreter.plan
+    interpreter.channels = Swapped(plan.program, plan.communicator, plan.pipeline_rank, plan.message_buffer)
+
+
+def test_a_wrong_message_of_equal_shape_is_named():
+    program, times = plain("1f1b", pp=2)
+    with pytest.raises(RunError, match=r"RECV_[FB]\d: the message is \[.*\], expected"):
+        emulate(program, times, expected(program, times), scale=UNIT_S, prepare=swapped, grace_s=2)
+
+
+def test_lists_that_wait_for_each_other_are_refused_with_action_and_ranks():
+    program, times = plain("1f1b", micro_batches=2, pp=2)
+    first, second = program.lists
+    early = Action("RECV_B", 0, 0)
+    stuck = (early, *(action for action in first if action != early))
+    with pytest.raises(RunError, match=r"RECV_[FB]0: receive \d+RECV_[FB]0 among ranks \d, \d"):
+        emulate(replace(program, lists=(stuck, second)), times, 1.0, scale=UNIT_S, grace_s=1)
