@@ -74,7 +74,8 @@ THIRD_PARTY = {
     "rich": {"cli", "report", "runtime"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
-WITH_TORCH = {"measure", "runtime"}  # the tower that runs on devices; nothing of the other imports more than its results
+WITH_TORCH = {"measure", "runtime"}
+"""The tower that runs on devices; nothing of the other imports more than its results."""
 LAZY_ROOMS = {"cli", "api", "verbs"}  # a verb loads what it needs when it runs: `--help` stays quick
 
 

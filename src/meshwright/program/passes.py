@@ -3,7 +3,8 @@
 With ``gather: per-layer`` the parameters of the next unit are gathered beside the current one, forward and
 backward, and the gradients of the unit before are reduced beside it; the first gather and the last reduction of
 a pass have nothing to hide behind (FSDP's implicit prefetch; Zhao et al., arXiv 2304.11277, section 3.3). With
-``per-micro-batch`` the forward pass gathers its whole stage first, which stays whole until its backward pass has ended. Works for one plan and for arrays of plans.
+``per-micro-batch`` the forward pass gathers its whole stage first, which stays whole until its backward pass has ended.
+Works for one plan and for arrays of plans.
 """
 
 from collections.abc import Mapping, Sequence
