@@ -18,6 +18,7 @@ from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.prices import usual_price
 from meshwright.export import TARGETS
 from meshwright.model.load import load_model, zoo_names
+from meshwright.plan.runnable import LIMITS
 from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
@@ -105,6 +106,11 @@ def targets() -> str:
 
 def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+
+
+def runtime() -> str:
+    """What the runtime runs of the plan language."""
+    return table(("key", "runs", "refused"), ((f"`{r.what}`", r.runs, r.refused) for r in LIMITS))
 
 
 def verb_table() -> str:
@@ -220,6 +226,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "stacks": stacks,
     "schedules": schedules,
     "targets": targets,
+    "runtime": runtime,
     "example-plan": example_plan,
     "verbs": verb_table,
     "verb-pages": verb_pages,

@@ -254,6 +254,13 @@ CASES = [
         "a tp group spans 64 ranks, a scale-up domain has 8 devices",
         "tp first in rank_order",
     ),
+    (
+        long_plan({"dp_shard": 32, "cp": 2}),
+        {"stack": replace(STACK, name="meshwright")},
+        "layout.cp",
+        "can be planned, not run yet",
+        "cp: 1",
+    ),
     (long_plan(pipeline={"schedule": "zb-v"}), {}, "pipeline.schedule", "not supported yet", "1f1b"),
 ]
 

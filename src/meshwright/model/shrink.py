@@ -33,9 +33,7 @@ def layer_kinds(arch: Architecture) -> int:
     return min(KINDS, len(_firsts(arch)))
 
 
-def shrunk_model(
-    model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_seq_len: int
-) -> ModelGraph:
+def shrunk_model(model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_seq_len: int) -> ModelGraph:
     """A dense model of ``layers`` layers whose widths ``tp`` divides, for sequences of ``seq_len`` tokens.
 
     ``full_seq_len`` is the length that the model's windows and rotations are meant for.

@@ -1,11 +1,13 @@
 """Rules on what the stack can do, what the devices know, and what the network makes slow."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plan.case import Case, Rule
+from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.plan.short import Recompute
 from meshwright.schedule import SCHEDULES
 
@@ -113,6 +115,13 @@ def tensor_span(case: Case) -> Iterator[Problem]:
         yield Problem("layout.tp", tp, rule, hint, "warning")
 
 
+def own_runtime(case: Case) -> Iterator[Problem]:
+    """What Meshwright's own runtime does not run yet; such a plan is priced all the same."""
+    if case.stack.name == OWN_STACK:
+        for problem in hindrances(case.plan, case.model):
+            yield replace(problem, severity="warning")
+
+
 STACK_RULES: tuple[Rule, ...] = (
     one_pool,
     stack_axes,
@@ -121,4 +130,5 @@ STACK_RULES: tuple[Rule, ...] = (
     precision,
     sequence_parallelism,
     tensor_span,
+    own_runtime,
 )

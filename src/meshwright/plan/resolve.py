@@ -1,13 +1,11 @@
 """From the names in a plan file to the nouns they mean, and a legal plan or all its problems."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cluster.load import load_cluster
-from meshwright.errors import InputError, PlanError, Problem
+from meshwright.errors import InputError, PlanError, Problem, attempted
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
 from meshwright.plan.check import check_plan
@@ -18,8 +16,6 @@ from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +78,7 @@ def _is_file(path: Path) -> bool:
 def load_nouns(plan: ShortPlan | LongPlan) -> Nouns:
     """Load model, cluster and stack; the problems of all three are collected."""
     problems: list[Problem] = []
-    model = _loaded(lambda: load_model(plan.model), problems)
-    cluster = _loaded(lambda: load_cluster(plan.cluster), problems)
-    stack = _loaded(lambda: load_stack(plan.stack), problems)
+    model = attempted(lambda: load_model(plan.model), problems)
+    cluster = attempted(lambda: load_cluster(plan.cluster), problems)
+    stack = attempted(lambda: load_stack(plan.stack), problems)
     return Nouns(model, cluster, stack, tuple(problems))
-
-
-def _loaded(load: Callable[[], T], problems: list[Problem]) -> T | None:
-    try:
-        return load()
-    except InputError as error:
-        problems += error.problems
-        return None

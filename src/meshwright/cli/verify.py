@@ -1,0 +1,32 @@
+"""``meshwright verify``: proof that a plan computes what one device computes."""
+
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug, PlanFile
+from meshwright.cli.output import errors_as_messages, print_json
+from meshwright.cli.progress import tell_terminal
+
+
+def verify(
+    plan: PlanFile,
+    ranks: Annotated[
+        int, typer.Option("--ranks", metavar="N", help="Local ranks of a small plan, at most 16.")
+    ] = 8,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Prove on local processes that a plan computes what one device computes. Exits with 1 when it does not."""
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        data = api.verify(plan, ranks=ranks, progress=tell_terminal).to_json()
+        if as_json:
+            print_json(data)
+        else:
+            from meshwright.report.verified import render_verified
+
+            render_verified(data)
+        if not data["equal"]:
+            raise typer.Exit(1)

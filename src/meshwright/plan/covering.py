@@ -1,0 +1,61 @@
+"""A few small sets of features in which every three of them meet.
+
+Faults of parallel training come from what meets: a pipeline and sharding, tensor parallelism and a tied table. Most
+faults that a combination triggers need one to three of its parts (Kuhn, Wallace and Gallo, IEEE TSE 30(6), 2004), so
+combinations of three are what a covering set is asked for. A feature costs ranks: a degree of 2 doubles them, others
+cost nothing. The sets are chosen greedily, the one with most new combinations first; ties go to the earlier one, so
+that the answer is always the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+STRENGTH = 3
+Combination = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covering:
+    """Sets of features, and which combinations of ``STRENGTH`` meet in one of them."""
+
+    sets: tuple[tuple[str, ...], ...]
+    covered: tuple[Combination, ...]
+    not_covered: tuple[Combination, ...]
+
+
+def covering(costs: Mapping[str, int], limit: int) -> Covering:
+    """Sets of features whose costs multiply to at most ``limit``.
+
+    Of three features that are too dear together, every two meet if they can, and each is in a set if it can be.
+    """
+    names = tuple(costs)
+    size = min(STRENGTH, len(names))
+    wanted = {n: list(combinations(names, n)) for n in range(size + 1)}
+    left = {one for ones in wanted.values() for one in ones if _cost(one, costs) <= limit}
+    covered = tuple(one for one in wanted[size] if one in left and one)
+    candidates = _largest(names, costs, limit)
+    sets: list[tuple[str, ...]] = []
+    while left:
+        best = max(candidates, key=lambda features: sum(set(one) <= set(features) for one in left))
+        sets.append(best)
+        left = {one for one in left if not set(one) <= set(best)}
+    return Covering(tuple(sets), covered, tuple(one for one in wanted[size] if one and one not in covered))
+
+
+def _cost(names: Sequence[str], costs: Mapping[str, int]) -> int:
+    return prod(costs[name] for name in names)
+
+
+def _largest(names: Sequence[str], costs: Mapping[str, int], limit: int) -> list[tuple[str, ...]]:
+    """All that costs nothing, with every choice of the others to which none can be added."""
+    dear = [name for name in names if costs[name] > 1]
+    choices = [
+        set(chosen)
+        for size in range(len(dear) + 1)
+        for chosen in combinations(dear, size)
+        if _cost(chosen, costs) <= limit
+    ]
+    full = [chosen for chosen in choices if not any(chosen < other for other in choices)]
+    return [tuple(name for name in names if costs[name] == 1 or name in chosen) for chosen in full]

@@ -1,0 +1,70 @@
+"""What a plan does that one device does not: its features, by name, and what each asks of a small copy of the plan."""
+
+from dataclasses import dataclass
+from math import prod
+
+from meshwright.model.graph import ModelGraph
+from meshwright.plan.layers import stage_layers
+from meshwright.plan.long import LongPlan
+from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
+
+AXIS_DEGREE = 2
+"""An axis of degree 2 shows what any degree does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """``said`` describes it for people; ``ranks`` is the factor by which it multiplies a small plan's ranks."""
+
+    said: str
+    ranks: int = 1
+
+
+def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, Feature]:
+    """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages."""
+    layout, found = short.layout, dict[str, Feature]()
+    if layout.pp > 1:
+        found["pp"] = Feature(_pipeline(short, long, model), AXIS_DEGREE)
+    if layout.dp_replicate > 1:
+        found["dp_replicate"] = Feature("replicas", AXIS_DEGREE)
+    if layout.dp_shard > 1:
+        gather = f", gathered {long.gather}" if short.sharding == "zero3" else ""
+        found["dp_shard"] = Feature(f"{short.sharding} over shards{gather}", AXIS_DEGREE)
+    if layout.tp > 1:
+        how = "with" if layout.sequence_parallel else "without"
+        found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
+    if short.recompute != "none":
+        found["recompute"] = Feature(f"recomputation: {_listed(short.recompute)}")
+    if model.tied_gradients:
+        found["tied_embeddings"] = Feature("embedding and head share a table")
+    if micro_batches(short) > 1:
+        found["micro_batches"] = Feature("gradients of several micro-batches are summed")
+    if short.pipeline.micro_batch > 1:
+        found["micro_batch"] = Feature("a micro-batch has several sequences")
+    if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
+        found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
+    return found
+
+
+def micro_batches(short: ShortPlan) -> int:
+    """Micro-batches of a step."""
+    replicas = prod((short.layout.dp_replicate, short.layout.dp_shard))
+    return short.workload.global_batch // (replicas * short.pipeline.micro_batch)
+
+
+def stage_counts(long: LongPlan, model: ModelGraph) -> tuple[int, ...]:
+    """Layers of each stage."""
+    return tuple(stage.count for stage in stage_layers(long.pipeline, model.architecture.layers))
+
+
+def _pipeline(short: ShortPlan, long: LongPlan, model: ModelGraph) -> str:
+    parts = [f"pipeline {short.pipeline.schedule}"]
+    if short.pipeline.virtual_stages > 1:
+        parts.append(f"{short.pipeline.virtual_stages} stages a rank")
+    if len(set(stage_counts(long, model))) > 1:
+        parts.append("uneven stages")
+    return ", ".join(parts)
+
+
+def _listed(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)

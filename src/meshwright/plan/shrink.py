@@ -1,0 +1,178 @@
+"""A plan for thousands of devices as a few plans for at most eight ranks that do everything it does.
+
+Every axis of the plan becomes one of degree 2, or 4 of the pipeline where ranks are left; three axes fit in eight
+ranks. With more active axes than fit, a covering set (``plan/covering.py``) has every three features of the plan
+together in one of its plans. The model keeps its structure and loses its size (``model/shrink.py``); stages stay
+uneven where they are, and there are micro-batches enough for the schedule to reach its steady state.
+
+What a small plan cannot show: limits of memory, of networks, and of kernels at full width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from meshwright.model.graph import ModelGraph
+from meshwright.model.shrink import layer_kinds, shrunk_model
+from meshwright.plan.covering import Covering, covering
+from meshwright.plan.expand import expand, short_of
+from meshwright.plan.features import AXIS_DEGREE, Feature, features, micro_batches, stage_counts
+from meshwright.plan.long import LongPlan
+from meshwright.plan.partition import written_stages
+from meshwright.plan.runnable import OWN_STACK
+from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.schedule import SCHEDULES
+
+AXES = ("pp", "dp_replicate", "dp_shard", "tp")
+SEQ_LEN = 16
+MICRO_BATCHES = 2
+LEAST_LAYERS = 2
+DEVICE = "h100-sxm-80gb"
+"""Lowering a plan asks a cluster for its number of devices and for nothing else."""
+
+
+@dataclass(frozen=True)
+class SmallPlan:
+    """A plan with the model that it is for, and the features of the large plan that meet in it."""
+
+    long: LongPlan
+    model: ModelGraph
+    features: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks it has."""
+        (layout,) = self.long.layouts.values()
+        return self.long.pipeline.ranks * prod(layout.grid.model_dump().values())
+
+    @property
+    def said(self) -> str:
+        """The plan in a line."""
+        short = short_of(self.long)
+        degrees = {axis: getattr(short.layout, axis) for axis in AXES}
+        axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)
+        return ", ".join(filter(None, (axes or "one device", *_choices(short, self.long))))
+
+
+@dataclass(frozen=True)
+class SmallPlans:
+    """``features`` of the large plan, what of their combinations is covered, and the plans that do it."""
+
+    features: Mapping[str, Feature]
+    covering: Covering
+    plans: tuple[SmallPlan, ...]
+
+
+def small_plans(plan: LongPlan, model: ModelGraph, ranks: int) -> SmallPlans:
+    """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run."""
+    short = short_of(plan)
+    active = features(short, plan, model)
+    found = covering({name: feature.ranks for name, feature in active.items()}, ranks)
+    plans = tuple(_small(short, plan, model, chosen, ranks) for chosen in found.sets)
+    return SmallPlans(active, found, plans)
+
+
+def _small(
+    short: ShortPlan, plan: LongPlan, model: ModelGraph, chosen: Sequence[str], ranks: int
+) -> SmallPlan:
+    """The small plan that has the ``chosen`` features."""
+    degrees = _degrees(short, chosen, ranks)
+    schedule, chunks = _schedule(short, degrees["pp"])
+    counts = _small_counts(stage_counts(plan, model), degrees["pp"] * chunks, layer_kinds(model.architecture))
+    small = shrunk_model(
+        model,
+        layers=sum(counts),
+        tp=degrees["tp"],
+        seq_len=SEQ_LEN,
+        full_seq_len=short.workload.seq_len,
+    )
+    pipeline = ShortPipeline(
+        schedule=schedule, micro_batch=min(short.pipeline.micro_batch, 2), virtual_stages=chunks
+    )
+    long = expand(_small_short(short, plan, degrees, pipeline), small.architecture)
+    if len(set(counts)) > 1:
+        uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
+        long = long.model_copy(update={"pipeline": uneven})
+    return SmallPlan(long, small, tuple(chosen))
+
+
+def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, int]:
+    """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work."""
+    degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in AXES}
+    longer = degrees["pp"] > 1 and short.layout.pp >= 2 * AXIS_DEGREE
+    if longer and 2 * prod(degrees.values()) <= ranks:
+        degrees["pp"] *= 2
+    return degrees
+
+
+def _small_short(
+    short: ShortPlan, plan: LongPlan, degrees: Mapping[str, int], pipeline: ShortPipeline
+) -> ShortPlan:
+    """The small plan but for uneven stages."""
+    sharded, replicas = degrees["dp_shard"] > 1, degrees["dp_replicate"] * degrees["dp_shard"]
+    batch = replicas * pipeline.micro_batch * _micro_batches(short, pipeline.schedule, degrees["pp"])
+    return ShortPlan(
+        plan=short.plan,
+        model=short.model,
+        cluster=f"{DEVICE} x {prod(degrees.values())}",
+        workload=WorkloadSpec(seq_len=SEQ_LEN, global_batch=batch),
+        stack=OWN_STACK,
+        layout=ShortLayout(
+            pp=degrees["pp"],
+            dp_replicate=degrees["dp_replicate"],
+            dp_shard=degrees["dp_shard"],
+            tp=degrees["tp"],
+            sequence_parallel=bool(short.layout.sequence_parallel) and degrees["tp"] > 1,
+            rank_order=short.layout.rank_order,
+        ),
+        sharding=short.sharding if sharded else "none",
+        gather=plan.gather if sharded and short.sharding == "zero3" else None,
+        pipeline=pipeline,
+        recompute=short.recompute,
+    )
+
+
+def _schedule(short: ShortPlan, pp: int) -> tuple[str, int]:
+    """The schedule and its stages per rank; without a pipeline one stage in the usual order."""
+    name = short.pipeline.schedule
+    if not SCHEDULES[name].chunked:
+        return name, 1
+    return (name, 2) if pp > 1 else ("1f1b", 1)
+
+
+def _micro_batches(short: ShortPlan, schedule: str, pp: int) -> int:
+    """Two for each pipeline rank, or as many as the plan has, in the schedule's multiple."""
+    multiple = SCHEDULES[schedule].micro_batch_multiple(pp)
+    most = min(micro_batches(short), MICRO_BATCHES * pp)
+    return max(1, most // multiple) * multiple
+
+
+def _small_counts(counts: Sequence[int], stages: int, kinds: int) -> tuple[int, ...]:
+    """Layers of ``stages`` stages, uneven where ``counts`` are, with room for all ``kinds`` of layers."""
+    if stages == 1:
+        return (max(kinds, LEAST_LAYERS),)
+    least = min(count for count in counts if count)
+    picked = [counts[round(i * (len(counts) - 1) / (stages - 1))] for i in range(stages)]
+    small = [min(1, count) + (count > least) for count in picked]
+    if len(set(counts)) > 1 and len(set(small)) == 1:
+        small[(stages - 1) // 2] += 1
+    times = ceil(max(kinds, LEAST_LAYERS) / sum(small))
+    return tuple(count * times for count in small)
+
+
+def _choices(short: ShortPlan, long: LongPlan) -> list[str]:
+    """What a small plan does besides its degrees."""
+    pipeline, said = short.pipeline, []
+    if short.layout.pp > 1:
+        chunks = f" ×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
+        uneven = "" if long.pipeline.stages == "balanced" else " with uneven stages"
+        said.append(f"{pipeline.schedule}{chunks}{uneven}")
+    if short.sharding != "none":
+        said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
+    if short.layout.sequence_parallel:
+        said.append("sequence parallel")
+    if short.recompute != "none":
+        names = (short.recompute,) if isinstance(short.recompute, str) else short.recompute
+        said.append(f"recompute {' '.join(names)}")
+    said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
+    return said

@@ -1,0 +1,87 @@
+"""The exchanges of a step as the Program lists them, against those that a rank has logged.
+
+Passes and messages are compared action by action. A reduction of several exchanges begins in its action and goes on
+beside later ones, so what a pass has too many of counts for the step, which is compared as a whole.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from meshwright.program.items import Collective, Compute
+from meshwright.program.program import Program
+from meshwright.runtime.communicator import MESSAGES, Traffic
+from meshwright.schedule.action import COMPUTE_KINDS, Action
+
+Exchange = tuple[str, tuple[str, ...], float]
+"""Kind, axes, logical bytes."""
+STEP = "step"
+"""Stands for all actions that are neither passes nor messages."""
+
+
+def differing_traffic(program: Program, pipeline_rank: int, log: Sequence[Traffic]) -> list[str]:
+    """Where the log of one step differs from the Program, in words."""
+    expected = expected_traffic(program, pipeline_rank)
+    logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
+    for entry in log:
+        exchange = (entry.kind, entry.axes, float(entry.logical_bytes))
+        logged.get(entry.action, logged[STEP])[exchange] += 1
+    logged[STEP] += _surplus(expected, logged)
+    return list(_differences(expected, logged))
+
+
+def expected_traffic(program: Program, pipeline_rank: int) -> dict[str, Counter[Exchange]]:
+    """What a rank exchanges in a step: per pass and message, and in the rest of the step."""
+    expected: dict[str, Counter[Exchange]] = {STEP: Counter()}
+    for action in program.lists[pipeline_rank]:
+        named = action.kind in (*COMPUTE_KINDS, "SEND_F", "SEND_B")
+        expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
+    return expected
+
+
+def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
+    if action.kind in ("SEND_F", "SEND_B"):
+        yield "p2p", MESSAGES, float(program.p2p_bytes)
+        return
+    own = _pass(program, action) if action.kind in COMPUTE_KINDS else _of_step(program, action)
+    yield from ((c.kind, c.axes, float(c.logical_bytes)) for c in own)
+
+
+def _pass(program: Program, action: Action) -> Iterator[Collective]:
+    assert action.stage is not None
+    for segment in program.bodies[action.stage, action.kind]:
+        for _ in range(segment.count):
+            yield from segment.beside
+            if segment.block is not None:
+                yield from _of_block(program, segment.block, segment.kind)
+
+
+def _of_block(program: Program, block: int, kind: str) -> Iterator[Collective]:
+    for item in program.block_items[block, kind]:  # type: ignore[index]
+        if isinstance(item, Collective):
+            yield item
+        elif not isinstance(item, Compute):
+            yield from item.beside
+
+
+def _of_step(program: Program, action: Action) -> Iterable[Collective]:
+    return program.collectives.get((action.stage, action.kind), ())
+
+
+def _surplus(
+    expected: Mapping[str, Counter[Exchange]], logged: Mapping[str, Counter[Exchange]]
+) -> Counter[Exchange]:
+    """What passes and messages have too many of."""
+    extra = Counter[Exchange]()
+    for action in expected.keys() - {STEP}:
+        extra += logged[action] - expected[action]
+    return extra
+
+
+def _differences(
+    expected: Mapping[str, Counter[Exchange]], logged: Mapping[str, Counter[Exchange]]
+) -> Iterator[str]:
+    for action, exchanges in expected.items():
+        for (kind, axes, size), number in (exchanges - logged[action]).items():
+            yield f"{action}: {number} {kind} over {', '.join(axes)} of {size:.0f} bytes missing"
+    for (kind, axes, size), number in (logged[STEP] - expected[STEP]).items():
+        yield f"{STEP}: {number} {kind} over {', '.join(axes)} of {size:.0f} bytes too many"

@@ -1,0 +1,83 @@
+"""What is tried: a small Program, its model, parameters and batches that depend on a seed alone.
+
+Labels are masked in unlike shares from sequence to sequence, so that ranks count unlike numbers of labels: a mean of
+means is not the mean. Parameters deviate enough for scores of attention to matter, and gradients are clipped. The
+optimizer's steps are long, and its ε is no smaller than a usual gradient: then what is almost zero does not magnify its
+rounding, and the parameters see the scale of gradients, to which AdamW is blind otherwise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.model.graph import ModelGraph
+from meshwright.program.program import Program
+from meshwright.runtime.kernels.loss import IGNORED
+from meshwright.runtime.optimizer import AdamW
+from meshwright.runtime.random_tensors import random_tensors
+from meshwright.runtime.rows import rows_of
+from meshwright.runtime.visit import MicroBatch
+
+STEPS = 3
+SEED = 0
+DEVIATION = 0.2
+MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
+"""Shares of masked labels of sequences, in turn."""
+OPTIONS = AdamW(lr=1e-2, epsilon=1e-3, clip=0.5)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step's tokens and labels, (sequence, position)."""
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+
+    @property
+    def counted(self) -> int:
+        """Labels that count, over all sequences."""
+        return int((self.labels != IGNORED).sum())
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A Program in which ``program.shape`` gives the lengths, and the model that it was lowered for."""
+
+    program: Program
+    model: ModelGraph
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        replicas = self.program.grid.size(("dp_replicate", "dp_shard"))
+        return replicas * self.program.micro_batches * int(self.program.shape.micro_batch)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The parameters at the beginning."""
+        return random_tensors(self.model, SEED, torch.float64, DEVIATION)
+
+    def batches(self) -> list[Batch]:
+        """One for each step."""
+        return [self._batch(SEED + step) for step in range(STEPS)]
+
+    def _batch(self, seed: int) -> Batch:
+        draw = torch.Generator().manual_seed(seed)
+        size = (self.sequences, int(self.program.shape.seq_len))
+        tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
+        share = torch.tensor([MASKED[i % len(MASKED)] for i in range(self.sequences)])
+        masked = torch.rand(size, generator=draw) < share[:, None]
+        masked[0, 0] = False
+        return Batch(tokens, labels.masked_fill(masked, IGNORED))
+
+
+def micro_batches(trial: Trial, batch: Batch, rank: int) -> Sequence[MicroBatch]:
+    """A rank's part of a batch."""
+    return [
+        MicroBatch(
+            batch.tokens[rows.start : rows.stop].t().contiguous(),
+            batch.labels[rows.start : rows.stop].t().contiguous(),
+            batch.counted,
+        )
+        for rows in rows_of(trial.program, rank)
+    ]

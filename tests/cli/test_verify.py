@@ -1,0 +1,90 @@
+"""``meshwright verify`` from the plan file to the report."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_runs import plan_text, refused, run, write
+
+KEYS = (
+    *("equal", "max_relative_error", "parameter", "plans", "combinations_covered"),
+    *("combinations_not_covered", "features", "bound", "proves"),
+)
+
+
+def plan_file(folder, **changes):
+    return write(folder / "plan.yaml", plan_text(**changes))
+
+
+def test_a_plan_is_proven(tmp_path):
+    done = run("verify", plan_file(tmp_path), "--json")
+    assert done.code == 0, done
+    assert set(KEYS) <= done.data.keys()
+    assert done.data["equal"] is True
+    assert 0 < done.data["max_relative_error"] < 1e-12
+    (plan,) = done.data["plans"]
+    assert plan["ranks"] == 4
+    assert plan["features"] == ["dp_shard", "tp", "micro_batches", "micro_batch"]
+    assert len(done.data["combinations_covered"]) == 4
+    assert done.data["combinations_not_covered"] == []
+
+
+def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
+    done = run("verify", plan_file(tmp_path), "--ranks", "2")
+    assert done.code == 0, done
+    assert "not covered: dp_shard + tp + micro_batches" in done.out
+    assert "proves Meshwright's own executor" in done.out
+    assert "--check=dry" in done.out
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"model": "mixtral-8x7b"}, "model_type"),
+        ({"layout": "{dp_shard: 2, tp: 2, cp: 2}"}, "layout.cp"),
+        ({"workload": "{seq_len: 4096, global_batch: 64, task: lora}"}, "workload.task"),
+        ({"workload": "{seq_len: 4096, global_batch: 64, optimizer: sgd}"}, "workload.optimizer"),
+    ],
+)
+def test_what_the_runtime_does_not_run_is_refused_by_name(tmp_path, changes, field):
+    done = run("verify", plan_file(tmp_path, **changes), "--json")
+    assert done.code == 2
+    (problem,) = [problem for problem in done.data["problems"] if problem["field"] == field]
+    assert problem["suggestion"]
+
+
+@pytest.mark.parametrize("ranks", ["0", "17", "-1"])
+def test_a_number_of_ranks_out_of_bounds_is_refused(tmp_path, ranks):
+    assert f"ranks = {ranks}" in refused("verify", plan_file(tmp_path), "--ranks", ranks)
+
+
+def children_of(pid):
+    """Processes whose parent is ``pid``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            status = (entry / "stat").read_text() if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if status and int(status.rpartition(")")[2].split()[1]) == pid:
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")
+def test_an_interrupt_leaves_no_processes(tmp_path):
+    start = "from meshwright.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "verify", str(plan_file(tmp_path))]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ranks, end = [], time.monotonic() + 60
+    while len(ranks) < 4 and time.monotonic() < end and process.poll() is None:
+        ranks = children_of(process.pid)
+        time.sleep(0.01)
+    assert len(ranks) == 4
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) not in (0, 1, 2)
+    assert not [pid for pid in ranks if Path(f"/proc/{pid}").exists()]

@@ -1,0 +1,124 @@
+"""Small models keep a model's structure and arithmetic, and lose its size."""
+
+from dataclasses import replace
+
+import pytest
+
+from meshwright.model.load import load_model, zoo_names
+from meshwright.model.rotary import LongRope
+from meshwright.model.running import named_parameters
+from meshwright.model.shrink import VOCABULARY, layer_kinds, shrunk_model
+
+SEQ_LEN, FULL = 16, 4096
+DENSE = [name for name in zoo_names() if not load_model(name).architecture.numerics.refused]
+SAME = (
+    *("family", "gated", "activation", "norm", "norms_per_layer", "embedding_norm", "qk_norm", "qkv_bias"),
+    *("output_bias", "mlp_bias", "positions", "norm_epsilon", "tied_embeddings"),
+)
+SAME_NUMERICS = (
+    *("activation", "attention_soft_cap", "logit_soft_cap", "logit_divisor", "embedding_multiplier"),
+    *("residual_multiplier", "norm_offset", "norm_weight_in_fp32"),
+)
+
+
+def shrunk(name, layers=4, tp=2, full=FULL):
+    return shrunk_model(load_model(name), layers=layers, tp=tp, seq_len=SEQ_LEN, full_seq_len=full)
+
+
+@pytest.fixture(scope="module", params=DENSE)
+def pair(request):
+    return load_model(request.param), shrunk(request.param)
+
+
+def test_there_are_dense_models():
+    families = {load_model(name).architecture.family for name in DENSE}
+    assert {"llama", "gpt2", "gemma2", "qwen2", "qwen3", "mistral", "bloom"} <= families
+
+
+def test_structure_and_arithmetic_are_the_same(pair):
+    (large, small) = (graph.architecture for graph in pair)
+    assert [getattr(small, key) for key in SAME] == [getattr(large, key) for key in SAME]
+    for key in SAME_NUMERICS:
+        assert getattr(small.numerics, key) == getattr(large.numerics, key)
+    assert (small.heads > small.kv_heads) == (large.heads > large.kv_heads)
+    narrow = large.hidden != large.heads * large.head_dim
+    assert (small.hidden != small.heads * small.head_dim) == narrow
+    assert bool(small.numerics.alibi_slopes) == bool(large.numerics.alibi_slopes)
+
+
+def test_tensors_are_those_of_a_model_with_fewer_layers(pair):
+    large, small = ({n: p.tp_dim for n, p in named_parameters(graph).items()} for graph in pair)
+    assert small.items() <= large.items()
+    layers = {f"layers.{layer}." for layer in range(4)}
+    ends = {name for name in large if not name.startswith("layers.")}
+    firsts = {name for name in large if name.startswith(tuple(layers))}
+    assert small.keys() == ends | firsts
+
+
+def test_every_kind_of_layer_is_there(pair):
+    large, small = (graph.architecture for graph in pair)
+    assert layer_kinds(small) == layer_kinds(large)
+    kinds = {(window is None, rotary is None) for window, rotary in _layers(large)}
+    assert {(window is None, rotary is None) for window, rotary in _layers(small)} == kinds
+    assert all(window is None or 1 < window < SEQ_LEN for window in small.windows)
+
+
+def _layers(arch):
+    return zip(arch.windows, arch.numerics.rotary, strict=True)
+
+
+def test_it_is_small_and_tp_divides_all_but_the_vocabulary(pair):
+    _, small = pair
+    arch = small.architecture
+    assert small.parameters < 200_000
+    assert not [n for n in (arch.heads, arch.kv_heads, arch.hidden, arch.intermediate) if n % 2]
+    assert arch.vocab == VOCABULARY
+    assert arch.max_positions >= SEQ_LEN
+
+
+def test_scores_keep_their_scale_relative_to_the_width_of_a_head(pair):
+    large, small = (graph.architecture for graph in pair)
+    relative = large.numerics.attention_scales[0] * large.head_dim**0.5
+    assert small.numerics.attention_scales[0] * small.head_dim**0.5 == pytest.approx(relative)
+
+
+def test_the_part_of_a_head_that_is_rotated_stays(pair):
+    large, small = (graph.architecture for graph in pair)
+    for (_, of_large), (_, of_small) in zip(_layers(large), _layers(small), strict=False):
+        if of_large is not None and of_small is not None:
+            share = of_small.dim / small.head_dim
+            assert share == pytest.approx(of_large.dim / large.head_dim, abs=0.25)
+            assert len(of_small.frequencies(SEQ_LEN)) == of_small.dim // 2
+
+
+@pytest.mark.parametrize(("full", "beyond"), [(4096, False), (8192, False), (65536, True)])
+def test_a_stretched_rotation_is_stretched_if_the_sequence_was_long(full, beyond):
+    rotary = shrunk("llama-3.1-8b", full=full).architecture.numerics.rotary[0]
+    assert rotary.scaling.original_positions == (8192 * SEQ_LEN / full if not beyond else 2)
+    assert (rotary.scaling.original_positions < SEQ_LEN) == beyond
+
+
+def test_long_ropes_lists_shrink_with_the_head():
+    model = load_model("llama-3.1-8b")
+    arch = model.architecture
+    scaling = LongRope(
+        short=tuple(float(i) for i in range(64)),
+        long=tuple(float(2 * i) for i in range(64)),
+        factor=32.0,
+        original_positions=4096,
+    )
+    rotary = replace(arch.numerics.rotary[0], scaling=scaling)
+    numerics = replace(arch.numerics, rotary=(rotary,) * arch.layers)
+    long = replace(model, architecture=replace(arch, numerics=numerics))
+    small = shrunk_model(long, layers=2, tp=1, seq_len=SEQ_LEN, full_seq_len=8192)
+    found = small.architecture.numerics.rotary[0].scaling
+    assert found.short == (0.0, 16.0, 32.0, 48.0)
+    assert found.long == (0.0, 32.0, 64.0, 96.0)
+    assert found.original_positions == 8
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+def test_every_tp_rank_has_heads(tp):
+    for name in ("llama-3.1-70b", "gpt-3-175b"):
+        arch = shrunk(name, tp=tp).architecture
+        assert arch.kv_heads % tp == arch.heads % tp == arch.intermediate % tp == arch.hidden % tp == 0

@@ -1,0 +1,72 @@
+"""What the runtime refuses, it refuses by name; one table says it."""
+
+from dataclasses import replace
+
+import pytest
+from plan_cases import DENSE, LATENT, SPARSE, graph, long_plan
+
+from meshwright.model.load import load_model
+from meshwright.plan.expand import expand
+from meshwright.plan.long import Schedule
+from meshwright.plan.runnable import LIMITS, hindrances
+from meshwright.plan.short import ShortPlan
+
+LLAMA = load_model("llama-3.1-8b")
+DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
+UNKNOWN = long_plan()
+ZB_V = UNKNOWN.model_copy(
+    update={"pipeline": UNKNOWN.pipeline.model_copy(update={"schedule": Schedule(name="zb-v")})}
+)
+
+
+def meshed():
+    data = {
+        "plan": 1,
+        "model": "sparse",
+        "cluster": "test x 64",
+        "workload": {"seq_len": 4096, "global_batch": 512},
+        "layout": {"dp_replicate": 16, "tp": 4, "ep": 4, "etp": 2},
+    }
+    return expand(ShortPlan.model_validate(data), SPARSE)
+
+
+CASES = [
+    (long_plan(), graph(LATENT), "model", "its arithmetic is not known"),
+    (long_plan(), load_model("mixtral-8x7b"), "model_type", "mixture-of-experts layers"),
+    (long_plan(), load_model("deepseek-v3"), "model_type", "latent attention"),
+    (long_plan(), load_model("gpt-oss-20b"), "model_type", "attention sinks"),
+    (long_plan(), DROPOUT, "model", "dropout is left out"),
+    (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
+    (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
+    (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
+    (long_plan({"dp_shard": 32, "cp": 2}), LLAMA, "layout.cp", "not run yet"),
+    (meshed(), LLAMA, "layout.ep", "not run yet"),
+    (meshed(), LLAMA, "layout.etp", "not run yet"),
+    (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
+    (ZB_V, LLAMA, "pipeline.schedule", "not run yet"),
+]
+
+
+@pytest.mark.parametrize(("plan", "model", "field", "rule"), CASES)
+def test_what_is_not_run_is_named_with_a_remedy(plan, model, field, rule):
+    found = hindrances(plan, model)
+    assert any(p.field == field and rule in p.rule and p.suggestion for p in found), found
+
+
+def test_every_row_of_the_table_has_a_case():
+    silent = [limit.what for limit in LIMITS if not any(list(limit.find(*case[:2])) for case in CASES)]
+    assert silent == []
+
+
+def test_a_dense_plan_has_no_hindrance():
+    assert hindrances(long_plan(), LLAMA) == []
+    assert DENSE.moe is None
+
+
+def test_precision_hinders_a_run_and_no_proof():
+    plan = long_plan(workload={"precision": "fp8"})
+    assert hindrances(plan, LLAMA, proof=True) == []
+
+
+def test_dropout_is_a_warning():
+    assert [problem.severity for problem in hindrances(long_plan(), DROPOUT)] == ["warning"]

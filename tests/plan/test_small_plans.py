@@ -1,0 +1,155 @@
+"""Small copies of plans: legal, small enough, and with everything that the plan does."""
+
+import random
+from itertools import combinations
+
+import pytest
+
+from meshwright.cluster.load import load_cluster
+from meshwright.errors import InputError
+from meshwright.plan.expand import short_of
+from meshwright.plan.features import micro_batches, stage_counts
+from meshwright.plan.partition import written_stages
+from meshwright.plan.resolve import resolve, resolve_with
+from meshwright.plan.runnable import OWN_STACK, hindrances
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.shrink import small_plans
+from meshwright.schedule import SCHEDULES
+from meshwright.stack.load import load_stack
+
+MODELS = ("llama-3.1-70b", "gpt-3-175b", "gemma-2-27b", "qwen3-32b", "bloom-176b", "mistral-7b-v0.3")
+ORDERS = (
+    ("tp", "cp", "dp_shard", "dp_replicate", "pp"),
+    ("pp", "dp_shard", "tp", "cp", "dp_replicate"),
+)
+LIMITS = (1, 2, 4, 8, 16)
+FEWEST = 60
+
+
+def plan_of(model, layout, **keys):
+    layout = {"pp": 1, "tp": 1, "dp_shard": 1, "dp_replicate": 1} | layout
+    devices = layout["pp"] * layout["tp"] * layout["dp_shard"] * layout["dp_replicate"]
+    data = {
+        "plan": 1,
+        "model": model,
+        "cluster": f"h100-sxm-80gb x {devices}",
+        "stack": OWN_STACK,
+        "workload": {"seq_len": 2048, "global_batch": 256},
+        "layout": layout,
+    }
+    return resolve(ShortPlan.model_validate(data | keys))
+
+
+def random_plan(draw):
+    schedule = draw.choice(list(SCHEDULES))
+    kind = SCHEDULES[schedule]
+    chunks = kind.fixed_chunks or (draw.choice((2, 3)) if kind.chunked else 1)
+    tp, sharding = draw.choice((1, 1, 2, 8)), draw.choice(("none", "zero1", "zero2", "zero3"))
+    layout = {
+        "pp": draw.choice((1, 2, 3, 8)),
+        "tp": tp,
+        "dp_shard": draw.choice((1, 2, 8)),
+        "dp_replicate": draw.choice((1, 1, 2, 4)),
+        "sequence_parallel": tp > 1 and draw.random() < 0.5,
+        "rank_order": draw.choice(ORDERS),
+    }
+    return plan_of(
+        draw.choice(MODELS),
+        layout,
+        sharding=sharding,
+        gather=draw.choice(("per-layer", "per-step")) if sharding == "zero3" else None,
+        pipeline={"schedule": schedule, "virtual_stages": chunks, "micro_batch": draw.choice((1, 2))},
+        recompute=draw.choice(("none", "selective", "full", ("mlp",))),
+    )
+
+
+@pytest.fixture(scope="module")
+def plans():
+    draw, found = random.Random("plans to shrink"), []
+    while len(found) < FEWEST:
+        try:
+            found.append(random_plan(draw))
+        except InputError:
+            continue
+    return found
+
+
+def test_every_small_plan_is_legal_and_fits(plans):
+    for resolved in plans:
+        for limit in LIMITS:
+            for small in small_plans(resolved.long, resolved.setting.model, limit).plans:
+                assert small.ranks <= limit
+                cluster = load_cluster(small.long.cluster)
+                assert cluster.devices == small.ranks
+                again = resolve_with(small.long, small.model, cluster, load_stack(OWN_STACK))
+                assert hindrances(again.long, small.model) == []
+
+
+def test_every_three_features_meet_on_eight_ranks(plans):
+    for resolved in plans:
+        found = small_plans(resolved.long, resolved.setting.model, 8)
+        assert found.covering.not_covered == ()
+        met = {
+            frozenset(one)
+            for small in found.plans
+            for size in range(1, 4)
+            for one in combinations(small.features, size)
+        }
+        assert met >= {frozenset(one) for size in range(1, 4) for one in combinations(found.features, size)}
+
+
+def test_a_feature_of_a_small_plan_is_there(plans):
+    for resolved in plans:
+        large = short_of(resolved.long)
+        for small in small_plans(resolved.long, resolved.setting.model, 8).plans:
+            short, layout = short_of(small.long), short_of(small.long).layout
+            for axis in ("pp", "dp_replicate", "dp_shard", "tp"):
+                assert (getattr(layout, axis) > 1) == (axis in small.features)
+            assert short.recompute == large.recompute
+            assert layout.rank_order == large.layout.rank_order
+            assert small.model.tied_gradients == resolved.setting.model.tied_gradients
+            if layout.pp > 1:
+                assert short.pipeline.schedule == large.pipeline.schedule
+                uneven = len(set(stage_counts(resolved.long, resolved.setting.model))) > 1
+                assert (len(set(stage_counts(small.long, small.model))) > 1) == uneven
+            if layout.dp_shard > 1:
+                assert (short.sharding, small.long.gather) == (large.sharding, resolved.long.gather)
+            if layout.tp > 1:
+                assert layout.sequence_parallel == large.layout.sequence_parallel
+                assert small.model.architecture.vocab % layout.tp
+
+
+def test_micro_batches_are_enough_for_the_schedule_and_no_more_than_the_plan_has(plans):
+    for resolved in plans:
+        most = micro_batches(short_of(resolved.long))
+        for small in small_plans(resolved.long, resolved.setting.model, 8).plans:
+            short = short_of(small.long)
+            count = micro_batches(short)
+            assert 1 <= count <= min(most, 2 * short.layout.pp)
+            assert count == min(most, 2 * short.layout.pp) or count % short.layout.pp == 0
+
+
+def test_a_head_with_a_stage_of_its_own_has_one_in_the_small_plan():
+    resolved = plan_of("llama-3.1-70b", {"pp": 8, "dp_replicate": 4})
+    stages = written_stages((11, 11, 11, 12, 12, 12, 11, 0))
+    pipeline = resolved.long.pipeline.model_copy(update={"stages": stages})
+    long = resolved.long.model_copy(update={"pipeline": pipeline})
+    (small,) = small_plans(long, resolved.setting.model, 8).plans
+    counts = stage_counts(small.long, small.model)
+    assert len(counts) == 4
+    assert counts[-1] == 0
+    assert len(set(counts[:-1])) == 2
+
+
+def test_ranks_that_are_left_make_the_pipeline_longer():
+    resolved = plan_of("llama-3.1-8b", {"pp": 8, "tp": 2})
+    (small,) = small_plans(resolved.long, resolved.setting.model, 8).plans
+    assert short_of(small.long).layout.pp == 4
+    (pair,) = small_plans(resolved.long, resolved.setting.model, 4).plans
+    assert short_of(pair.long).layout.pp == 2
+
+
+def test_shrinking_is_the_same_every_time(plans):
+    for resolved in plans[:10]:
+        once, again = (small_plans(resolved.long, resolved.setting.model, 4) for _ in range(2))
+        assert once == again

@@ -1,0 +1,220 @@
+"""Small plans to be proven: one by one, and a covering set of all that the runtime can do, the same every time."""
+
+import random
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+
+from tiny_models import TINY, plain_names, tiny
+
+from meshwright.cluster.load import load_cluster
+from meshwright.plan.expand import expand
+from meshwright.plan.partition import written_stages
+from meshwright.plan.resolve import resolve_with
+from meshwright.plan.runnable import OWN_STACK
+from meshwright.plan.short import ShortPlan
+from meshwright.program.lower import lower
+from meshwright.schedule import SCHEDULES
+from meshwright.stack.load import load_stack
+
+SEQ_LEN = 24
+AXES = ("pp", "dp_replicate", "dp_shard", "tp")
+DEFAULT_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
+CANDIDATES = 60
+MOST_TP = 4
+RECOMPUTED = (
+    "none",
+    "selective",
+    "full",
+    ("layernorm",),
+    ("mlp",),
+    ("core_attn", "layernorm"),
+    ("core_attn", "layernorm", "mlp"),
+)
+ORDERS = (
+    DEFAULT_ORDER,
+    ("pp", "tp", "cp", "dp_shard", "dp_replicate"),
+    ("dp_shard", "pp", "dp_replicate", "cp", "tp"),
+)
+GATHERS = ("per-layer", "per-micro-batch", "per-step")
+UNEVEN = {1: (3,), 2: (3, 1), 3: (1, 2, 1), 4: (0, 2, 3, 1), 8: (1, 1, 2, 1, 1, 2, 1, 0)}
+"""Layers of stages by the number of stages; the embedding or the head may have a stage for itself."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones."""
+
+    model: str
+    pp: int = 1
+    dp_replicate: int = 1
+    dp_shard: int = 1
+    tp: int = 1
+    sequence_parallel: bool = False
+    sharding: str = "none"
+    gather: str | None = None
+    recompute: str | tuple[str, ...] = "none"
+    schedule: str = "1f1b"
+    micro_batches: int = 2
+    micro_batch: int = 1
+    layers: int = 3
+    stages: tuple[int, ...] | None = None
+    rank_order: tuple[str, ...] = DEFAULT_ORDER
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        return prod(getattr(self, axis) for axis in AXES)
+
+    @property
+    def chunks(self) -> int:
+        kind = SCHEDULES[self.schedule]
+        return kind.fixed_chunks or (2 if kind.chunked else 1)
+
+    def graph(self):
+        """The tiny model with so many layers, and with heads enough for tp."""
+        keys = TINY[self.model]
+        keys = keys.get("text_config", keys)
+        classic = "n_layer" in keys
+        changes = {"n_layer" if classic else "num_hidden_layers": self.layers}
+        if self.tp > 2:
+            changes |= {"n_head": 8} if classic else {"num_key_value_heads": self.tp}
+        if "layer_types" in keys:
+            changes["layer_types"] = [keys["layer_types"][i % 3] for i in range(self.layers)]
+        return tiny(self.model, **changes, **dict(self.sizes))
+
+    def lowered(self):
+        """(program, model). Raises PlanError where it is not legal."""
+        model = self.graph()
+        plan = expand(ShortPlan.model_validate(self._data()), model.architecture)
+        if self.stages:
+            update = {"stages": written_stages(self.stages)}
+            plan = plan.model_copy(update={"pipeline": plan.pipeline.model_copy(update=update)})
+        cluster, stack = load_cluster(plan.cluster), load_stack(OWN_STACK)
+        legal = resolve_with(plan, model, cluster, stack)
+        return lower(legal.long, model, cluster, legal.setting.workload, stack), model
+
+    def _data(self):
+        sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
+        layout = {axis: getattr(self, axis) for axis in AXES}
+        layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
+        pipeline = {
+            "schedule": self.schedule,
+            "micro_batch": self.micro_batch,
+            "virtual_stages": self.chunks,
+        }
+        return {
+            "plan": 1,
+            "model": self.model,
+            "cluster": f"h100-sxm-80gb x {self.ranks}",
+            "stack": OWN_STACK,
+            "workload": {"seq_len": SEQ_LEN, "global_batch": sequences},
+            "layout": layout,
+            "sharding": self.sharding,
+            "gather": self.gather,
+            "pipeline": pipeline,
+            "recompute": self.recompute,
+        }
+
+
+COMPOSED = Proven(
+    "llama",
+    pp=2,
+    dp_shard=2,
+    sharding="zero3",
+    gather="per-micro-batch",
+    recompute="full",
+    schedule="zb-h1",
+    micro_batches=4,
+    layers=4,
+)
+"""Sharded parameters, passes apart, and recomputation."""
+TOGETHER = Proven("qwen3", pp=2, dp_shard=2, sharding="zero3", schedule="v-half", micro_batches=4, layers=4)
+"""Both ends of a tied table on one rank."""
+THREE = Proven("gpt2", dp_shard=3, sharding="zero3", gather="per-layer", recompute="selective")
+"""Shards whose borders cut parameters, padded."""
+NOTHING = Proven(
+    "llama",
+    dp_shard=4,
+    sharding="zero3",
+    gather="per-layer",
+    sizes=(
+        ("hidden_size", 9),
+        ("head_dim", 4),
+        ("num_attention_heads", 2),
+        ("tie_word_embeddings", True),
+    ),
+)
+"""The last rank holds nothing of the head, which is a norm of nine elements."""
+SPECIAL = (
+    COMPOSED,
+    TOGETHER,
+    replace(TOGETHER, gather="per-layer"),
+    THREE,
+    replace(THREE, sharding="zero1", gather=None),
+    NOTHING,
+)
+"""What a draw might miss."""
+
+
+def covering_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
+    """``count`` plans that have together as many pairs of choices as a greedy draw finds."""
+    draw = random.Random(seed)
+    chosen, seen = [], set()
+    while len(chosen) < count:
+        drawn = [_drawn(draw, ranks[len(chosen) % len(ranks)]) for _ in range(CANDIDATES)]
+        best = max(drawn, key=lambda plan: len(_pairs(plan) - seen))
+        chosen.append(best)
+        seen |= _pairs(best)
+    return chosen
+
+
+def _drawn(draw: random.Random, ranks: int) -> Proven:
+    """A random plan on so many ranks; choices that an axis of degree 1 makes meaningless take their default."""
+    degrees = dict.fromkeys(AXES, 1)
+    while prod(degrees.values()) < ranks:
+        degrees[draw.choice(AXES if degrees["tp"] < MOST_TP else AXES[:3])] *= 2
+    pp, tp, sharded = degrees["pp"], degrees["tp"], degrees["dp_shard"] > 1
+    schedule = draw.choice(list(SCHEDULES)) if pp > 1 else draw.choice(("1f1b", "gpipe", "zb-h1"))
+    kind = SCHEDULES[schedule]
+    stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1))
+    uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None
+    sharding = draw.choice(("zero1", "zero2", "zero3", "zero3", "zero3")) if sharded else "none"
+    return Proven(
+        model=draw.choice(plain_names()),
+        **degrees,
+        sequence_parallel=tp > 1 and draw.random() < 0.5,
+        sharding=sharding,
+        gather=draw.choice(GATHERS) if sharding == "zero3" else None,
+        recompute=draw.choice(RECOMPUTED),
+        schedule=schedule,
+        micro_batches=pp * draw.choice((1, 2)) if pp > 1 else draw.choice((1, 3)),
+        micro_batch=draw.choice((1, 2)),
+        layers=sum(uneven) if uneven else max(2, stages),
+        stages=uneven,
+        rank_order=draw.choice(ORDERS),
+    )
+
+
+def _pairs(plan: Proven) -> set[tuple[object, ...]]:
+    """Every two of its choices."""
+    values = {key: value for key, value in vars(plan).items() if key not in ("layers",)}
+    values["stages"] = plan.stages is not None
+    return set(combinations(values.items(), 2))
+
+
+def told(plan: Proven) -> str:
+    """The plan in a line."""
+    parts = [" ".join(f"{axis} {degree}" for axis in AXES if (degree := getattr(plan, axis)) > 1)]
+    if plan.pp > 1 or plan.schedule != "1f1b":
+        parts.append(plan.schedule + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
+    if plan.stages and plan.pp > 1:
+        parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")
+    parts += [f"{plan.sharding} {plan.gather or ''}".strip()] if plan.dp_shard > 1 else []
+    parts += ["sequence parallel"] if plan.sequence_parallel else []
+    if plan.recompute != "none":
+        names = plan.recompute if isinstance(plan.recompute, tuple) else (plan.recompute,)
+        parts.append("recompute " + " ".join(names))
+    parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
+    parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
+    return ", ".join(parts)

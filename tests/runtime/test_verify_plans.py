@@ -1,0 +1,47 @@
+"""Plans that are run and held against plain PyTorch: a seeded covering set, what a draw may miss, and faults."""
+
+import pytest
+from faults import FAULTS
+from proof_plans import SPECIAL, covering_plans, told
+
+from meshwright.runtime.unit import Unit
+from meshwright.runtime.verify.outcome import DOUBTFUL
+from meshwright.runtime.verify.trial import Trial
+from meshwright.runtime.verify.tried import no_fault, tried
+
+QUICK = covering_plans("quick", (2, 4), 12)
+QUICK_FAULTS = FAULTS[::3]
+
+
+def outcome_of(plan, fault=no_fault):
+    return tried(Trial(*plan.lowered()), lambda what, part: None, fault)
+
+
+@pytest.mark.parametrize("plan", [*SPECIAL, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}")
+def test_a_plan_computes_and_exchanges_what_it_should(plan):
+    outcome = outcome_of(plan)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
+
+
+@pytest.mark.parametrize("fault", QUICK_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_seen(fault):
+    outcome = outcome_of(fault.plan, fault.put_in)
+    assert fault.is_seen(outcome), outcome
+
+
+def nan_in_what_is_freed():
+    free = Unit.free
+
+    def spoil(self):
+        if self.layout.parts > 1 and self.whole is not None:
+            self.whole.fill_(float("nan"))
+        free(self)
+
+    Unit.free = spoil
+
+
+@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], SPECIAL[3]], ids=told)
+def test_nothing_holds_parameters_that_were_freed(plan):
+    assert plan.sharding == "zero3"
+    assert outcome_of(plan, nan_in_what_is_freed).equal
