@@ -6,18 +6,19 @@ MeshwrightError
 │   └── UnsupportedError  legal in the plan language, not supported (yet), refused by name
 ├── InfeasibleError     the answer is "no": exit code 1, carries the reasons
 ├── MeasurementError    a measurement did not succeed
-└── RunError            a run did not succeed: a rank failed, a message was late, a checkpoint is damaged
+└── RunError            a run did not succeed: a rank failed or a message was late
 
 Inside a search, infeasible is a counted value and nothing is raised. Internal invariants use ``assert``.
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import Literal
+from typing import Literal, TypeVar
 
 Severity = Literal["error", "warning"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,15 @@ class RunError(MeshwrightError):
     """A run did not succeed; the message names the rank, the action and what failed."""
 
     exit_code = 1
+
+
+def attempted(make: Callable[[], T], problems: list[Problem]) -> T | None:
+    """What ``make`` returns; None where the input is wrong, whose problems are added to ``problems``."""
+    try:
+        return make()
+    except InputError as error:
+        problems += error.problems
+        return None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import torch
 from torch.optim.adamw import adamw
 
-from meshwright.program.program import Program
-from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
-from meshwright.runtime.rank_plan import TABLE, RankPlan
+from meshwright.runtime.owners import first_owner
+from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.unit import Unit
 
 CLIP_EPSILON = 1e-6
+ROW = 4096
+"""Elements that are squared and summed up at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +61,17 @@ class Optimizer:
     moments: dict[str, Moments] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        program, rank = self.plan.program, self.plan.communicator.rank
         for unit in self.plan.all_units:
             names = {t.name for t in unit.layout.tensors}
+            counted = {
+                t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
+            }
             matrices = {t.name for t in unit.layout.tensors if len(t.whole_shape) >= 2}
             self.moments[unit.name] = Moments(
                 torch.zeros_like(unit.owned),
                 torch.zeros_like(unit.owned),
-                ranges(unit, {name for name in names if self._counts(name, unit)}),
+                ranges(unit, counted),
                 ranges(unit, matrices),
                 ranges(unit, names - matrices),
             )
@@ -77,8 +82,7 @@ class Optimizer:
         for unit in self.plan.all_units:
             assert unit.reduced is not None, f"{unit.name} has no gradient"
             for start, stop in self.moments[unit.name].counted:
-                part = unit.reduced[start:stop]
-                total += part.dot(part)
+                total += _squares(unit.reduced[start:stop])
         return total
 
     def update(self, norm: float, factor: float = 1.0) -> None:
@@ -122,21 +126,12 @@ class Optimizer:
             maximize=False,
         )
 
-    def _counts(self, name: str, unit: Unit) -> bool:
-        """Whether this rank is the one that counts a parameter of its shard in the norm."""
-        program, here = self.plan.program, self.plan.program.grid.coordinates(self.plan.communicator.rank)
-        copies = DENSE_REPLICA_AXES if unit.layout.parts > 1 else DENSE_REPLICA_AXES + DENSE_SHARD_AXES
-        if any(here[axis] for axis in copies):
-            return False
-        tensor = next(t for t in unit.layout.tensors if t.name == name)
-        if tensor.dim is None and here["tp"]:
-            return False
-        return not (name == TABLE and _second_copy(program, self.plan.pipeline_rank))
 
-
-def _second_copy(program: Program, pipeline_rank: int) -> bool:
-    ends = program.end_ranks
-    return len(ends) > 1 and pipeline_rank == ends[1]
+def _squares(values: torch.Tensor) -> torch.Tensor:
+    """The sum of squares, row by row first: one long sum in single precision loses what is small beside it."""
+    square = len(values) // ROW * ROW
+    rows = torch.linalg.vector_norm(values[:square].view(-1, ROW), dim=-1)
+    return rows.dot(rows) + values[square:].dot(values[square:])
 
 
 def ranges(unit: Unit, wanted: Collection[str]) -> Ranges:

@@ -1,0 +1,78 @@
+"""A small training job that can be killed: it goes on from its latest checkpoint and saves every two steps.
+
+    python benchmarks/resuming_job.py JOB FOLDER STEPS [--never-save]
+
+Its ranks are forked, as those of ``meshwright run``. ``FOLDER/metrics.jsonl`` gets a line for each step with its loss
+and its norm of gradients, ``FOLDER/checkpoints`` the checkpoints. With ``--never-save`` only the last step is saved.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
+
+from local_plans import Small, batch, micro_batches, small  # noqa: E402
+from tiny_models import tiny  # noqa: E402
+
+from meshwright.runtime.checkpoint import (  # noqa: E402
+    latest_checkpoint,
+    prune_checkpoints,
+    restore_checkpoint,
+    save_checkpoint,
+)
+from meshwright.runtime.launch.local import run_locally  # noqa: E402
+from meshwright.runtime.optimizer import AdamW  # noqa: E402
+from meshwright.runtime.random_tensors import random_tensors  # noqa: E402
+from meshwright.runtime.rank import Job, Rank, rank_of  # noqa: E402
+
+METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
+SAVE_EVERY, KEEP, LIMIT_S = 2, 2, 600
+JOBS: Mapping[str, tuple[str, Callable[[], Small]]] = {
+    "zero3, 2 ranks": (
+        "bf16",
+        lambda: small(tiny("llama"), sharding="zero3", gather="per-layer", dp_shard=2),
+    ),
+    "two stages of shards with a tied table, 4 ranks": (
+        "fp32",
+        lambda: small(tiny("gemma2"), {"schedule": "zb-h1"}, sharding="zero1", pp=2, dp_shard=2),
+    ),
+}
+"""Precision and plan of each job."""
+
+
+def main(name: str, folder: Path, steps: int, save_every: int) -> None:
+    """Run a job to its end, from wherever it is."""
+    precision, plan = JOBS[name]
+    case = plan()
+    tensors = random_tensors(case.model, 0)
+    job = Job(case.program, case.model, precision, AdamW(lr=1e-2), 60.0, accelerated=False)
+
+    def work(place, store, tell):  # type: ignore[no-untyped-def]
+        with rank_of(job, place, store, tensors) as rank:
+            latest = latest_checkpoint(folder / CHECKPOINTS)
+            if latest:
+                restore_checkpoint(latest, rank)
+            for step in range(rank.interpreter.states.optimizer.step + 1, steps + 1):
+                _step(case, rank, step, folder / METRICS)
+                if step == steps or (save_every and step % save_every == 0):
+                    save_checkpoint(folder / CHECKPOINTS, rank, {"steps": steps})
+                    if place.rank == 0:
+                        prune_checkpoints(folder / CHECKPOINTS, KEEP)
+
+    run_locally(work, case.program.grid.ranks, LIMIT_S, lambda what, part: None)
+
+
+def _step(case: Small, rank: Rank, step: int, metrics: Path) -> None:
+    """A step on the batch of its number."""
+    tokens, labels = batch(case.model, case.global_batch, step)
+    result = rank.interpreter.step(micro_batches(case.program, rank.place.rank, tokens, labels))
+    if rank.place.rank == 0:
+        with metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "loss": result.loss, "grad_norm": result.norm}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), 0 if "--never-save" in sys.argv else SAVE_EVERY)

@@ -1,0 +1,64 @@
+"""What a checkpoint remembers of its plan and model, and where that differs from another run's. Pure.
+
+The Program's signature decides whether a checkpoint fits; these facts say why not, in the words of plan files. What is
+long (per-layer numbers of a model, a schedule's lists) is remembered by its digest.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+
+from meshwright.errors import Problem
+from meshwright.model.graph import ModelGraph
+from meshwright.program.program import Program
+from meshwright.schedule.action import format_actions
+
+LONG = 200
+"""Characters of JSON."""
+NAMES = ("name", "source", "assumed")
+"""What of an architecture does not change what is computed."""
+RESHARDING = "a checkpoint is read under the plan that wrote it: resharding is not supported yet"
+
+
+def plan_facts(program: Program) -> dict[str, object]:
+    """A Program in short."""
+    shape, mode, grid = program.shape, program.mode, program.grid
+    facts: dict[str, object] = {
+        "stack": program.stack.id,
+        **{axis: int(grid.sizes[axis]) for axis in sorted(grid.order)},
+        "rank_order": grid.order,
+        "ep": int(shape.ep),
+        "etp": int(shape.etp),
+        "sequence_parallel": mode.sequence_parallel,
+        "micro_batch": int(shape.micro_batch),
+        "micro_batches": program.micro_batches,
+        "seq_len": int(shape.seq_len),
+        "sharding": {entry.kind: entry.layout for entry in program.states},
+        "gather": mode.gather,
+        "recompute": mode.recompute or "none",
+        "stages": [[stage.rank, len(stage.blocks)] for stage in program.stages],
+        "schedule": [format_actions(actions) for actions in program.lists],
+    }
+    return _plain(facts)
+
+
+def model_facts(model: ModelGraph) -> dict[str, object]:
+    """What a model computes, in short."""
+    return _plain({name: value for name, value in asdict(model.architecture).items() if name not in NAMES})
+
+
+def _plain(facts: Mapping[str, object]) -> dict[str, object]:
+    """As JSON has it; what is long by its digest."""
+    return {name: _short(json.dumps(value, default=str)) for name, value in facts.items()}
+
+
+def _short(text: str) -> object:
+    return json.loads(text) if len(text) <= LONG else f"sha256 {sha256(text.encode()).hexdigest()[:16]}"
+
+
+def differences(what: str, stored: Mapping[str, object], own: Mapping[str, object]) -> Iterator[Problem]:
+    """Facts of a checkpoint that this run has otherwise; what only one of both knows says nothing."""
+    for name in (name for name in stored if name in own):
+        if stored[name] != own[name]:
+            yield Problem(f"{what}.{name}", stored[name], f"in the checkpoint; this run has {own[name]!r}")

@@ -1,0 +1,86 @@
+"""Saving: every rank writes what it is the first owner of, rank 0 commits when all of it is on disk.
+
+Only reads what the run holds, so a run that saves goes on as if it had not. All ranks must see one folder. Ranks wait
+for the slowest writer no longer than the run's time-out.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from meshwright.errors import InputError
+from meshwright.runtime.checkpoint.folder import abandon, begin, commit, unfinished, write_errors
+from meshwright.runtime.checkpoint.manifest import (
+    DIGEST,
+    MANIFEST,
+    Manifest,
+    StoredFile,
+    digest_line,
+    stored_file,
+)
+from meshwright.runtime.checkpoint.plan_facts import model_facts, plan_facts
+from meshwright.runtime.checkpoint.shards import rank_file, stretches, write_stretches
+from meshwright.runtime.checkpoint.together import together
+from meshwright.runtime.durable import settle
+from meshwright.runtime.rank import Rank
+
+Written = dict[str, StoredFile]
+
+
+def save_checkpoint(folder: Path, rank: Rank, facts: Mapping[str, object]) -> Path:
+    """Save the run as ``folder/step-…`` and return that. Every rank calls it between steps; rank 0's facts count.
+
+    ``facts`` must be JSON. Raises InputError on all ranks where the folder cannot be written; then earlier checkpoints
+    are as they were. A checkpoint of the same step is replaced.
+    """
+    json.dumps(facts)
+    step, first = rank.interpreter.states.optimizer.step, rank.place.rank == 0
+    try:
+        together(rank, "beginning of a checkpoint", lambda: begin(folder, step) if first else None)
+        written = together(rank, "files of a checkpoint", lambda: _write(unfinished(folder, step), rank))
+        files = {name: stored for of_rank in written for name, stored in of_rank.items()}
+        manifest = _manifest(rank, facts, files)
+        (path, *_) = together(
+            rank, "commitment of a checkpoint", lambda: _finish(folder, manifest) if first else None
+        )
+    except InputError:
+        if first:
+            abandon(folder, step)
+        raise
+    assert path is not None
+    return path
+
+
+def _write(place: Path, rank: Rank) -> Written:
+    """This rank's file, on disk; none where others own all that it holds."""
+    own = [stretch for stretch in stretches(rank) if stretch.owner == rank.place.rank]
+    if not own:
+        return {}
+    path = place / rank_file(rank.place.rank)
+    with write_errors(path):
+        write_stretches(path, own)
+        settle(path)
+        return {path.name: stored_file(path)}
+
+
+def _manifest(rank: Rank, facts: Mapping[str, object], files: Written) -> Manifest:
+    program = rank.job.program
+    return Manifest(
+        signature=program.signature(),
+        ranks=rank.place.ranks,
+        precision=rank.job.precision,
+        step=rank.interpreter.states.optimizer.step,
+        plan=plan_facts(program),
+        model=model_facts(rank.job.model),
+        facts=facts,
+        files=files,
+    )
+
+
+def _finish(folder: Path, manifest: Manifest) -> Path:
+    place, text = unfinished(folder, manifest.step), manifest.to_text().encode()
+    with write_errors(place):
+        for name, content in ((MANIFEST, text), (DIGEST, digest_line(text))):
+            (place / name).write_bytes(content)
+            settle(place / name)
+    return commit(folder, manifest.step)

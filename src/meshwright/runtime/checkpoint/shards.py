@@ -1,0 +1,129 @@
+"""What a rank holds between steps, as tensors of a safetensors file.
+
+A *stretch* is a part of one parameter, or of one of its moments: elements start … stop of the flattened tensor of one
+tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or where tp cuts which dim
+(``0:24-48``); the file's metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put
+together again without the plan that wrote them. Each stretch is in the file of its first owner only.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from meshwright.errors import InputError, Problem
+from meshwright.runtime.checkpoint.manifest import damage
+from meshwright.runtime.owners import first_owner
+from meshwright.runtime.rank import Rank
+from meshwright.runtime.unit_layout import Tensor
+
+DTYPES: Mapping[torch.dtype, str] = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
+"""What the format calls the dtypes of shards."""
+METADATA = "meshwright"
+"""The one key of a file's metadata: with several, their order in the file is not always the same."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """``values`` are this rank's own memory; ``owner`` is the rank whose file has them."""
+
+    state: str
+    tensor: Tensor
+    start: int
+    owner: int
+    values: torch.Tensor
+
+    @property
+    def place(self) -> str:
+        """The parameter and the part of it that a tp rank holds."""
+        t = self.tensor
+        return f"{t.name}/" + ("whole" if t.dim is None else f"{t.dim}:{t.cut[0]}-{t.cut[1]}")
+
+    @property
+    def name(self) -> str:
+        """Its name in a file."""
+        return f"{self.state}/{self.place}/{self.start}-{self.start + len(self.values)}"
+
+
+def stretches(rank: Rank) -> Iterator[Stretch]:
+    """Everything that a rank holds of parameters and moments."""
+    for unit in rank.plan.all_units:
+        moments = rank.interpreter.states.optimizer.moments[unit.name]
+        buffers = {"parameter": unit.owned, "first_moment": moments.first, "second_moment": moments.second}
+        tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
+        for name, of, here in unit.spans():
+            owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
+            for state, buffer in buffers.items():
+                yield Stretch(state, tensors[name], of.start, owner, buffer[here])
+
+
+def rank_file(rank: int) -> str:
+    """The file that a rank writes."""
+    return f"rank-{rank:05d}.safetensors"
+
+
+def write_stretches(path: Path, found: Iterable[Stretch]) -> None:
+    """Write stretches as a file. Raises OSError."""
+    held = list(found)
+    shapes = {
+        stretch.place: {"whole_shape": stretch.tensor.whole_shape, "shape": stretch.tensor.shape}
+        for stretch in held
+    }
+    tensors = {stretch.name: stretch.values.detach().cpu() for stretch in held}
+    try:
+        save_file(tensors, path, metadata={METADATA: json.dumps(shapes)})
+    except SafetensorError as error:
+        raise OSError(" ".join(str(error).split())[:200]) from None
+
+
+class StretchFiles:
+    """The files that a rank reads, opened when they are needed. Use it in a ``with``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open = ExitStack()
+        self._handles: dict[int, safe_open] = {}
+        self._names: dict[int, frozenset[str]] = {}
+
+    def __enter__(self) -> "StretchFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def problems(self, stretch: Stretch) -> Iterator[Problem]:
+        """Why a stretch cannot be read. Raises InputError where its file cannot be."""
+        file, handle = rank_file(stretch.owner), self._handle(stretch.owner)
+        if stretch.name not in self._names[stretch.owner]:
+            yield damage(self.path, file, f"does not hold {stretch.name}")
+            return
+        stored = handle.get_slice(stretch.name)
+        found = list(stored.get_shape()), str(stored.get_dtype())
+        if found != ([len(stretch.values)], DTYPES[stretch.values.dtype]):
+            yield damage(self.path, file, f"holds {stretch.name} as {found[1]} of shape {found[0]}")
+
+    def read(self, wanted: Iterable[Stretch]) -> None:
+        """Copy stretches into their places. Raises InputError."""
+        for stretch in wanted:
+            try:
+                stretch.values.copy_(self._handle(stretch.owner).get_tensor(stretch.name))
+            except (OSError, SafetensorError) as error:
+                raise self._unreadable(stretch.owner, error) from None
+
+    def _handle(self, owner: int) -> safe_open:
+        if owner not in self._handles:
+            try:
+                handle = safe_open(self.path / rank_file(owner), framework="pt")
+            except (OSError, SafetensorError) as error:
+                raise self._unreadable(owner, error) from None
+            self._handles[owner] = self._open.enter_context(handle)
+            self._names[owner] = frozenset(handle.keys())
+        return self._handles[owner]
+
+    def _unreadable(self, owner: int, error: Exception) -> InputError:
+        return InputError(damage(self.path, rank_file(owner), f"cannot be read: {error}"))

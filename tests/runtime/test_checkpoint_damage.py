@@ -1,0 +1,185 @@
+"""What is wrong with a checkpoint is refused by name, on all ranks, before anything is loaded."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+pytest.importorskip("torch")
+
+from checkpoint_runs import FACTS, SMALLEST, held, on_ranks, saved
+from local_plans import small
+from tiny_models import tiny
+
+from meshwright.errors import InputError
+from meshwright.runtime.checkpoint import read_facts, restore_checkpoint
+from meshwright.runtime.checkpoint.manifest import DIGEST, MANIFEST, digest_line, file_problems, read_manifest
+
+TWO = small(SMALLEST, dp_shard=2, sharding="zero1")
+RANK_FILE = "rank-00001.safetensors"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("run"), TWO)
+
+
+@pytest.fixture
+def copy(checkpoint, tmp_path):
+    return shutil.copytree(checkpoint, tmp_path / checkpoint.name)
+
+
+def flipped(path, place, mask):
+    data = bytearray(path.read_bytes())
+    data[place] ^= mask
+    path.write_bytes(data)
+
+
+def refusals(paths, case=TWO, precision="fp64"):
+    """What each rank is told of each checkpoint; it holds afterwards what it held before."""
+
+    def work(rank, steps):
+        steps([5])
+        before, told = held(rank), []
+        for path in paths:
+            with pytest.raises(InputError) as error:
+                restore_checkpoint(path, rank)
+            told.append(str(error.value))
+            assert held(rank) == before
+        return told
+
+    everyone = on_ranks(case, work, precision)
+    assert all(told == everyone[0] for told in everyone)
+    return everyone[0]
+
+
+def changed(path, **changes):
+    """A manifest that says something else, with its right digest."""
+    text = json.dumps({**json.loads((path / MANIFEST).read_bytes()), **changes}).encode()
+    (path / MANIFEST).write_bytes(text)
+    (path / DIGEST).write_bytes(digest_line(text))
+
+
+def test_any_byte_of_the_manifest_and_its_digest_counts(copy):
+    draw = random.Random(3)
+    for name in (MANIFEST, DIGEST):
+        size = (copy / name).stat().st_size
+        for place in sorted({0, size - 1, *(draw.randrange(size) for _ in range(150))}):
+            mask = 1 << draw.randrange(8)
+            flipped(copy / name, place, mask)
+            with pytest.raises(InputError, match=r"manifest\.json"):
+                read_manifest(copy)
+            flipped(copy / name, place, mask)
+        (copy / name).write_bytes((copy / name).read_bytes() + b"\n")
+        with pytest.raises(InputError, match=r"manifest\.json"):
+            read_manifest(copy)
+        (copy / name).write_bytes((copy / name).read_bytes()[:-1])
+    assert read_facts(copy)["step"] == 1
+
+
+def test_any_byte_of_a_shard_counts(copy):
+    manifest, draw = read_manifest(copy), random.Random(5)
+    file = copy / RANK_FILE
+    size = file.stat().st_size
+    for place in [*range(16), size - 1, *(draw.randrange(size) for _ in range(80))]:
+        mask = 1 << draw.randrange(8)
+        flipped(file, place, mask)
+        (problem,) = file_problems(copy, manifest.files)
+        assert RANK_FILE in str(problem)
+        assert "SHA-256" in str(problem)
+        flipped(file, place, mask)
+    assert not list(file_problems(copy, manifest.files))
+
+
+def test_damaged_missing_and_foreign_files_are_named_and_nothing_is_loaded(checkpoint, tmp_path):
+    def broken(name, act):
+        path = shutil.copytree(checkpoint, tmp_path / name / checkpoint.name)
+        act(path)
+        return path
+
+    def truncate(path):
+        (path / RANK_FILE).write_bytes((path / RANK_FILE).read_bytes()[:-1])
+
+    cases = {
+        "rank-00001.safetensors': is truncated": truncate,
+        "rank-00001.safetensors': is damaged": lambda path: flipped(path / RANK_FILE, 5000, 4),
+        "rank-00000.safetensors': is damaged": lambda path: flipped(path / "rank-00000.safetensors", 8, 1),
+        "rank-00001.safetensors': cannot be read: No such file": lambda path: (path / RANK_FILE).unlink(),
+        "rank-00007.safetensors': is foreign": lambda path: (path / "rank-00007.safetensors").touch(),
+        "manifest.json': is missing": lambda path: (path / MANIFEST).unlink(),
+        "manifest.json.sha256': is missing": lambda path: (path / DIGEST).unlink(),
+        "manifest.json': does not fit": lambda path: flipped(path / MANIFEST, 40, 1),
+        "no such checkpoint": shutil.rmtree,
+        "has format 2": lambda path: changed(path, format=2),
+        "no legal step, files": lambda path: changed(path, step="3", files=[]),
+        "nothing legal of the file '../x'": lambda path: changed(path, files={"../x": {}}),
+        "manifest.json': is none of ours": lambda path: changed(path, signature=None),
+    }
+    paths = [broken(str(number), act) for number, act in enumerate(cases.values())]
+    told = refusals(paths)
+    for path, words, said in zip(paths, cases, told, strict=True):
+        assert words in said
+        assert path.name in said
+
+
+def test_all_damages_are_told_at_once_with_the_checkpoint_before(checkpoint, tmp_path):
+    shutil.copytree(checkpoint, tmp_path / "step-00000000")
+    path = shutil.copytree(checkpoint, tmp_path / checkpoint.name)
+    for name in ("rank-00000.safetensors", RANK_FILE):
+        flipped(path / name, 2000, 1)
+    (path / "notes.txt").touch()
+    (said,) = refusals([path])
+    for name in ("rank-00000.safetensors", RANK_FILE, "notes.txt"):
+        assert name in said
+    assert "begin from an earlier one: step-00000000" in said
+
+
+@pytest.mark.parametrize(
+    ("case", "precision", "words"),
+    [
+        (
+            small(SMALLEST, dp_replicate=2),
+            "fp64",
+            [
+                "plan.dp_shard = 2: in the checkpoint; this run has 1",
+                "plan.sharding",
+                "resharding is not supported yet",
+            ],
+        ),
+        (
+            small(SMALLEST, sharding="zero1", dp_shard=4),
+            "fp64",
+            ["run.ranks = 2: in the checkpoint; this run has 4", "plan.dp_shard = 2"],
+        ),
+        (TWO, "fp32", ["run.precision = 'fp64': in the checkpoint; this run has 'fp32'"]),
+        (
+            small(tiny("llama", num_hidden_layers=1, rms_norm_eps=1e-3), sharding="zero1", dp_shard=2),
+            "fp64",
+            ["model.norm_epsilon = 1e-06: in the checkpoint; this run has 0.001"],
+        ),
+    ],
+    ids=["plan", "ranks", "precision", "model"],
+)
+def test_another_plan_model_or_precision_is_refused_with_what_differs(case, precision, words, checkpoint):
+    (said,) = refusals([checkpoint], case, precision)
+    own, theirs = case.program.signature(), TWO.program.signature()
+    if own != theirs:
+        words = [*words, f"signature = '{theirs}': in the checkpoint; this run's Program is {own}"]
+    assert not [part for part in words if part not in said], said
+
+
+def test_a_shard_that_the_files_do_not_hold_is_named(copy):
+    shutil.copyfile(copy / "rank-00000.safetensors", copy / RANK_FILE)
+    files = json.loads((copy / MANIFEST).read_bytes())["files"]
+    changed(copy, files=dict.fromkeys(files, files["rank-00000.safetensors"]))
+    (said,) = refusals([copy])
+    assert f"{RANK_FILE}': does not hold parameter/" in said
+
+
+def test_facts_are_read_back_as_they_were(checkpoint):
+    facts = read_facts(checkpoint)
+    assert FACTS.items() <= facts.items()
+    assert (facts["step"], facts["ranks"], facts["precision"]) == (1, 2, "fp64")
+    assert facts["signature"] == TWO.program.signature()
+    assert facts["plan"]["dp_shard"] == 2

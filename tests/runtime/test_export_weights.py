@@ -1,0 +1,77 @@
+"""A run's weights as a checkpoint for other software: whole, in the dtype of the computation."""
+
+import io
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from checkpoint_runs import on_ranks
+from local_plans import small
+from tiny_models import tiny
+
+from meshwright.errors import InputError
+from meshwright.runtime.checkpoint import export_weights
+from meshwright.runtime.pieces import pieces_of, whole_tensors
+from meshwright.runtime.weights.loading import load
+
+TIED = small(tiny("gemma2", num_hidden_layers=2), pp=2, tp=2, sequence_parallel=False)
+SHARDED = small(tiny("llama", num_hidden_layers=1), sharding="zero3", gather="per-layer", dp_shard=2)
+
+
+@pytest.mark.parametrize(
+    ("case", "precision"), [(TIED, "bf16"), (SHARDED, "fp32")], ids=["pp tp tied", "zero3"]
+)
+def test_exported_weights_are_the_runs_parameters(case, precision, tmp_path):
+    def work(rank, steps):
+        steps([1])
+        export_weights(tmp_path / "out", rank, case.model, {"model_type": "tiny"})
+
+    on_ranks(case, work, precision)
+    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[precision]
+    expected = parameters_after_a_step(case, precision)
+    found = load(tmp_path / "out", case.model)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name].to(dtype)) for name in expected)
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == {"model_type": "tiny"}
+
+
+def parameters_after_a_step(case, precision):
+    """The same step, put together from all ranks."""
+
+    def work(rank, steps):
+        steps([1])
+        return to_bytes([p for unit in rank.plan.all_units for p in pieces_of(unit, unit.owned)])
+
+    return whole_tensors(piece for data in on_ranks(case, work, precision) for piece in from_bytes(data))
+
+
+def to_bytes(value):
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getvalue()
+
+
+def from_bytes(data):
+    return torch.load(io.BytesIO(data), weights_only=False)
+
+
+def test_what_cannot_be_exported_is_told_to_all_ranks(tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "model.safetensors").touch()
+
+    def work(rank, steps):
+        with pytest.raises(InputError) as taken:
+            export_weights(tmp_path / "taken", rank, SHARDED.model)
+        if rank.place.rank == 1:
+            rank.plan.unit_of["layers.0.mlp.down_proj.weight"].owned.fill_(float("nan"))
+        with pytest.raises(InputError) as diverged:
+            export_weights(tmp_path / "out", rank, SHARDED.model)
+        return str(taken.value), str(diverged.value)
+
+    for taken, diverged in on_ranks(SHARDED, work):
+        assert "there is a checkpoint already" in taken
+        assert "layers.0.mlp.down_proj.weight = 'nan': holds NaN" in diverged
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,117 @@
+"""A run that was saved and goes on in new processes is the run that was never interrupted, to the bit."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+
+from checkpoint_runs import FACTS, SMALLEST, held, on_ranks, resumed, run_on, saved
+from local_plans import small
+from safetensors import safe_open
+from tiny_models import tiny
+
+from meshwright.runtime.checkpoint import latest_checkpoint, read_facts, restore_checkpoint, save_checkpoint
+from meshwright.runtime.pieces import Piece, whole_tensors
+
+LLAMA, TIED = tiny("llama", num_hidden_layers=2), tiny("gemma2", num_hidden_layers=2)
+PLANS = {
+    "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),
+    "tensor parallel": ("bf16", small(tiny("gpt2", n_layer=1), tp=2, sequence_parallel=False)),
+    "replicas": ("fp32", small(LLAMA, dp_replicate=2)),
+    "sharded optimizer": ("bf16", small(LLAMA, sharding="zero1", dp_shard=2)),
+    "gathered layer by layer": ("fp32", small(LLAMA, sharding="zero3", gather="per-layer", dp_shard=2)),
+    "a table of two stages, in shards": ("bf16", small(TIED, sharding="zero1", pp=2, dp_shard=2)),
+    "a table of one rank": ("fp32", small(TIED, {"schedule": "v-half", "virtual_stages": 2}, pp=2)),
+    "replicas of shards": ("bf16", small(SMALLEST, sharding="zero3", dp_shard=2, dp_replicate=2)),
+    "shards of tp ranks": (
+        "fp64",
+        small(tiny("qwen3", num_hidden_layers=1), sharding="zero3", tp=2, dp_shard=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_resumed_run_is_the_same_run(name, tmp_path):
+    precision, case = PLANS[name]
+    whole = run_on(case, tmp_path, precision)
+    path = latest_checkpoint(tmp_path)
+    assert path == tmp_path / "step-00000003"
+    again = resumed(case, path, precision)
+    for (results, state), (later, same, facts) in zip(whole, again, strict=True):
+        assert results[3:] == later
+        assert state == same
+        assert facts == {**read_facts(path), **FACTS}
+    assert (facts["step"], facts["signature"]) == (3, case.program.signature())
+
+
+@pytest.mark.parametrize("name", ["gathered layer by layer", "sharded optimizer"])
+def test_saving_does_not_change_the_run(name, tmp_path):
+    precision, case = PLANS[name]
+    assert run_on(case, tmp_path, precision) == run_on(case, tmp_path, precision, save=False)
+
+
+@pytest.mark.parametrize("name", ["a table of two stages, in shards", "shards of tp ranks"])
+def test_files_hold_every_value_once_and_say_where_it_belongs(name, tmp_path):
+    precision, case = PLANS[name]
+    state = run_on_and_saved_last(case, tmp_path, precision)
+    path = latest_checkpoint(tmp_path)
+    stored = [of_file for file in sorted(path.glob("*.safetensors")) for of_file in read_stretches(file)]
+    names = [name for name, *_ in stored]
+    assert len(names) == len(set(names))
+    assert {name: value for of_rank in state for name, value in of_rank.items()} == {
+        name: piece.values.numpy().tobytes() for name, piece in stored
+    }
+    for kind in ("parameter", "first_moment", "second_moment"):
+        wholes = whole_tensors(piece for name, piece in stored if name.startswith(f"{kind}/"))
+        assert sum(whole.numel() for whole in wholes.values()) == case.model.parameters
+
+
+def run_on_and_saved_last(case, folder, precision):
+    def work(rank, steps):
+        steps([1, 2])
+        save_checkpoint(folder, rank, FACTS)
+        return held(rank)[1]
+
+    return on_ranks(case, work, precision)
+
+
+def read_stretches(file):
+    """(name, piece) of everything in a file, by what the file itself says."""
+    with safe_open(file, framework="pt") as handle:
+        shapes = json.loads(handle.metadata()["meshwright"])
+        for name in handle.keys():  # noqa: SIM118 - it is no dict
+            _, parameter, cut, place = name.split("/")
+            of = shapes[f"{parameter}/{cut}"]
+            dim, bounds = (None, "0-0") if cut == "whole" else cut.split(":")
+            start, stop = map(int, place.split("-"))
+            values = handle.get_tensor(name)
+            assert stop - start == len(values)
+            low, high = map(int, bounds.split("-"))
+            dim = None if dim is None else int(dim)
+            yield (
+                name,
+                Piece(
+                    parameter, tuple(of["whole_shape"]), tuple(of["shape"]), dim, (low, high), start, values
+                ),
+            )
+
+
+def test_a_run_that_goes_back_to_a_checkpoint_takes_the_same_way_again(tmp_path):
+    _, case = PLANS["sharded optimizer"]
+
+    def work(rank, steps):
+        path = save_checkpoint(tmp_path, rank, {})
+        first = steps([1, 2]), held(rank)
+        restore_checkpoint(path, rank)
+        return first, (steps([1, 2]), held(rank))
+
+    for first, second in on_ranks(case, work):
+        assert first == second
+
+
+def test_equal_states_make_equal_files(tmp_path):
+    one, other = saved(tmp_path / "a"), saved(tmp_path / "b")
+    names = sorted(path.name for path in one.iterdir())
+    assert names == ["manifest.json", "manifest.json.sha256", "rank-00000.safetensors"]
+    assert all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
