@@ -7,18 +7,24 @@ WORKERS ?= auto
 
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
+RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 ORACLES := $(VENV)/.installed-oracles
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check proof format docs clean
+.PHONY: help quickstart train test check proof format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: $(CORE) ## install the core and plan, predict and export two models
+quickstart: $(CORE) ## plan, predict and export two models; then install torch, plan and train a small one here
 	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart.sh
+	@$(MAKE) --no-print-directory train
+
+train: $(RUN) ## the second part of the quickstart alone: measure this machine, plan, prove and train a small model
+	@rm -rf quickstart/small-llama
+	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart_train.sh
 
 test: $(DEV) ## all tests that take seconds each, in random order
 	$(PYTEST) -m "not slow" -n $(WORKERS)
@@ -52,9 +58,13 @@ $(CORE): pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
+$(RUN): pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[run]'
+	@touch $(CORE) $@
+
 $(DEV): pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
-	@touch $(CORE) $@
+	@touch $(CORE) $(RUN) $@
 
 $(ORACLES): $(DEV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev,run,oracles]'

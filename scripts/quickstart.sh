@@ -1,21 +1,9 @@
 #!/usr/bin/env bash
 # Plan two models, predict, and write plans, launch files and a trace into ./quickstart. No GPU, no torch.
 set -euo pipefail
-meshwright="${MESHWRIGHT:-meshwright}"
-out="${OUT:-quickstart}"
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+source "${here}/quickstart_show.sh"
 
-# Show a command as one would type it, then run it.
-run() {
-  local word text=""
-  for word in "$@"; do
-    [[ "${word}" == *[[:space:]]* ]] && word="\"${word}\""
-    text+=" ${word}"
-  done
-  printf '\n$%s\n' "${text}"
-  "${meshwright}" "${@:2}"
-}
-
-mkdir -p "${out}"
 llama=(llama-3.1-70b --on "h100-sxm-80gb x 64" --seq-len 8192 --global-batch 512)
 mixtral=(mixtral-8x7b --on "a100-sxm-80gb x 32" --seq-len 4096 --global-batch 256)
 

@@ -5,7 +5,7 @@ input raises ``InputError`` with all problems; an answer that is "no" raises ``I
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
     from meshwright.verbs.probing import Probes
+    from meshwright.verbs.trained import Trained
+    from meshwright.verbs.verifying import Verified
 
 __all__ = [
     "calibrate",
@@ -48,8 +50,10 @@ __all__ = [
     "plan",
     "predict",
     "probe",
+    "run",
     "trace",
     "validate",
+    "verify",
 ]
 
 
@@ -213,6 +217,36 @@ def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":
     from meshwright.verbs.probing import probes
 
     return probes(load(path), top, to)
+
+
+def verify(path: str | Path, *, ranks: int = 8, progress: "Progress | None" = None) -> "Verified":
+    """Proof on local processes that a plan, shrunk to at most ``ranks`` ranks, computes what one device computes."""
+    from meshwright.verbs.verifying import verified
+
+    return verified(load(path), ranks, progress or (lambda what, part: None))
+
+
+def run(
+    path: str | Path,
+    *,
+    options: Mapping[str, Any],
+    precision: str | None = None,
+    initial: str | None = None,
+    export: str | None = None,
+    resume: str = "auto",
+    cpu: bool = False,
+    settings: Iterable[str] = (),
+    show: bool = False,
+) -> "Trained | None":
+    """Train a plan on this host, or as a launched rank; None on launched ranks other than the first.
+
+    ``options`` are fields of ``runtime/options.py``, ``steps`` among them. ``show``: standard error tells how it goes.
+    """
+    from meshwright.verbs.run_checks import Wish
+    from meshwright.verbs.running import trained
+
+    wish = Wish(options=options, precision=precision, initial=initial, export=export, resume=resume, cpu=cpu)
+    return trained(load(path, settings), wish, show=show)
 
 
 def validate(path: str | Path) -> "Validation":

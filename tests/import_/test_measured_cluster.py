@@ -188,10 +188,15 @@ def test_rates_that_were_not_measured_are_the_lowest_and_a_finding():
     assert "no two devices of a host were measured" in said
 
 
-def test_figures_that_a_file_may_not_say_are_named():
-    slow = tuple(t.model_copy(update={"seconds": t.seconds * 1e6}) for t in own_device().collectives)
+def test_measured_figures_that_nobody_would_believe_are_named_and_kept():
+    slow = tuple(t.model_copy(update={"seconds": t.seconds * 1e3}) for t in own_device().collectives)
     made = cluster_from(own_device(collectives=slow))
-    assert any(finding.startswith("a cluster file that says so is refused: ") for finding in made.findings)
+    assert any("scaleup_gbyte_per_s_per_device" in finding for finding in made.findings)
+    read = load_cluster(made.text).pool.device
+    assert read.scaleup_bytes_per_s == pytest.approx(made.cluster.pool.device.scaleup_bytes_per_s)
+    by_hand = made.text.replace("confidence: measured", "confidence: as given")
+    with pytest.raises(InputError, match="scaleup_gbyte_per_s_per_device"):
+        load_cluster(by_hand)
 
 
 def test_an_unknown_device_without_products_is_refused():

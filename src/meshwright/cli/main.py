@@ -21,7 +21,9 @@ from meshwright.cli import (
     plan,
     predict,
     probe,
+    run,
     validate,
+    verify,
 )
 from meshwright.cli.usage import Verbs
 
@@ -42,6 +44,8 @@ app.command("compare")(compare.compare)
 app.command("export", cls=export.Export)(export.export)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
+app.command("verify")(verify.verify)
+app.command("run")(run.run)
 app.command("measure")(measure.measure)
 app.command("probe")(probe.probe)
 app.command("ingest")(ingest.ingest)

@@ -1,10 +1,12 @@
 """Is this hardware believable? The usual slips of units, caught before they become a prediction.
 
 Errors: bandwidths and memory that no device has and that a wrong unit explains. Warnings: peaks above every
-known device, which may be a future part or a figure that counts 2:4 sparsity (twice the dense one).
+known device, which may be a future part or a figure that counts 2:4 sparsity (twice the dense one). Of a device
+whose figures were measured all are warnings: a slow or busy core is slow, and nobody wrote its units by hand.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from meshwright.cluster.catalog import PRECISIONS, device, device_ids
 from meshwright.cluster.graph import Cluster, Device, Node, Pool
@@ -16,12 +18,16 @@ MIN_NIC, MAX_NIC = 0.1 * GIGA / 8, 20 * TERA / 8
 MIN_MEMORY, MAX_MEMORY = 0.25 * GIB, 4096 * GIB
 MIN_MEMORY_RATE, MAX_MEMORY_RATE = 10 * GIGA, 100 * TERA
 SPARSE_FACTOR = 1.9
+MEASURED = "measured"
+"""The confidence of a device that ``measure`` wrote."""
 
 
 def doubts(cluster: Cluster) -> tuple[Problem, ...]:
     """Errors and warnings about a cluster's figures; empty when all are believable."""
     return tuple(
-        problem for index, pool in enumerate(cluster.pools) for problem in _pool(pool, f"pools.{index}")
+        replace(problem, severity="warning") if pool.device.confidence == MEASURED else problem
+        for index, pool in enumerate(cluster.pools)
+        for problem in _pool(pool, f"pools.{index}")
     )
 
 

@@ -13,7 +13,7 @@ from statistics import median
 
 from meshwright.cluster.catalog import device
 from meshwright.cluster.graph import Cluster, Device, Node, Pool
-from meshwright.cluster.sanity import MIN_NIC, MIN_SCALEUP
+from meshwright.cluster.sanity import MEASURED, MIN_NIC, MIN_SCALEUP
 from meshwright.cluster.shorthand import usual_cluster
 from meshwright.errors import InputError, Problem
 from meshwright.import_.logs.device_names import device_of
@@ -141,7 +141,7 @@ def _own_pool(results: Results, findings: list[str]) -> Pool:
         scaleup_link=machine.backend,
         power_w=None,
         source=origin,
-        confidence="measured",
+        confidence=MEASURED,
         notes=f"{machine.device_names[0]}, {machine.threads_per_device} host threads per device",
     )
     node = Node(

@@ -9,7 +9,6 @@ sizes of every collective are done whatever the budget.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from time import perf_counter
 
 import torch
@@ -17,19 +16,18 @@ import torch.distributed as dist
 
 from meshwright.errors import InputError, MeasurementError, Problem, RunError
 from meshwright.measure.collectives import Collectives
-from meshwright.runtime.launch.environment import Place, launched_place
 from meshwright.measure.groups import Round, collective_rounds, pair_rounds
 from meshwright.measure.kernels import Kernel, kernels_of, time_kernel
-from meshwright.runtime.launch.local import Tell, run_locally
 from meshwright.measure.machine import host_name, machine_of, share_threads
 from meshwright.measure.results import KernelTime, Results, read_results
 from meshwright.measure.session import OPERATION_S, Session, joined
+from meshwright.runtime.launch.environment import Place, launched_place
+from meshwright.runtime.launch.local import Tell, run_locally
+from meshwright.runtime.launch.meeting import MEETING_S, shared_store
 
 DEFAULT_S, LONGEST_S = 300.0, 600.0
 PARTS = {"kernels": 0.3, "node": 0.3, "across": 0.3, "pairs": 0.1}
 MOST_PAIR_ROUNDS = 32
-MEETING_S = 300.0
-"""How long a launched rank waits for the others to come."""
 CPU_PROCESSES = 2
 SLACK = 3.0
 """Local ranks get this many times the budget, and ``MEETING_S``, before they count as stuck."""
@@ -163,17 +161,11 @@ def _kernel_time(kernel: Kernel, rows: Sequence[Sequence[float]]) -> KernelTime:
 
 
 def _shared_store(place: Place) -> dist.Store:
-    """The store where launched ranks meet: torchrun's, or one that rank 0 opens. Raises MeasurementError."""
-    limit = timedelta(seconds=MEETING_S)
+    """The store where launched ranks meet. Raises MeasurementError."""
     try:
-        if place.launcher == "torchrun":
-            return next(dist.rendezvous("env://", place.rank, place.ranks, timeout=limit))[0]
-        return dist.TCPStore(place.address, place.port, place.ranks, place.rank == 0, limit)
-    except (RuntimeError, ValueError, OSError) as error:
-        where = f"{place.address}:{place.port}"
-        raise MeasurementError(
-            f"rank {place.rank} of {place.ranks} did not meet the others at {where}: {error}"
-        ) from error
+        return shared_store(place, MEETING_S)
+    except RunError as error:
+        raise MeasurementError(str(error)) from error
 
 
 def _check(budget_s: float, processes: int | None, place: Place | None) -> None:

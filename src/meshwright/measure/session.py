@@ -16,8 +16,9 @@ import torch.distributed as dist
 
 from meshwright.errors import MeasurementError
 from meshwright.runtime.launch.environment import Place
+from meshwright.runtime.launch.meeting import FAILURE
+from meshwright.runtime.launch.meeting import first_failure as first_written
 
-FAILURE = "failure"
 OPERATION_S = 120.0
 """A collective that takes longer is given up; the first one of a large job sets up its connections."""
 GRACE_S = 60.0
@@ -115,11 +116,7 @@ def joined(place: Place, host: str, store: dist.Store, operation_s: float = OPER
 
 def first_failure(store: dist.Store, place: Place, host: str, error: Exception) -> str:
     """What the first failing rank wrote; this rank's own error if it is the first, or the store is gone."""
-    own = f"rank {place.rank} on {host}: {_first_line(error)}"
-    try:
-        return store.compare_set(FAILURE, "", own).decode(errors="replace")
-    except RuntimeError:
-        return own
+    return first_written(store, f"rank {place.rank} on {host}: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:

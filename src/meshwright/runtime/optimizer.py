@@ -82,7 +82,7 @@ class Optimizer:
         for unit in self.plan.all_units:
             assert unit.reduced is not None, f"{unit.name} has no gradient"
             for start, stop in self.moments[unit.name].counted:
-                total += _squares(unit.reduced[start:stop])
+                total += sum_of_squares(unit.reduced[start:stop])
         return total
 
     def update(self, norm: float, factor: float = 1.0) -> None:
@@ -127,8 +127,8 @@ class Optimizer:
         )
 
 
-def _squares(values: torch.Tensor) -> torch.Tensor:
-    """The sum of squares, row by row first: one long sum in single precision loses what is small beside it."""
+def sum_of_squares(values: torch.Tensor) -> torch.Tensor:
+    """Row by row first: one long sum in single precision loses what is small beside it."""
     square = len(values) // ROW * ROW
     rows = torch.linalg.vector_norm(values[:square].view(-1, ROW), dim=-1)
     return rows.dot(rows) + values[square:].dot(values[square:])

@@ -29,7 +29,8 @@ from meshwright.runtime.step_states import StepStates
 class Job:
     """What all ranks of a run are told.
 
-    ``timeout_s`` is how long an operation may wait for its partners; where not ``accelerated``, ranks compute on the CPU.
+    ``timeout_s`` is how long an operation may wait for its partners. Where not ``accelerated``, ranks compute on the
+    CPU.
     """
 
     program: Program

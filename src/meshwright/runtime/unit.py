@@ -5,6 +5,7 @@ buffer     what it is
 =========  ======================================================================================================
 owned      this rank's shard of the parameters, in the optimizer's dtype; the truth between steps
 whole      all parameters of the unit in the dtype of the computation: gathered, or held always where not sharded
+           (the same memory as ``owned`` where the dtype is the same)
 gradient   gradients of all parameters of the unit, from the first weight gradient to the reduction
 reduced    this rank's shard of the summed gradients: what the optimizer reads
 =========  ======================================================================================================
@@ -16,6 +17,7 @@ by name.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -31,6 +33,18 @@ from meshwright.runtime.unit_layout import UnitLayout
 TP = ("tp",)
 Steps = Generator[Work, None, None]
 """An exchange of several operations, one after the other: each is yielded when it has begun."""
+
+
+class _Place(NamedTuple):
+    """Where a parameter lies in a unit's buffers."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+    def of(self, buffer: torch.Tensor) -> torch.Tensor:
+        """The parameter in a buffer of the unit."""
+        return buffer[self.start : self.stop].view(self.shape)
 
 
 @dataclass
@@ -52,7 +66,14 @@ class Unit:
     def __post_init__(self) -> None:
         self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
         self.part = self.communicator.place_in(DENSE_SHARD_AXES) if self.layout.parts > 1 else 0
-        self._places = {t.name: (self.layout.starts[t.name], t) for t in self.layout.tensors}
+        starts = self.layout.starts
+        self._places = {
+            t.name: _Place(starts[t.name], starts[t.name] + t.elements, t.shape) for t in self.layout.tensors
+        }
+        # room that is used again: that of ``whole`` until it is freed, that of ``gradient`` where a step fills it once
+        self._rows: torch.Tensor | None = None
+        self._room: torch.Tensor | None = None
+        self._unwritten: set[str] = set()
 
     @property
     def device(self) -> torch.device:
@@ -64,8 +85,8 @@ class Unit:
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take this rank's shard from local tensors by name."""
         flat = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
-        for name, (start, tensor) in self._places.items():
-            part = flat[start : start + tensor.elements].view(tensor.shape)
+        for name, place in self._places.items():
+            part = place.of(flat)
             given = tensors[name].to(part)
             part[tuple(slice(0, length) for length in given.shape)] = given
         take(self.layout, self.part, flat, self.owned)
@@ -74,26 +95,27 @@ class Unit:
         """Make all parameters whole from the shards."""
         own = self.owned.to(self.precision.compute)
         if not items:
-            self.whole = own if own is not self.owned else own.clone()
-            self.whole = self.whole[: self.layout.size]
+            self.whole = own[: self.layout.size]
             return
-        rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
+        if self._rows is None:
+            self._rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
         yield self.communicator.start(
-            items[0], own, PARAMETER_WIRE_BYTES, out=rows, elements=self.layout.size
+            items[0], own, PARAMETER_WIRE_BYTES, out=self._rows, elements=self.layout.size
         )
-        self.whole = joined(self.layout, rows)
+        self.whole = joined(self.layout, self._rows)
+        if self.layout.shared:  # joining has copied
+            self._rows = None
 
     def free(self) -> None:
         """Drop the gathered parameters; those that this rank holds alone stay."""
         if self.layout.parts > 1:
-            self.whole = None
+            self.whole = self._rows = None
 
     def view(self, name: str) -> torch.Tensor:
         """A parameter of this rank. Raises RunError where it is not gathered."""
         if self.whole is None:
             raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
-        start, tensor = self._places[name]
-        return self.whole[start : start + tensor.elements].view(tensor.shape)
+        return self._places[name].of(self.whole)
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
         """Matrices that lie next to each other, as one: (sum of outputs, inputs)."""
@@ -102,17 +124,31 @@ class Unit:
     # -- gradients ----------------------------------------------------------------------------------------------
 
     def gradient_of(self, name: str) -> torch.Tensor:
-        """Where the gradient of a parameter is summed up."""
-        start, tensor = self._places[name]
-        return self._gradients()[start : start + tensor.elements].view(tensor.shape)
+        """Where the gradient of a parameter is summed up; zeros at first."""
+        part = self._places[name].of(self._gradients())
+        if name in self._unwritten:
+            self._unwritten.remove(name)
+            part.zero_()
+        return part
 
-    def gradient_rows(self, names: Sequence[str]) -> torch.Tensor:
-        """Where the gradients of matrices that lie next to each other are summed up, as one."""
-        return self._fused(self._gradients(), names)
+    def add_product(self, names: Sequence[str], g: torch.Tensor, x: torch.Tensor) -> None:
+        """Add gᵀ·x to the gradients of matrices that lie next to each other; the first product is written there."""
+        total = self._fused(self._gradients(), names)
+        first = self._unwritten.issuperset(names)
+        assert first or self._unwritten.isdisjoint(names), names
+        self._unwritten.difference_update(names)
+        if not self.precision.mixed:
+            total.addmm_(g.t(), x, beta=0 if first else 1)
+        elif first:
+            total.copy_(g.t() @ x)
+        else:
+            total += g.t() @ x
 
     def reduce(self, items: Sequence[Collective]) -> Steps:
         """Sum up the gradients over tp, shards and replicas, as the Program lists it; keep this rank's shard."""
         gradient = self._gradients()
+        for name in tuple(self._unwritten):
+            self.gradient_of(name)
         left = list(items)
         if left and left[0].axes == TP:
             start, stop = self.layout.summed_range(self.sequence_parallel)
@@ -155,18 +191,22 @@ class Unit:
         """Which part of which parameter (flattened) this shard holds, and where: (name, of parameter, of shard)."""
         at = 0
         for start, stop in self.layout.pieces(self.part):
-            for name, (begin, tensor) in self._places.items():
-                low, high = max(start, begin), min(stop, begin + tensor.elements)
+            for name, place in self._places.items():
+                low, high = max(start, place.start), min(stop, place.stop)
                 if low < high:
                     here = at + low - start
-                    yield name, slice(low - begin, high - begin), slice(here, here + high - low)
+                    yield name, slice(low - place.start, high - place.start), slice(here, here + high - low)
             at += stop - start
 
     # -- buffers ------------------------------------------------------------------------------------------------
 
     def _gradients(self) -> torch.Tensor:
         if self.gradient is None:
-            self.gradient = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
+            self.gradient = self._room
+            if self.gradient is None:
+                self.gradient = torch.empty(self.layout.size, dtype=self.precision.master, device=self.device)
+            self._room = None if self.accumulates else self.gradient
+            self._unwritten = set(self._places)
         return self.gradient
 
     def _fused(self, buffer: torch.Tensor | None, names: Sequence[str]) -> torch.Tensor:
@@ -174,6 +214,5 @@ class Unit:
             raise RunError(
                 f"{self.communicator.action}: {names[0]} is used while {self.name} is not gathered"
             )
-        start, first = self._places[names[0]]
-        stop = start + sum(self._places[name][1].elements for name in names)
-        return buffer[start:stop].view(-1, first.shape[-1])
+        first, last = self._places[names[0]], self._places[names[-1]]
+        return buffer[first.start : last.stop].view(-1, first.shape[-1])

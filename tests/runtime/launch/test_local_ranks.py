@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from multiprocessing import get_context
 
 import pytest
 
@@ -124,3 +125,31 @@ def test_a_rank_that_never_comes_ends_the_meeting():
             return None
 
     assert "meeting of all ranks" in failure(work)
+
+
+def test_ranks_end_with_their_parent_even_if_it_was_killed(tmp_path):
+    def work(place, store, tell):
+        (tmp_path / str(place.rank)).write_text(str(os.getpid()))
+        time.sleep(LIMIT_S)
+
+    parent = get_context("fork").Process(target=run_locally, args=(work, 2, None, silent))
+    parent.start()
+    end = time.monotonic() + SOON_S
+    while len([path for path in tmp_path.iterdir() if path.read_text()]) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    ranks = [int(path.read_text()) for path in tmp_path.iterdir()]
+    parent.kill()
+    parent.join()
+    while any(map(is_running, ranks)):
+        assert time.monotonic() < end, "a rank outlives its parent"
+        time.sleep(0.01)
+
+
+def is_running(process):
+    """Whether a process is there and not merely a remnant that nobody has asked for."""
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

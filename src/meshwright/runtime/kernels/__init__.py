@@ -1,6 +1,6 @@
 """One kernel for each kind of operator: ``KERNELS`` is the table, ``kernel_of`` makes one for a layer on a rank.
 
-A kind that is not in the table is refused by name before a run (``runtime/check.py``).
+A kind that is not in the table is refused by name before a run (``plan/runnable.py``).
 """
 
 from collections.abc import Callable, Mapping

@@ -57,7 +57,7 @@ class ActivationKernel:
         if not self.op.gated:
             return function(x)
         gate, up = x.chunk(2, -1)
-        return function(gate.contiguous()).mul_(up)  # half as fast on every second row
+        return function(gate).mul_(up)
 
     def again(self, visit: Visit) -> torch.Tensor:
         """On the kept input."""
@@ -74,7 +74,6 @@ class ActivationKernel:
         if not self.op.gated:
             return gradient(g, x)
         gate, up = x.chunk(2, -1)
-        gate = gate.contiguous()
         both = torch.empty_like(x)
         ahead, beside = both.chunk(2, -1)
         torch.mul(g, function(gate), out=beside)

@@ -4,6 +4,7 @@ Queries, keys and values are parts of one buffer, which the projection wrote and
 kept rotated, with one statistic per row. The output is kept by the next operator, which multiplies it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from meshwright.model.operators import Attention
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Scores, attend, attention_gradients
 from meshwright.runtime.kernels.kernel import Exchange, Setting
-from meshwright.runtime.kernels.rotation import Rotation, rotation
+from meshwright.runtime.kernels.rotation import rotation
 from meshwright.runtime.visit import Visit
 
 PARTS = ("queries", "keys", "values")
@@ -33,9 +34,7 @@ class AttentionKernel:
 
     def forward(self, x: torch.Tensor | tuple[torch.Tensor, ...], visit: Visit) -> torch.Tensor:
         """(sequence, batch, sum of widths) → (sequence, batch, heads · v_dim)."""
-        parts = tuple(x.split(self.widths, -1) if isinstance(x, torch.Tensor) else x)
-        self._turn(parts[0], parts[1])
-        return self._attend(parts, visit)
+        return self._attend(self._turned(x), visit)
 
     def again(self, visit: Visit) -> torch.Tensor:
         """On what was kept, which is rotated already."""
@@ -53,9 +52,7 @@ class AttentionKernel:
 
     def restore(self, x: torch.Tensor | tuple[torch.Tensor, ...], visit: Visit) -> None:
         """Rotate and keep the parts."""
-        parts = tuple(x.split(self.widths, -1) if isinstance(x, torch.Tensor) else x)
-        self._turn(parts[0], parts[1])
-        visit.kept |= dict(zip(PARTS, parts, strict=True))
+        visit.kept |= dict(zip(PARTS, self._turned(x), strict=True))
 
     def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
         """Gradients of queries, keys and values next to each other, as the projection wrote them."""
@@ -67,8 +64,9 @@ class AttentionKernel:
         gradients = attention_gradients(self._heads(g, self.op.v_dim), q, k, v, out, statistic, of)
         fused = g.new_empty((*g.shape[:2], sum(self.widths)))
         for part, gradient in zip(fused.split(self.widths, -1), gradients, strict=True):
-            part.copy_(gradient.permute(2, 0, 1, 3).flatten(2))
-        self._turn(*fused.split(self.widths, -1)[:2], backward=True)
+            self._heads(part, gradient.shape[-1]).copy_(gradient)
+        self._grow(fused[..., : self.widths[0]])
+        self._rotate([fused[..., : -self.widths[-1]]], backward=True)
         return fused
 
     def weight_gradient(self, visit: Visit) -> None:
@@ -79,38 +77,46 @@ class AttentionKernel:
         raise AssertionError(item)
         yield
 
+    @property
+    def _layer(self) -> int:
+        assert self.setting.layer is not None
+        return self.setting.layer
+
     def _heads(self, part: torch.Tensor, width: int) -> torch.Tensor:
         """(sequence, batch, heads · width) as (batch, heads, sequence, width), the same memory."""
         return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)
 
-    def _turn(self, queries: torch.Tensor, keys: torch.Tensor, *, backward: bool = False) -> None:
-        numerics, layer = self.setting.numerics, self.setting.layer
-        assert layer is not None
-        rotary, growth = numerics.rotary[layer], numerics.query_growth
-        if growth is not None and backward:
-            queries *= self._growth(queries)
-        if rotary is not None:
-            turn = self._rotation(queries)
-            for part in (queries, keys):
-                turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
-        if growth is not None and not backward:
-            queries *= self._growth(queries)
+    def _turned(self, x: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values of ``x``, the first two rotated in place, at once where they share a buffer."""
+        if isinstance(x, torch.Tensor):
+            parts = tuple(x.split(self.widths, -1))
+            self._rotate([x[..., : -self.widths[-1]]])
+        else:
+            parts = x
+            self._rotate(parts[:2])
+        self._grow(parts[0])
+        return parts
 
-    def _rotation(self, like: torch.Tensor) -> Rotation:
-        rotary = self.setting.numerics.rotary[self.setting.layer or 0]
-        assert rotary is not None
-        return self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))
+    def _rotate(self, parts: Sequence[torch.Tensor], *, backward: bool = False) -> None:
+        rotary = self.setting.numerics.rotary[self._layer]
+        if rotary is None:
+            return
+        like = parts[0]
+        turn = self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))
+        for part in parts:
+            turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
 
-    def _growth(self, queries: torch.Tensor) -> torch.Tensor:
+    def _grow(self, queries: torch.Tensor) -> None:
+        """What some models multiply far queries with; it commutes with their rotation, and is its own gradient."""
         growth = self.setting.numerics.query_growth
-        assert growth is not None
+        if growth is None:
+            return
         positions = torch.arange(len(queries), dtype=torch.float64, device=queries.device)
         factor = 1 + growth.beta * torch.log1p(torch.floor(positions / growth.positions))
-        return factor.to(queries)[:, None, None]
+        queries *= factor.to(queries)[:, None, None]
 
     def _scores(self, q: torch.Tensor) -> Scores:
-        numerics, layer = self.setting.numerics, self.setting.layer
-        assert layer is not None
+        numerics, layer = self.setting.numerics, self._layer
         key = (self.op.window, q.shape[-2], self.setting.tp_rank)
         mask = self.setting.tables.get(key, lambda: self._mask(q))
         return Scores(numerics.attention_scales[layer], numerics.attention_soft_cap, mask)

@@ -32,9 +32,9 @@ class EmbeddingKernel:
         """Look up ``x``; ids outside of this rank's rows give zeros."""
         table = visit.unit(self.names[0]).view(self.names[0])
         rows, outside = self._rows(x, len(table))
-        y = functional.embedding(rows, table) * self._multiplier(table.dtype)
+        y = self._scaled(functional.embedding(rows, table))
         if outside is not None:
-            y[outside] = 0
+            y.masked_fill_(outside[..., None], 0)
         for name in self.names[1:]:
             if self.setting.tp_rank == 0:
                 y += visit.unit(name).view(name)[: len(x), None]
@@ -59,9 +59,9 @@ class EmbeddingKernel:
                 visit.unit(name).gradient_of(name)[: len(g)] += g.sum(1)
         total = visit.unit(self.names[0]).gradient_of(self.names[0])
         rows, outside = self._rows(visit.batch.tokens, len(total))
-        scaled = g.to(total) * self._multiplier(self.setting.precision.compute)
+        scaled = self._scaled(g.to(total))
         if outside is not None:
-            scaled[outside] = 0
+            scaled = scaled.masked_fill(outside[..., None], 0)
         total.index_add_(0, rows.flatten(), scaled.flatten(0, 1))
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
@@ -76,8 +76,12 @@ class EmbeddingKernel:
         outside = (local < 0) | (local >= rows)
         return local.masked_fill(outside, 0), outside
 
-    def _multiplier(self, dtype: torch.dtype) -> float:
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self._multiplier == 1 else x * self._multiplier
+
+    @cached_property
+    def _multiplier(self) -> float:
         numerics = self.setting.numerics
         if not numerics.embedding_multiplier_rounded:
             return numerics.embedding_multiplier
-        return torch.tensor(numerics.embedding_multiplier, dtype=dtype).item()
+        return torch.tensor(numerics.embedding_multiplier, dtype=self.setting.precision.compute).item()

@@ -16,6 +16,7 @@ first so that its pieces are contiguous.
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -58,7 +59,7 @@ class Setting:
             return f"embed.{parameter.name}"
         return f"{self.unit_name}.{parameter.name}"
 
-    @property
+    @cached_property
     def tp_rank(self) -> int:
         """This rank's place among those that cut the layer."""
         return self.communicator.place_in(("tp",))

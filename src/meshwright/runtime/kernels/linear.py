@@ -65,11 +65,7 @@ class LinearKernel:
         kept = visit.kept
         x = kept.pop("gathered" if "gathered" in kept else "input").flatten(0, 1)
         g = kept.pop("output_gradient").flatten(0, 1)
-        total = self._unit(visit).gradient_rows(self.matrices)
-        if self.setting.precision.mixed:
-            total += g.t() @ x
-        else:
-            total.addmm_(g.t(), x)
+        self._unit(visit).add_product(self.matrices, g, x)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Bring the kept input together for W; ``x`` is left as it is."""

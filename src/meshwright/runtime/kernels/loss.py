@@ -4,6 +4,10 @@ Per token: the maximum over all ranks, then the sums of exponentials and the tar
 1909.08053, section 3). The forward pass turns the logits into their gradient, softmax − one-hot, at once: nothing
 else is kept, and the work is done a few rows at a time, so that no wide copy of all logits ever exists.
 
+Exponentials are taken by softmax, which knows a faster way to them: the sum over a rank's part, relative to the part's
+own maximum, is one over the largest value of its softmax. That sum's share in the sum over all ranks turns the part's
+softmax into the whole's.
+
 The value is Σ over counted labels of −log p, divided by the number of labels of the whole batch.
 """
 
@@ -48,10 +52,10 @@ class LossKernel:
             visit.kept["maximum"] = self._maximum(x)
             visit.kept["sums"] = self._sums(x, visit)
         maximum, (total, target) = visit.kept.pop("maximum"), visit.kept.pop("sums")
-        counted = visit.batch.labels != IGNORED
+        counted, share = visit.batch.labels != IGNORED, visit.kept.pop("share")
         losses = (total.log() + maximum - target).masked_fill_(~counted, 0)
-        for rows in self._slices(x):
-            self._differentiate(x, rows, maximum[rows, :, None], total[rows, :, None], visit.batch)
+        weight = counted.to(total) / visit.batch.divisor
+        self._differentiate(x, share / total * weight, weight, visit.batch)
         visit.kept["gradient"] = x
         return losses.sum() / visit.batch.divisor
 
@@ -77,29 +81,31 @@ class LossKernel:
 
     def _sums(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """Sums of exponentials and targets' logits of this rank's part: (2, sequence, batch)."""
-        maximum = visit.kept["maximum"]
+        maximum, valid = visit.kept["maximum"], self._valid(x)
         sums = maximum.new_zeros((2, *maximum.shape))
-        for rows in self._slices(x):
-            wide = self._bent(x[rows][..., : self._valid(x)].to(sums))
-            sums[0, rows] = torch.exp(wide - maximum[rows][..., None]).sum(-1)
+        for rows in self._slices(x) if valid else ():
+            wide = self._bent(x[rows, :, :valid].to(sums))
+            torch.exp(wide.amax(-1) - maximum[rows], out=sums[0, rows])
+            sums[0, rows] /= wide.softmax(-1).amax(-1)
+        visit.kept["share"] = sums[0].clone()
         column, here = self._targets(visit.batch.labels, x.shape[-1])
         found = self._bent(x.gather(-1, column[..., None])[..., 0].to(sums))
         sums[1] = torch.where(here, found, 0)
         return sums
 
     def _differentiate(
-        self, x: torch.Tensor, rows: slice, maximum: torch.Tensor, total: torch.Tensor, batch: MicroBatch
+        self, x: torch.Tensor, share: torch.Tensor, weight: torch.Tensor, batch: MicroBatch
     ) -> None:
-        """(softmax − one-hot) / divisor in place, times the slope of what bends the logits; 0 where nothing counts."""
-        valid, labels = self._valid(x), batch.labels[rows]
-        bent = self._bent(x[rows][..., :valid].to(maximum))
-        gradient = torch.exp(bent - maximum) / total
-        column, here = self._targets(labels, x.shape[-1])
-        if valid:
-            gradient.scatter_add_(-1, column[..., None], -here[..., None].to(gradient))
-        weight = (labels != IGNORED).to(gradient) / batch.divisor
-        x[rows, :, :valid] = (gradient * weight[..., None] * self._slope(bent)).to(x)
-        x[rows, :, valid:] = 0
+        """softmax·share − one-hot·weight in place, times the slope of what bends the logits."""
+        valid = self._valid(x)
+        column, here = self._targets(batch.labels, x.shape[-1])
+        once = torch.where(here, -weight, 0)
+        for rows in self._slices(x) if valid else ():
+            bent = self._bent(x[rows, :, :valid].to(share))
+            gradient = bent.softmax(-1).mul_(share[rows, :, None])
+            gradient.scatter_add_(-1, column[rows, :, None], once[rows, :, None])
+            x[rows, :, :valid] = self._sloped(gradient, bent)
+        x[..., valid:] = 0
 
     def _bent(self, logits: torch.Tensor) -> torch.Tensor:
         """Divided, then capped, as the model says."""
@@ -109,12 +115,12 @@ class LossKernel:
         cap = numerics.logit_soft_cap
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
-    def _slope(self, bent: torch.Tensor) -> torch.Tensor | float:
-        """How much the bent logits change with the logits."""
+    def _sloped(self, gradient: torch.Tensor, bent: torch.Tensor) -> torch.Tensor:
+        """The gradient of the logits from that of the bent ones, in its place."""
         numerics = self.setting.numerics
-        cap = numerics.logit_soft_cap
-        slope: torch.Tensor | float = 1.0 if cap is None else 1 - (bent / cap) ** 2
-        return slope / numerics.logit_divisor
+        if numerics.logit_soft_cap is not None:
+            gradient *= 1 - (bent / numerics.logit_soft_cap) ** 2
+        return gradient if numerics.logit_divisor == 1 else gradient.div_(numerics.logit_divisor)
 
     def _targets(self, labels: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The labels' columns on this rank (0 where they are elsewhere), and whether they are here."""

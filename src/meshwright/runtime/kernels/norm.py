@@ -6,6 +6,7 @@ Statistics and x̂ are in single precision at least.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -48,9 +49,13 @@ class NormKernel:
         raise AssertionError(item)
         yield
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The full names of weight and bias."""
+        return tuple(map(self.setting.named, self.op.parameters))
+
     def _parameters(self, visit: Visit) -> list[torch.Tensor]:
-        names = map(self.setting.named, self.op.parameters)
-        return [visit.unit(name).view(name) for name in names]
+        return [visit.unit(name).view(name) for name in self.names]
 
     def _normalised(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         weight, *bias = self._parameters(visit)
@@ -58,23 +63,27 @@ class NormKernel:
         if bias:
             return torch.layer_norm(x, (self.op.width,), weight, bias[0], arch.norm_epsilon)
         wide = x.to(self.setting.precision.statistic)
-        centred = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + arch.norm_epsilon)
+        centred = wide * self._inverse_root(wide)
         if self.setting.numerics.norm_weight_in_fp32:
             return (centred * self._scale(weight.to(wide))).to(x)
         return centred.to(x) * self._scale(weight)
 
     def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         weight, *bias = self._parameters(visit)
-        epsilon = self.setting.architecture.norm_epsilon
         if bias:
             return self._layer_norm_gradient(g, x, weight, bias[0], visit)
         wide, wide_g = x.to(self.setting.precision.statistic), g.to(self.setting.precision.statistic)
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
+        scale, factor = self._inverse_root(wide), self._scale(weight.to(wide))
         centred = wide * scale
-        self._add(0, (wide_g * centred).flatten(0, -2).sum(0), visit)
-        inner = wide_g * self._scale(weight.to(wide))
-        inner -= centred * (inner * centred).mean(-1, keepdim=True)
-        return inner.mul_(scale).to(x)
+        product = wide_g * centred
+        self._add(0, product.flatten(0, -2).sum(0), visit)
+        mean = (product @ factor)[..., None] / self.op.width
+        return (wide_g * factor).addcmul_(centred, mean, value=-1).mul_(scale).to(x)
+
+    def _inverse_root(self, x: torch.Tensor) -> torch.Tensor:
+        """1/√(mean x² + ε) of every row."""
+        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        return squares.div_(self.op.width).add_(self.setting.architecture.norm_epsilon).rsqrt_()
 
     def _layer_norm_gradient(
         self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: Visit
@@ -93,7 +102,7 @@ class NormKernel:
         return weight + offset if offset else weight
 
     def _add(self, which: int, gradient: torch.Tensor, visit: Visit) -> None:
-        name = self.setting.named(self.op.parameters[which])
+        name = self.names[which]
         visit.unit(name).gradient_of(name).add_(gradient)
 
 

@@ -12,7 +12,10 @@ from meshwright.model.rotary import Rotary
 
 @dataclass(frozen=True)
 class Rotation:
-    """Tables for one sequence length: ``cos`` and ``sin`` are (sequence, 1, 1, pairs)."""
+    """Tables for one sequence length, (sequence, 1, 1, dim): x turned is x·cos + (x with partners swapped)·sin.
+
+    ``sin`` has the sign of each element.
+    """
 
     cos: torch.Tensor
     sin: torch.Tensor
@@ -20,25 +23,22 @@ class Rotation:
 
     def apply(self, heads: torch.Tensor, *, backward: bool = False) -> None:
         """Turn (sequence, batch, heads, head_dim) in place."""
-        first, second = self._pairs(heads)
-        sin = -self.sin if backward else self.sin
-        turned = first * self.cos - second * sin
-        second.copy_(second * self.cos + first * sin)
-        first.copy_(turned)
-
-    def _pairs(self, heads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         turned = heads[..., : self.rotary.dim]
+        partners = self._swapped(turned)
+        turned.mul_(self.cos).addcmul_(partners, self.sin, value=-1 if backward else 1)
+
+    def _swapped(self, x: torch.Tensor) -> torch.Tensor:
+        """Every element's partner in its place: the neighbour, or the one half of the dim away."""
         if self.rotary.interleaved:
-            return turned[..., 0::2], turned[..., 1::2]
-        return turned.chunk(2, -1)  # type: ignore[return-value]
+            return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        return x.roll(self.rotary.dim // 2, -1)
 
 
 def rotation(rotary: Rotary, positions: int, like: torch.Tensor) -> Rotation:
     """The tables for ``positions`` positions in the dtype of ``like``; angles are computed in double precision."""
     frequencies = torch.tensor(rotary.frequencies(positions), dtype=torch.float64, device=like.device)
     angles = torch.outer(torch.arange(positions, dtype=torch.float64, device=like.device), frequencies)
-    factor = rotary.attention_factor
-    shape = (positions, 1, 1, -1)
-    return Rotation(
-        (angles.cos() * factor).to(like).view(shape), (angles.sin() * factor).to(like).view(shape), rotary
-    )
+    cos, sin = angles.cos() * rotary.attention_factor, angles.sin() * rotary.attention_factor
+    row = -1 if rotary.interleaved else 1  # partners are next to each other, or halves are
+    tables = [torch.stack(pair, row).to(like).view(positions, 1, 1, -1) for pair in ((cos, cos), (-sin, sin))]
+    return Rotation(tables[0], tables[1], rotary)

@@ -3,23 +3,26 @@
 A fork costs milliseconds where a fresh interpreter needs seconds to import torch; a file needs no free port. The parent
 must not have used torch for anything before, since threads and an accelerator's context do not survive a fork.
 
-The first rank that fails, dies or is late ends all of them.
+The first rank that fails, dies or is late ends all of them. Ranks whose parent is gone end by themselves: nothing goes
+on writing where a next run may have begun.
 """
 
+import os
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
-from meshwright.errors import MeshwrightError, RunError
+from meshwright.errors import InputError, MeshwrightError, RunError
 from meshwright.runtime.launch.environment import Place
 
 Tell = Callable[[str, float], None]
@@ -38,15 +41,24 @@ class Rank(NamedTuple):
     pipe: Connection
 
 
-def run_locally(work: RankWork, processes: int, limit_s: float, tell: Tell) -> object:
-    """``work`` on so many ranks of this host; what rank 0 returns. Raises RunError naming the rank at fault."""
-    with TemporaryDirectory(prefix="meshwright-") as folder:
+class Life(NamedTuple):
+    """A pipe that the parent alone can write to: its other end is closed when the parent is gone."""
+
+    reading: int
+    writing: int
+
+
+def run_locally(work: RankWork, processes: int, limit_s: float | None, tell: Tell) -> object:
+    """``work`` on so many ranks of this host; what rank 0 returns. Raises RunError naming the rank at fault.
+
+    Without ``limit_s`` it may take as long as it takes. An InputError of a rank is raised as it is.
+    """
+    with TemporaryDirectory(prefix="meshwright-") as folder, _life() as life:
         ranks: list[Rank] = []
         try:
             for number in range(processes):
-                ranks.append(
-                    _started(work, Place(number, processes, number, "local"), Path(folder) / "store")
-                )
+                place = Place(number, processes, number, "local")
+                ranks.append(_started(work, place, Path(folder) / "store", life))
             return _result(ranks, limit_s, tell)
         finally:
             for rank in ranks:
@@ -56,17 +68,29 @@ def run_locally(work: RankWork, processes: int, limit_s: float, tell: Tell) -> o
                 rank.pipe.close()
 
 
-def _started(work: RankWork, place: Place, store: Path) -> Rank:
+@contextmanager
+def _life() -> Iterator[Life]:
+    life = Life(*os.pipe())
+    try:
+        yield life
+    finally:
+        for end in life:
+            os.close(end)
+
+
+def _started(work: RankWork, place: Place, store: Path, life: Life) -> Rank:
     """A running rank. The parent's copy of the writing end is closed before the next fork: then its end is seen."""
     reading, writing = get_context("fork").Pipe(duplex=False)
-    process = get_context("fork").Process(target=_run, args=(work, place, store, writing), daemon=True)
+    process = get_context("fork").Process(target=_run, args=(work, place, store, writing, life), daemon=True)
     process.start()
     writing.close()
     return Rank(place.rank, process, reading)
 
 
-def _run(work: RankWork, place: Place, store: Path, pipe: Connection) -> None:
+def _run(work: RankWork, place: Place, store: Path, pipe: Connection, life: Life) -> None:
     """The life of a rank: the work, then one word on how it ended."""
+    os.close(life.writing)
+    Thread(target=_end_with_parent, args=(life.reading,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's, which ends all ranks
 
     def tell(what: str, part: float) -> None:
@@ -75,17 +99,26 @@ def _run(work: RankWork, place: Place, store: Path, pipe: Connection) -> None:
     with suppress(BrokenPipeError):
         try:
             pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), tell)))
+        except InputError as error:
+            pipe.send(("refused", error.problems))
         except Exception as error:
             named = isinstance(error, MeshwrightError)
             text = str(error) if named else f"rank {place.rank}: {type(error).__name__}: {error}"
             pipe.send(("failed", text))
 
 
-def _result(ranks: Sequence[Rank], limit_s: float, tell: Tell) -> object:
+def _end_with_parent(reading: int) -> None:
+    """Wait for the parent's end, which nothing else ends."""
+    os.read(reading, 1)
+    os._exit(1)
+
+
+def _result(ranks: Sequence[Rank], limit_s: float | None, tell: Tell) -> object:
     """What rank 0 returned, when all are done."""
-    working, value, end = {rank.pipe: rank for rank in ranks}, None, monotonic() + limit_s
+    working, value, began = {rank.pipe: rank for rank in ranks}, None, monotonic()
     while working:
-        ready = connection.wait(list(working), timeout=max(0.0, end - monotonic()))
+        left = None if limit_s is None else max(0.0, began + limit_s - monotonic())
+        ready = connection.wait(list(working), timeout=left)
         if not ready:
             late = ", ".join(str(rank.number) for rank in working.values())
             raise RunError(f"not done within {limit_s:.0f} s: rank {late}")
@@ -94,6 +127,8 @@ def _result(ranks: Sequence[Rank], limit_s: float, tell: Tell) -> object:
             word, said = _heard(rank, ranks)
             if word == "progress":
                 tell(*said)
+            elif word == "refused":
+                raise InputError(said)
             elif word == "failed":
                 raise RunError(_death(ranks) or said)
             else:

@@ -1,0 +1,126 @@
+"""``meshwright run``: train a plan; ``--emulate`` executes its step at modelled times on this machine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.cli import run_options as of
+from meshwright.cli.options import AsJson, Debug, PlanFile
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.progress import tell_terminal
+from meshwright.errors import InputError, Problem
+
+EMULATION = ("ranks", "limit", "trace")
+STARTING = ("precision", "initial", "export", "resume", "cpu")
+"""Where a run begins and ends; the other options are how it trains."""
+NAMES = {
+    "warmup_steps": "warmup",
+    "evaluate_every": "eval-every",
+    "keep_last": "keep",
+    "initial": "init",
+    "output": "out",
+}
+"""Options whose names on the command line are shorter."""
+
+
+def run(
+    plan: PlanFile,
+    steps: of.Steps = None,
+    data: of.Data = None,
+    tokenizer: of.Tokenizer = None,
+    end_of_document: of.EndOfDocument = None,
+    mask_document_starts: of.MaskDocumentStarts = False,
+    cache: of.Cache = None,
+    lr: of.LearningRate = None,
+    schedule: of.Schedule = None,
+    warmup_steps: of.Warmup = None,
+    lr_floor: of.Floor = None,
+    decay_steps: of.DecaySteps = None,
+    beta1: of.Beta1 = None,
+    beta2: of.Beta2 = None,
+    eps: of.Epsilon = None,
+    weight_decay: of.WeightDecay = None,
+    clip: of.Clip = None,
+    seed: of.Seed = None,
+    precision: of.Precision = None,
+    evaluate_every: of.EvaluateEvery = None,
+    held_out: of.HeldOut = None,
+    output: of.Output = None,
+    checkpoint_every: of.CheckpointEvery = None,
+    keep_last: of.Keep = None,
+    resume: of.Resume = None,
+    initial: of.Initial = None,
+    export: of.Export = None,
+    cpu: of.Cpu = False,
+    set_: of.Settings = None,
+    emulate: of.Emulate = False,
+    ranks: of.Ranks = None,
+    limit: of.Limit = None,
+    trace: of.Trace = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Train a plan on this host, or under torchrun or Slurm; or emulate its step. Exits with 1 when a rank fails."""
+    named = {name: value for name, value in locals().items() if value is not None and value is not False}
+    with errors_as_messages(as_json, debug):
+        shared = ("plan", "set_", "emulate", "as_json", "debug")
+        own = {name: value for name, value in named.items() if name not in shared}
+        _refuse({name: value for name, value in own.items() if (name in EMULATION) != emulate}, emulate)
+        if emulate:
+            _emulate(plan, set_ or [], ranks, limit, trace, as_json)
+        else:
+            _train(plan, set_ or [], own, as_json)
+
+
+def _refuse(wrong: Mapping[str, object], emulate: bool) -> None:
+    """Options of the other kind of run."""
+    rule = "says how to train, and --emulate trains nothing" if emulate else "is for --emulate"
+    problems = [
+        Problem(_spelled(name), value, rule, "leave it out" if emulate else "add --emulate")
+        for name, value in wrong.items()
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def _spelled(name: str) -> str:
+    return "--" + NAMES.get(name, name).replace("_", "-")
+
+
+def _train(plan: str, settings: list[str], own: dict[str, Any], as_json: bool) -> None:
+    from meshwright import api
+
+    starting = {name: own.pop(name) for name in STARTING if name in own}
+    if own.get("clip") == 0:
+        own["clip"] = None
+    if "data" in own:
+        own["data"] = tuple(own["data"])
+    found = api.run(plan, options=own, settings=settings, show=not as_json, **starting)
+    if found is None:
+        return
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from meshwright.report.trained import render_trained
+
+        render_trained(found.to_json())
+
+
+def _emulate(
+    plan: str, settings: list[str], ranks: int | None, limit: float | None, trace: Path | None, as_json: bool
+) -> None:
+    from meshwright import api
+
+    if trace:
+        check_writable(trace, "trace")
+    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=tell_terminal)
+    if trace:
+        import json
+
+        write_whole(trace, json.dumps(found.trace(), allow_nan=False))
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from meshwright.report.emulated import render_emulated
+
+        render_emulated(found.to_json(), str(trace) if trace else None)

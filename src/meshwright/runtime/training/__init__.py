@@ -1,0 +1,1 @@
+"""Training on one rank: batches in, steps by the interpreter, metrics and checkpoints out."""

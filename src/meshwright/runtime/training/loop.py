@@ -1,0 +1,175 @@
+"""The loop of a training run on one rank: step after step, and between them what is due.
+
+Ranks do the same in the same order; rank 0 also tells of it. A loss or norm that is not finite ends the run before the
+optimizer has seen its gradients, on all ranks at once, since all have the same numbers.
+"""
+
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from time import perf_counter, time
+
+import torch
+
+from meshwright.errors import RunError
+from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
+from meshwright.runtime.data.batches import whole_batch
+from meshwright.runtime.data.opening import TrainingData
+from meshwright.runtime.progress.display import Display
+from meshwright.runtime.progress.log import MetricsLog
+from meshwright.runtime.progress.metrics import StepMetrics
+from meshwright.runtime.progress.utilisation import Utilisation
+from meshwright.runtime.rank import Rank
+from meshwright.runtime.training.batches import counted_labels, micro_batches
+from meshwright.runtime.training.evaluation import Evaluation, HeldOut
+from meshwright.runtime.training.outcome import Outcome, Training
+from meshwright.runtime.training.stopping import Stopping
+from meshwright.runtime.training.world import most
+
+PEAK_STEPS = 2
+"""Steps after which the peak of memory is asked for again: by then everything has been allocated once."""
+
+
+@dataclass
+class Loop:
+    """A run on one rank. ``log`` is rank 0's alone; ``display`` shows nothing on the others."""
+
+    rank: Rank
+    training: Training
+    data: TrainingData
+    stopping: Stopping
+    display: Display
+    log: MetricsLog | None
+    utilisation: Utilisation
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    times_s: list[float] = field(default_factory=list)
+    held_out: list[HeldOut] = field(default_factory=list)
+    saved: Path | None = None
+    peak_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        self.evaluation = Evaluation(self.rank)
+        self.rank.interpreter.hear = self.stopping.hear
+        self.rank.interpreter.states.after_norm = self._refuse_what_is_not_finite
+
+    def run(self, first: int) -> Outcome:
+        """Steps ``first`` … up to the last one, or to a signal."""
+        options, device, stop = self.training.options, self.rank.communicator.device, False
+        for step in range(first, options.steps):
+            self._step(step, first)
+            done = step + 1
+            stop = self.stopping.agreed() and done < options.steps
+            last = stop or done == options.steps
+            if _due(options.evaluate_every, done):
+                self._evaluate(step)
+            if last or _due(options.checkpoint_every, done):
+                self._save()
+            if stop:
+                self.display.note(
+                    f"Stopped by a signal behind step {step}; {self.saved} is there to go on from."
+                )
+                break
+        return Outcome(
+            device=device_name(device),
+            device_bytes=device_bytes(device),
+            first_step=first,
+            losses=tuple(self.losses),
+            norms=tuple(self.norms),
+            step_times_s=tuple(self.times_s),
+            held_out=tuple(self.held_out),
+            memory_bytes=self.peak_bytes,
+            stopped=stop,
+            checkpoint=self.saved,
+            export=None,
+        )
+
+    def _step(self, step: int, first: int) -> None:
+        """One optimizer step, and word of it."""
+        rank, options, began = self.rank, self.training.options, perf_counter()
+        self.stopping.step = step
+        rate = options.learning_rate(step)
+        batch = whole_batch(self.data.training, step)
+        labels = max(1, counted_labels(batch))
+        result = rank.interpreter.step(
+            micro_batches(batch, rank.job.program, rank.place.rank, labels, rank.communicator.device),
+            rate / options.lr,
+        )
+        rank.communicator.log.clear()
+        seconds = perf_counter() - began
+        if step < first + PEAK_STEPS:
+            self.peak_bytes = self._peak()
+        self.losses.append(result.loss)
+        self.norms.append(result.norm)
+        self.times_s.append(seconds)
+        self._tell(step, rate, seconds)
+
+    def _tell(self, step: int, rate: float, seconds: float) -> None:
+        if self.log is None:
+            return
+        tokens = self.training.tokens_per_step
+        metrics = StepMetrics(
+            step=step,
+            loss=self.losses[-1],
+            grad_norm=self.norms[-1],
+            lr=rate,
+            tokens=(step + 1) * tokens,
+            tokens_per_s=tokens / seconds,
+            mfu=self.utilisation.mfu(tokens / seconds),
+            step_time_s=seconds,
+            memory_bytes=self.peak_bytes,
+            time_s=time(),
+        )
+        self.log.step(metrics)
+        self.display.show(metrics)
+
+    def _evaluate(self, step: int) -> None:
+        found = self.evaluation.loss(self.data, step)
+        self.rank.communicator.log.clear()
+        self.held_out.append(found)
+        self.display.note(f"step {step}  held-out loss {found.loss:.4f} on {found.tokens} tokens")
+        if self.log is not None:
+            self.log.evaluation(step, found.loss, found.tokens)
+
+    def _save(self) -> None:
+        """A checkpoint; older ones than are to be kept go."""
+        self.peak_bytes = self._peak()
+        facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}
+        self.saved = save_checkpoint(self.training.checkpoints, self.rank, facts)
+        if self.rank.place.rank == 0:
+            prune_checkpoints(self.training.checkpoints, self.training.options.keep_last)
+
+    def _peak(self) -> int | None:
+        """The most bytes that tensors had at once so far, on the rank that had most."""
+        device = self.rank.communicator.device
+        if device.type != "cuda":
+            return None
+        own = torch.cuda.max_memory_allocated(device)
+        return int(most(self.rank.communicator, own, "peak of memory"))
+
+    def _refuse_what_is_not_finite(self) -> None:
+        """Raises RunError before the optimizer takes in what would spoil every parameter."""
+        states, step = self.rank.interpreter.states, self.stopping.step
+        loss, norm = float(states.loss), states.norm
+        assert norm is not None
+        if not isfinite(loss) or not isfinite(norm):
+            there = self.saved or self.training.resume
+            after = f"the last checkpoint is {there}" if there else "there is no checkpoint yet"
+            raise RunError(
+                f"step {step}: the loss is {loss:g} and the norm of gradients {norm:g}; nothing was updated, {after}. "
+                "Suggestion: a smaller --lr, a longer --warmup, or other data"
+            )
+
+
+def _due(every: int, done: int) -> bool:
+    return every > 0 and done % every == 0
+
+
+def device_name(device: torch.device) -> str:
+    """The name that the accelerator's driver gives it; ``cpu`` for a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def device_bytes(device: torch.device) -> int:
+    """Memory of an accelerator; 0 for a CPU, whose memory is shared."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0

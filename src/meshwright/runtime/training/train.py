@@ -1,0 +1,112 @@
+"""Training as one rank: from joining the others to the last checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+
+from meshwright import __version__
+from meshwright.model.graph import ModelGraph
+from meshwright.model.running import named_parameters
+from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
+from meshwright.runtime.data.opening import TrainingData
+from meshwright.runtime.launch.environment import Place
+from meshwright.runtime.launch.meeting import agreed
+from meshwright.runtime.optimizer import AdamW
+from meshwright.runtime.options import TrainingOptions
+from meshwright.runtime.progress.display import Display, display
+from meshwright.runtime.progress.log import MetricsLog, open_log
+from meshwright.runtime.progress.utilisation import Utilisation
+from meshwright.runtime.random_tensors import RandomTensors
+from meshwright.runtime.rank import rank_of
+from meshwright.runtime.training.loop import Loop, device_bytes, device_name
+from meshwright.runtime.training.outcome import METRICS, PLAN, Outcome, Training
+from meshwright.runtime.training.stopping import stopping
+from meshwright.runtime.weights.loading import load
+
+
+def train(
+    place: Place, store: dist.Store, training: Training, data: TrainingData, console: Console | None
+) -> Outcome:
+    """Train as a rank; ``console`` is where rank 0 shows how it goes. Raises InputError and RunError."""
+    job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
+    initial = Blank(job.model) if chosen else _tensors(training)
+    with stopping(store, job.program) as heard, rank_of(job, place, store, initial) as rank:
+        if chosen:
+            restore_checkpoint(Path(chosen), rank)
+        first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
+        used = training.utilisation(device_name(device), device_bytes(device))
+        with _told(place, training, first, used, console) as (log, shown):
+            loop = Loop(rank, training, data, heard, shown, log, used)
+            loop.saved = Path(chosen) if chosen else None
+            outcome = loop.run(first)
+        if training.export is None or outcome.stopped:
+            return outcome
+        export_weights(training.export, rank, job.model, training.config)
+        return replace(outcome, export=training.export)
+
+
+def optimizer_options(options: TrainingOptions) -> AdamW:
+    """The optimizer's part of the options."""
+    return AdamW(
+        lr=options.lr,
+        betas=(options.beta1, options.beta2),
+        epsilon=options.eps,
+        weight_decay=options.weight_decay,
+        clip=options.clip,
+    )
+
+
+def _tensors(training: Training) -> Mapping[str, torch.Tensor]:
+    """The parameters at the beginning of a run."""
+    model = training.job.model
+    if training.initial is None:
+        return RandomTensors(model, training.options.seed)
+    return Stored(training.initial, model)
+
+
+class Blank(Mapping[str, torch.Tensor]):
+    """Zeros in the shapes of a model's tensors, for a checkpoint to overwrite."""
+
+    def __init__(self, model: ModelGraph) -> None:
+        self._shapes = {name: parameter.shape for name, parameter in named_parameters(model).items()}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return torch.zeros(()).expand(self._shapes[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+class Stored(Blank):
+    """The tensors of a checkpoint of Hugging Face, each read when it is asked for."""
+
+    def __init__(self, folder: Path, model: ModelGraph) -> None:
+        super().__init__(model)
+        self._folder, self._model = folder, model
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return load(self._folder, self._model, {name: ()})[name]
+
+
+@contextmanager
+def _told(
+    place: Place, training: Training, first: int, used: Utilisation, console: Console | None
+) -> Iterator[tuple[MetricsLog | None, Display]]:
+    """The log of metrics and what people see: rank 0's alone."""
+    steps = training.options.steps
+    if place.rank:
+        with display(None, steps) as shown:
+            yield None, shown
+        return
+    facts, output = {**training.facts, "mfu_origin": used.origin}, training.options.output
+    with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
+        (output / PLAN).write_text(training.plan, encoding="utf-8")
+        yield log, shown

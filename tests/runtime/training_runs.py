@@ -1,0 +1,45 @@
+"""Tiny plans in a folder, trained by the verb itself on forked ranks."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiny_models import tiny_config
+
+from meshwright import api
+
+SEQ_LEN, SEQUENCES = 24, 8
+
+
+@dataclass(frozen=True)
+class SmallRun:
+    """A plan file; ``train`` runs it in fp64 unless it says otherwise."""
+
+    path: Path
+
+    def train(self, output, steps=4, precision="fp64", **wishes):
+        starting = {name: wishes.pop(name) for name in ("initial", "export", "resume") if name in wishes}
+        options = {"steps": steps, "output": self.path.parent / output, **wishes}
+        return api.run(self.path, options=options, precision=precision, **starting)
+
+    def metrics(self, output):
+        text = (self.path.parent / output / "metrics.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def small_run(folder, name="plan", ranks=1, family="llama", **keys):
+    """A plan of a tiny model on so many ranks; ``keys`` are further keys of the short form."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(tiny_config(family)), encoding="utf-8")
+    plan = {
+        "plan": 1,
+        "model": "config.json",
+        "cluster": f"h100-sxm-80gb x {ranks}",
+        "workload": {"seq_len": SEQ_LEN, "global_batch": SEQUENCES},
+        "stack": "meshwright",
+        "layout": {},
+        **keys,
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    return SmallRun(path)
