@@ -25,7 +25,8 @@ def made(stack="megatron-core", sharding="zero1", **asked):
 
 
 @pytest.mark.parametrize(("stack", "sharding", "target"), [("megatron-core", "zero1", "megatron"),
-                                                            ("torchtitan", "zero3", "torchtitan")])  # fmt: skip
+                                                            ("torchtitan", "zero3", "torchtitan"),
+                                                            ("meshwright", "zero1", "meshwright")])  # fmt: skip
 def test_jobs_have_a_plan_and_the_files_of_their_stack(stack, sharding, target):
     found = made(stack, sharding)
     assert found.target == target

@@ -18,12 +18,14 @@ from meshwright.plan.expand import expand
 from meshwright.plan.files import Plan, dump_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, resolve_with
+from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.result import Report
 from meshwright.search.neighbours import neighbours
 from meshwright.search.spread import coordinates, spread
 from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.own_probe import own_files
 from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted
 
@@ -50,8 +52,9 @@ RUNNERS: Mapping[str, Runner] = {
     "bridge": Runner(("megatron-bridge",), "", "Step Time and MODEL_TFLOP/s/GPU per step"),
     "torchtitan": Runner(("torchtitan",), "--metrics.log_freq 1 ", "a line per step with tps and memory"),
     "deepspeed": Runner(("deepspeed",), "", "SamplesPerSec and MaxMemAllocated per step"),
+    OWN_STACK: Runner((OWN_STACK,), "", "the metrics of every step"),
 }
-"""By target. Others can be named with ``--to``; what they log is theirs to say."""
+"""By target; our own runtime is one too. Others can be named with ``--to``; what they log is theirs to say."""
 OTHER = Runner((), "", "the time of every step")
 
 
@@ -123,8 +126,8 @@ def probes(resolved: Resolved, top: int, target: str | None = None) -> Probes:
         raise InputError(Problem("top", top, "must be at least 1", "top: 3"))
     stack = resolved.setting.stack.name
     target = target or next((name for name, runner in RUNNERS.items() if stack in runner.stacks), None)
-    if target not in TARGETS:
-        known = ", ".join(TARGETS)
+    if target not in TARGETS and target != OWN_STACK:
+        known = ", ".join((*TARGETS, OWN_STACK))
         raise InputError(
             Problem("to", target or stack, "no target of export runs it", f"--to one of {known}")
         )
@@ -186,6 +189,8 @@ def _exportable(resolved: Resolved, target: str) -> bool:
 
 def _files(resolved: Resolved, target: str) -> Mapping[str, str]:
     setting = resolved.setting
+    if target == OWN_STACK:
+        return own_files(resolved)
     return TARGETS[target](resolved.long, setting.model, setting.cluster, setting.stack).files
 
 
@@ -210,7 +215,8 @@ def _run_script(target: str) -> str:
         [
             "#!/usr/bin/env bash",
             f"# {STEPS} steps of this plan; all that is printed goes to probe.log. Run it on every node, or",
-            f"# submit {target}/job.sbatch with --export=ALL,TRAIN_ITERS={STEPS},TRAIN_STEPS={STEPS}.",
+            f"# submit {target}/job.sbatch, if there is one, with",
+            f"# --export=ALL,TRAIN_ITERS={STEPS},TRAIN_STEPS={STEPS}.",
             "set -euo pipefail",
             'HERE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"',
             f"export TRAIN_ITERS={STEPS} TRAIN_STEPS={STEPS}",

@@ -1,0 +1,43 @@
+"""The files of a probe job for our own runtime: a script that trains on synthetic data and prints its steps."""
+
+from collections.abc import Mapping
+
+from meshwright.errors import UnsupportedError
+from meshwright.plan.resolve import Resolved
+from meshwright.plan.runnable import OWN_STACK, hindrances
+
+PORT = 29500
+
+
+def own_files(resolved: Resolved) -> Mapping[str, str]:
+    """``meshwright/launch.sh`` for a job folder with its ``plan.yaml``. Raises UnsupportedError for what is not run."""
+    problems = [p for p in hindrances(resolved.long, resolved.setting.model) if p.severity == "error"]
+    if problems:
+        raise UnsupportedError(problems)
+    return {f"{OWN_STACK}/launch.sh": _script(resolved)}
+
+
+def _script(resolved: Resolved) -> str:
+    cluster = resolved.setting.cluster
+    per_node = min(cluster.pool.node.devices, cluster.devices)
+    nodes = -(-cluster.devices // per_node)
+    start = "meshwright" if nodes == 1 else _torchrun(nodes, per_node)
+    return "\n".join(
+        [
+            "#!/usr/bin/env bash",
+            "# Trains on synthetic data and ends by printing the metrics of every step, which `ingest` reads.",
+            "set -euo pipefail",
+            'JOB="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"',
+            f'{start} run "${{JOB}}/plan.yaml" --steps "${{TRAIN_STEPS:-20}}" --resume never \\',
+            '  --out "${JOB}/run" "$@"',
+            'cat "${JOB}/run/metrics.jsonl"',
+            "",
+        ]
+    )
+
+
+def _torchrun(nodes: int, per_node: int) -> str:
+    return (
+        f"torchrun --nnodes {nodes} --nproc-per-node {per_node} --rdzv-backend c10d \\\n  "
+        f'--rdzv-endpoint "${{MASTER_ADDR:?the first host}}:{PORT}" --no-python meshwright'
+    )
