@@ -10,6 +10,7 @@ machine it is steadier than wall clock, and it does not count waiting.
 """
 
 import argparse
+import gc
 import os
 import platform
 import time
@@ -130,7 +131,11 @@ def compared(layout: str, size: Size, pairs: int = PAIRS) -> Comparison:
                 result = rank.interpreter.step(batches)
                 return result.loss, result.norm
 
-            return measured((plain, ours), pairs)
+            found = measured((plain, ours), pairs)
+            # DDP's reducer must not outlive the process group: its end would wait for gloo's thread, which waits for us
+            del plain
+            gc.collect()
+            return found
 
     found = run_locally(work, ranks_of(layout), LIMIT_S, lambda what, part: None)
     comparison = Comparison(layout, size, *found)  # type: ignore[misc]
