@@ -72,7 +72,7 @@ def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint. Raises InputError where it is damaged or none of this format."""
     if not path.is_dir():
         suggestion = "the folder of a checkpoint, such as step-00000120"
-        raise InputError(Problem("checkpoint", str(path), "no such checkpoint", suggestion))
+        raise InputError(Problem("checkpoint", in_short(path), "no such checkpoint", suggestion))
     text, digest = _content(path, MANIFEST, MAX_MANIFEST_BYTES), _content(path, DIGEST, len(digest_line(b"")))
     if digest != digest_line(text):
         raise InputError(damage(path, MANIFEST, f"does not fit {DIGEST} beside it: one of both is damaged"))
