@@ -45,7 +45,7 @@ format: $(DEV) ## rewrite the code as `make check` wants it
 docs: $(DEV) ## rewrite the generated pages and the list of options
 	$(BIN)/python scripts/write_docs.py
 
-clean: ## remove what the targets above made, the environment too
+clean: ## remove what the targets above made, the environment too; trainings of one's own in run/ stay
 	rm -rf $(VENV) quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:

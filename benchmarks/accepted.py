@@ -53,9 +53,7 @@ def plans(target: str) -> Iterator[Resolved]:
             "plan": 1,
             "model": draw.choice(MODELS),
             "cluster": f"h100-sxm-80gb x {devices}",
-            "stack": {"megatron": "megatron-core"}.get(
-                target, target if target != "accelerate" else "generic"
-            ),
+            "stack": {"megatron": "megatron-core"}.get(target, target),
             "workload": {
                 "seq_len": 4096,
                 "global_batch": micro_batch * shard * replicate * pp * draw.choice((1, 2)),

@@ -20,8 +20,6 @@ from meshwright.plan.resolve import resolve
 from meshwright.plan.short import ShortPlan
 
 HERE = Path(__file__).parent
-STACKS = {"accelerate": "generic"}
-"""Stacks of plans for targets that have none of their own."""
 Row = tuple[str, dict[str, int], str, int, str, int]
 PLANS: Mapping[str, tuple[Row, ...]] = {
     "torchtitan": (
@@ -69,7 +67,7 @@ def plan_of(target: str, row: Row) -> ShortPlan:
             "plan": 1,
             "model": model,
             "cluster": f"h100-sxm-80gb x {devices}",
-            "stack": STACKS.get(target, ASKED[target].stack),
+            "stack": ASKED[target].stack,
             "workload": {"seq_len": 4096, "global_batch": global_batch},
             "layout": layout,
             "sharding": sharding,

@@ -3,6 +3,7 @@
     python benchmarks/local_steps.py            prints the page
     python benchmarks/local_steps.py --write    also writes benchmarks/local-steps.md
 
+As far as the host allows, ranks that have a core each run under SCHED_RR, so that other work on it waits.
 The host is measured as a cluster of two devices of one thread each, and as one of four that share its cores; plans of
 a small model are predicted for these clusters and trained by the runtime, a few steps each, in shuffled rounds. Then
 three plans, chosen as ``probe`` chooses, are trained for 20 steps, the constants of ``calibrate`` are fitted to them,
@@ -34,6 +35,7 @@ from meshwright.plan.files import dump_plan
 from meshwright.plan.resolve import Resolved, resolve
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
+from meshwright.runtime.emulation.scale import into_real_time
 from meshwright.search.spread import spread
 from meshwright.validation.metrics import bias, mape, spearman
 from meshwright.verbs.predicting import predicted
@@ -192,6 +194,7 @@ def table(found: list[Case], later: Mapping[str, Case], probes: list[str]) -> It
 
 def section(folder: Path, ranks: int, plans: Mapping[str, Mapping[str, object]], title: str) -> Iterator[str]:
     """A cluster of this host: its plans, before and after the probes."""
+    policy = "SCHED_RR" if ranks <= (os.cpu_count() or 1) and into_real_time() else "the usual scheduler"
     folder = folder / f"{ranks} ranks"
     folder.mkdir()
     path = measured_cluster(folder, ranks)
@@ -205,7 +208,7 @@ def section(folder: Path, ranks: int, plans: Mapping[str, Mapping[str, object]],
         f"{name} {calibration.present[name]:.3g} → {value:.3g}" for name, value in calibration.values.items()
     )
     yield from (f"## {title}", "", *table(found, later, names), "")
-    yield f"* As measured and predicted: {errors(found)}."
+    yield f"* Measured under {policy}. As measured and predicted: {errors(found)}."
     yield f"* Probes: {', '.join(names)}, {PROBE_STEPS} steps each; {constants}."
     yield f"* Without the probes' plans, before: {errors(others)}."
     yield f"* Without the probes' plans, after: {errors([later[case.name] for case in others])}."
@@ -223,8 +226,8 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts = [
-            *section(folder, 2, TWO, "Two ranks of one thread"),
             *section(folder, 4, FOUR, "Four ranks that share the cores"),
+            *section(folder, 2, TWO, "Two ranks of one thread"),
         ]
     load = f"load average {before:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end"
     sections = "\n".join(parts)

@@ -1,17 +1,21 @@
 """Write the generated parts of the documentation: what stands between ``begin NAME`` and ``end NAME`` marks.
 
-``python scripts/write_docs.py`` rewrites docs/*.md and the README; tests compare. With ``--options`` it also rewrites
-the frozen list of command-line options, tests/house/cli_options.txt: do that only when an option changes on purpose.
+``python scripts/write_docs.py`` rewrites docs/*.md, the README and the pictures of schedules; tests compare. With
+``--options`` it also rewrites the frozen list of command-line options, tests/house/cli_options.txt: do that only when
+an option changes on purpose.
 """
 
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
 from command_line import frozen_list, verbs
+from markdown_table import table
+from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, vocabulary_places
+from schedule_pictures import pictures
 
 from meshwright import api
 from meshwright.cluster.catalog import device, device_ids, usual_node
@@ -19,26 +23,19 @@ from meshwright.cluster.prices import usual_price
 from meshwright.export import TARGETS
 from meshwright.model.load import load_model, zoo_names
 from meshwright.plan.runnable import LIMITS
-from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
+from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
 from meshwright.verbs.planning import Proposal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+PICTURES = DOCS / "schedules"
 OPTIONS = ROOT / "tests" / "house" / "cli_options.txt"
 MARKED = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 EXAMPLE_DEGREES = ("pp", "dp_shard", "cp", "tp")
 UNITS = {"_us": "µs", "_gb_s": "GB/s", "_mb": "MB"}
 CURVES = ("latency_us", "latency_per_rank_us", "bandwidth_gb_s", "saturation_mb", "saturation_power")
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table; empty cells for None."""
-    lines = [list(header)]
-    lines.append(["---"] * len(lines[0]))
-    lines += [["" if cell is None else str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def models() -> str:
@@ -89,10 +86,10 @@ def stacks() -> str:
 
 
 def schedules() -> str:
-    """Schedules that run, and those that are refused by name."""
-    rows = [(f"`{name}`", kind.summary) for name, kind in SCHEDULES.items()]
-    refused = [f"`{name}`" for name in KNOWN_SCHEDULES if name not in SCHEDULES]
-    return table(("schedule", "what it does"), rows) + f"\nRefused by name: {', '.join(refused)}.\n"
+    """Schedules, and those that plans can not name yet."""
+    rows = [(f"[`{name}`](schedules.md#{name})", kind.summary) for name, kind in SCHEDULES.items()]
+    refused = [f"`{name}`" for name, kind in SCHEDULES.items() if not kind.planned]
+    return table(("schedule", "what it does"), rows) + f"\nRefused by name in a plan: {', '.join(refused)}.\n"
 
 
 def targets() -> str:
@@ -233,6 +230,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "constants": constants,
     "kernels": kernels,
     "accuracy": accuracy,
+    "schedule-table": schedule_table,
+    "schedule-parts": schedule_parts,
+    "vocabulary-forms": vocabulary_forms,
+    "vocabulary-places": vocabulary_places,
 }
 
 
@@ -253,10 +254,22 @@ def write(path: Path, text: str) -> None:
         print(f"wrote {path.relative_to(ROOT)}")
 
 
+def draw() -> None:
+    """Write the pictures of schedules, and remove those of schedules that are gone."""
+    PICTURES.mkdir(exist_ok=True)
+    drawn = pictures()
+    for name, text in drawn.items():
+        write(PICTURES / name, text)
+    for path in PICTURES.iterdir():
+        if path.name not in drawn:
+            path.unlink()
+
+
 def main(arguments: list[str]) -> None:
-    """Rewrite every page, and with ``--options`` the list of options."""
+    """Rewrite every page and picture, and with ``--options`` the list of options."""
     for path in pages():
         write(path, rewritten(path.read_text(encoding="utf-8")))
+    draw()
     if "--options" in arguments:
         write(OPTIONS, frozen_list())
 

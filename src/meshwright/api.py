@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import InputError, Problem, nearest
-from meshwright.plan.change import apply_settings
+from meshwright.errors import InputError, Problem, attempted, nearest
+from meshwright.plan.change import apply_settings, moved_degrees
 from meshwright.plan.files import load_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
@@ -26,12 +26,15 @@ from meshwright.verbs.predicting import check_playable, predicted
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
     from meshwright.validation.result import Validation
+    from meshwright.verbs.calibrating import Calibrated
     from meshwright.verbs.checking import Checked
     from meshwright.verbs.emulating import Emulated
     from meshwright.verbs.importing import Imported, Wanted
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
     from meshwright.verbs.probing import Probes
+    from meshwright.verbs.schedule_question import Asked
+    from meshwright.verbs.scheduling import Compared, Scheduled
     from meshwright.verbs.trained import Trained
     from meshwright.verbs.verifying import Verified
 
@@ -40,6 +43,7 @@ __all__ = [
     "check",
     "cluster_file",
     "compare",
+    "compare_schedules",
     "describe",
     "emulate",
     "export",
@@ -51,6 +55,8 @@ __all__ = [
     "predict",
     "probe",
     "run",
+    "schedule",
+    "schedules",
     "trace",
     "validate",
     "verify",
@@ -73,14 +79,16 @@ def plan(
     task: str = "pretrain",
     keep: Iterable[str] = (),
     top: int = 5,
+    stages: str = "balanced",
 ) -> PlanAnswer:
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
 
-    Raises InfeasibleError when nothing fits.
+    ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". Raises InfeasibleError when nothing
+    fits.
     """
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
-    return answer(Question(header, tuple(keep), top))
+    return answer(Question(header, tuple(keep), top, stages))
 
 
 def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
@@ -235,6 +243,7 @@ def run(
     export: str | None = None,
     resume: str = "auto",
     cpu: bool = False,
+    force: bool = False,
     settings: Iterable[str] = (),
     show: bool = False,
 ) -> "Trained | None":
@@ -245,8 +254,40 @@ def run(
     from meshwright.verbs.run_checks import Wish
     from meshwright.verbs.running import trained
 
-    wish = Wish(options=options, precision=precision, initial=initial, export=export, resume=resume, cpu=cpu)
+    wish = Wish(
+        options=options,
+        precision=precision,
+        initial=initial,
+        export=export,
+        resume=resume,
+        cpu=cpu,
+        force=force,
+    )
     return trained(load(path, settings), wish, show=show)
+
+
+def schedule(name: str, asked: "Asked") -> "Scheduled":
+    """A pipeline schedule by name, or of a CSV file of lists, played.
+
+    Raises InfeasibleError where a rank holds more than the memory limit.
+    """
+    from meshwright.verbs.scheduling import scheduled
+
+    return scheduled(name, asked)
+
+
+def compare_schedules(names: Sequence[str], asked: "Asked") -> "Compared":
+    """Several schedules of one pipeline, played. Raises InfeasibleError where none keeps to the memory limit."""
+    from meshwright.verbs.scheduling import compared
+
+    return compared(names, asked)
+
+
+def schedules() -> dict[str, Any]:
+    """All pipeline schedules with their figures at one example."""
+    from meshwright.verbs.scheduling import listed
+
+    return listed()
 
 
 def validate(path: str | Path) -> "Validation":
@@ -256,23 +297,14 @@ def validate(path: str | Path) -> "Validation":
     return validate_runs(path)
 
 
-def calibrate(path: str | Path, *, on: str | None = None) -> "OwnCalibration":
+def calibrate(path: str | Path, *, on: str | None = None) -> "Calibrated":
     """Fit a cluster's constants to a table of runs on it; says what runs that were left out gain.
 
     ``on`` is a cluster that is known better than the table says, such as a measured one: its constants are kept.
     """
-    from meshwright.calibration.observations import on_cluster
-    from meshwright.calibration.own import calibrate_own
-    from meshwright.calibration.runs import usable_runs
-    from meshwright.cluster.load import load_cluster
-    from meshwright.validation.rows import read_runs
+    from meshwright.verbs.calibrating import calibrated
 
-    usable = usable_runs(read_runs(path))
-    if on is None:
-        return calibrate_own(usable.observations, usable.skipped)
-    base = load_cluster(on)
-    found = calibrate_own(on_cluster(usable.observations, base), usable.skipped)
-    return replace(found, cluster=replace(base, calibration=found.cluster.calibration))
+    return calibrated(path, on)
 
 
 def cluster_file(found: "OwnCalibration") -> str:
@@ -298,10 +330,11 @@ def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     chosen = tuple(settings)
     if not chosen:
         return resolve(read)
-    return resolve(_changed(read, chosen))
+    return _changed(read, chosen)
 
 
-def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan:
+def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> Resolved:
+    """The plan with its settings; degrees that changed without being named are among its warnings."""
     from meshwright.cluster.load import load_cluster
     from meshwright.plan.expand import shorten
 
@@ -310,5 +343,12 @@ def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> ShortPlan
         rule = "the plan has no short form, so single settings can not be changed"
         raise InputError(Problem("set", list(settings), rule, "edit the file"))
     pairs = (setting.partition("=") for setting in settings)
-    clusters = {name.strip(): value.strip() for name, _, value in pairs}
-    return apply_settings(short, settings, load_cluster(clusters.get("cluster", short.cluster)).devices)
+    named = {name.strip(): value.strip() for name, _, value in pairs}.get("cluster", short.cluster)
+    problems: list[Problem] = []
+    cluster = attempted(lambda: load_cluster(named), problems)
+    devices = None if cluster is None else cluster.devices
+    changed = attempted(lambda: apply_settings(short, settings, devices), problems)
+    if problems or changed is None:
+        raise InputError(problems)
+    found = resolve(changed)
+    return replace(found, warnings=(*moved_degrees(short, changed, settings), *found.warnings))

@@ -102,10 +102,13 @@ def attempted(make: Callable[[], T], problems: list[Problem]) -> T | None:
         return None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown name: the near ones, or all of them when none is near and they are few."""
+def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
+    """A suggestion for an unknown name: the near ones, or all of them when none is near and they are few.
+
+    ``alike``: the part of both names that a near one shares with it; more of it where all names are short.
+    """
     names = sorted(set(known))
-    near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=alike)
     if near:
         return "did you mean " + " or ".join(near) + "?"
     shown = names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"]

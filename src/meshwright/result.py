@@ -16,7 +16,8 @@ class Report:
     """One step of a plan.
 
     Times in seconds, memory in bytes (``memory_bytes`` is the worst device's; its ``stages`` list has one entry per
-    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval.
+    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval. ``remarks`` are doubts
+    about the plan; they are no part of what a step costs, and reports that differ in them alone are equal.
     """
 
     kind: Kind
@@ -37,6 +38,7 @@ class Report:
     usd_per_step: float | None
     joules_per_step: float | None
     origin: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON-ready data."""

@@ -11,7 +11,7 @@ import pytest
 from meshwright import api
 from meshwright.errors import InputError
 from meshwright.import_.logs.table import append_rows
-from meshwright.verbs.ingesting import ingest_logs
+from meshwright.verbs.ingesting import ingest_logs, run_names
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "import_" / "logs" / "samples"
@@ -169,4 +169,35 @@ def test_what_no_column_says_is_refused_by_name(job):
 def test_an_illegal_plan_in_full_beside_a_log_is_refused_with_its_problems(job):
     (job / "plan.yaml").write_text(UNEVEN.replace("[19..31, head]", "[20..31, head]"))
     with pytest.raises(InputError, match="19 comes next"):
+        ingest_logs([str(job / "probe.log")])
+
+
+def test_logs_of_one_name_are_runs_of_several(tmp_path):
+    logs = [
+        tmp_path / "a" / "x" / "probe.log",
+        tmp_path / "b" / "x" / "probe.log",
+        tmp_path / "b" / "probe.log",
+    ]
+    assert run_names([str(log) for log in logs]) == ["a/x/probe", "b/x/probe", "b/probe"]
+    assert run_names([str(logs[0]), str(logs[0])]) == ["x/probe"] * 2
+    assert run_names(["/probe.log", "/probe.txt"]) == ["probe", "probe"]
+
+
+@pytest.mark.parametrize("name", ["", "/", ".", "a\0b", "x" * 5000])
+def test_what_is_no_log_at_all_is_a_problem_of_that_log(name):
+    with pytest.raises(InputError, match="log"):
+        ingest_logs([name])
+
+
+def test_metrics_of_our_own_runs_have_the_same_name_alone_and_together(tmp_path):
+    logs = [str(tmp_path / job / "run" / "metrics.jsonl") for job in ("01-mb4", "02-tp2-mb8")]
+    assert run_names(logs) == ["01-mb4/run/metrics", "02-tp2-mb8/run/metrics"]
+    assert run_names(logs[:1]) == run_names(logs)[:1]
+
+
+def test_a_plan_for_a_cluster_of_several_pools_is_no_plan_of_a_run(job):
+    (job / "plan.yaml").write_text(PLAN.replace("h100-sxm-80gb x 8", str(job / "two.yaml")))
+    pools = "".join(f"  - {{name: {n}, count: 8, device: {n}-sxm-80gb}}\n" for n in ("h100", "a100"))
+    (job / "two.yaml").write_text("pools:\n" + pools)
+    with pytest.raises(InputError, match="one kind of device"):
         ingest_logs([str(job / "probe.log")])

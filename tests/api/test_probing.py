@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from local_cluster import machine_and_model
 
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.plan.files import parse_plan
@@ -114,7 +115,21 @@ def test_where_no_change_of_a_plan_in_full_will_do_it_is_said_why():
     found = probes(resolve(parse_plan(alone.replace("global_batch: 32", "global_batch: 4"))), 3)
     assert len(found.jobs) == 1
     assert "Only 1 of 3 jobs: no change of tp, cp, ep or micro-batch that keeps its stages" in found.remark
+    assert "`calibrate` needs 3 runs" in found.remark
 
 
 def test_a_short_plan_with_all_its_jobs_has_no_remark():
     assert made().to_json()["remark"] is None
+
+
+def test_where_layouts_are_few_other_micro_batches_are_probed(tmp_path):
+    """Two devices have few layouts, and a calibration needs three runs."""
+    cluster, model = (str(tmp_path / name) for name in machine_and_model(tmp_path))
+    text = PLAN.replace("STACK", "meshwright").replace("SHARDING", "zero1").replace("llama-3.1-8b", model)
+    text = text.replace("h100-sxm-80gb x 16", cluster).replace(
+        "8192, global_batch: 64", "64, global_batch: 8"
+    )
+    text = text.replace("dp_shard: 8, tp: 2", "dp_shard: 2") + "pipeline: {micro_batch: 4}\n"
+    found = probes(resolve(parse_plan(text)), 3)
+    assert {(j.plan.layout.pp, j.plan.pipeline.micro_batch) for j in found.jobs} > {(1, 4), (1, 2)}
+    assert len(found.jobs) == 3

@@ -63,6 +63,11 @@ def test_people_read_that_nothing_was_measured(plan_file):
 def test_what_can_not_be_emulated_is_refused_by_name(plan_file, tmp_path):
     assert "one process for each of 2 pipeline ranks" in refused("run", plan_file, "--emulate", "--ranks", 1)
     assert "--limit" in refused("run", plan_file, "--emulate", "--limit", "0.001")
+    both = refused("run", plan_file, "--emulate", "--limit", "-1", "--ranks", 99)
+    assert "limit = -1.0: must be a number of seconds above 0. Suggestion: --limit 600" in both
+    assert "ranks = 99: " in both
+    assert both.endswith(("--ranks 16\n", "--limit 600\n"))
+    assert "--ranks 16" in both
     assert "add --emulate" in refused("run", plan_file, "--ranks", 2)
     overlapping = PIPELINE | {"stack": "megatron-zero-bubble", "pipeline": "{schedule: zb-h1}"}
     other = write(tmp_path / "other.yaml", plan_text(**overlapping))

@@ -115,3 +115,10 @@ def test_a_directory_without_the_right_to_write_is_refused(tmp_path):
     if os.access(folder, os.W_OK):
         pytest.skip("this user may write everywhere")
     assert "no directory that can be written" in refused(*PLAN, "-o", folder / "plan.yaml")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a folder that takes no file, whoever asks")
+def test_a_folder_that_takes_no_file_is_refused_before_a_step_is_emulated(plan_file):
+    for verb in (("run", plan_file, "--emulate", "--trace"), ("measure", "-o"), (*PLAN, "-o")):
+        message = refused(*verb, "/proc/out.yaml")
+        assert "'/proc/out.yaml': /proc is no directory that can be written" in message

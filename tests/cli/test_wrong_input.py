@@ -39,7 +39,7 @@ QUESTIONS = [
         ("--keep", "sharding=zero9"),
         "keep.sharding = 'zero9': is no such choice. Suggestion: did you mean zero",
     ),
-    (("--keep", "schedule=zb-v"), "keep.schedule = 'zb-v': is no such choice"),
+    (("--keep", "schedule=dualpipe"), "keep.schedule = 'dualpipe': is no such choice"),
 ]
 
 
@@ -51,6 +51,23 @@ def test_wrong_questions(options, words):
 
 
 def test_all_problems_of_a_question_come_at_once():
+    wrong = {
+        "--on": "h10 x 8",
+        "--stack": "megatroncore",
+        "--seq-len": 0,
+        "--global-batch": -3,
+        "--precision": "bf17",
+        "--keep": "tp=x",
+        "--top": 0,
+    }
+    line = [word for option in wrong.items() for word in option]
+    problems = run("plan", "lama-3.1-8b", *line, "--json").data["problems"]
+    fields = ["cluster.device", "keep.tp", "model", "stack", "top"]
+    workload = ["workload.global_batch", "workload.precision", "workload.seq_len"]
+    assert sorted(problem["field"] for problem in problems) == fields + workload
+
+
+def test_all_wrong_nouns_of_a_question_come_at_once():
     message = refused("plan", "lama-3.1-8b", *QUESTION, "--on", "h10 x 8", "--stack", "megatroncore")
     assert "did you mean llama-3.1-8b" in message
     assert "cluster.device = 'h10'" in message
@@ -162,7 +179,7 @@ PLANS = [
     ({"layout": "{dp_shard: 4, cp: 2}", "workload": "{seq_len: 4098, global_batch: 64}"}, "4098 % 4 = 2 ≠ 0"),
     ({"layout": "{dp_shard: 8, ep: 2}"}, "the model has no experts"),
     ({"sharding": "zero2", "layout": "{pp: 2, dp_shard: 4}"}, "does not run zero2 with pp = 2 > 1"),
-    ({"pipeline": "{schedule: zb-v}"}, "'zb-v': is part of the plan language and not supported yet"),
+    ({"pipeline": "{schedule: dualpipe}"}, "'dualpipe': a schedule that holds parameters on two ranks"),
     (
         {"pipeline": "{schedule: 1f2b}"},
         "pipeline.schedule = '1f2b': unknown schedule. Suggestion: did you mean 1f1b",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, family
+from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, WHOLE, family
 
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.traffic import array_traffic, program_traffic
@@ -18,6 +18,18 @@ from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
 TIME_BOUND = 0.03
+EACH = ("none", "zero2", "zero3")
+EXCHANGES = {
+    "reduced behind each pass": {"reduces_each_micro_batch": EACH, "overlap_gradient_reduction": False},
+    "gathered at once": {"zero2_cuts_parameters": True, "gradient_reduction": "all-reduce"},
+    "layer by layer": {
+        "reduces_each_micro_batch": EACH,
+        "zero2_cuts_parameters": True,
+        "gathers_layers_ahead": True,
+        "recomputes_exchanges": True,
+    },
+}
+"""Facts of stacks that change when and how states are exchanged."""
 FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS for stack in STACKS]
 
 
@@ -54,6 +66,16 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster):
     chosen = family(model, cluster, "megatron-core", PLANS_PER_FAMILY, seed=1)
     setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
     hold_together(replace(chosen, setting=setting))
+
+
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("facts", EXCHANGES)
+def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_states(facts, model, schedules):
+    chosen = family(model, "a100-sxm-80gb x 16", "generic", PLANS_PER_FAMILY, seed=2, schedules=schedules)
+    setting = chosen.setting
+    changed = replace(setting, stack=replace(setting.stack, **EXCHANGES[facts]))
+    hold_together(replace(chosen, setting=changed))
 
 
 def hold_together(chosen):

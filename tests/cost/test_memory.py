@@ -17,18 +17,21 @@ STAGE, BLOCK = Elements(1000, 200, 10), Elements(100, 20, 1)
 
 
 @pytest.mark.parametrize(
-    ("sharding", "gather", "expected"),
+    ("sharding", "gather", "reduce", "expected"),
     [
-        ("none", "never", 0),
-        ("zero1", "never", 0),
-        ("zero2", "never", 4 * 1200),
-        ("zero3", "per-step", (2 + 4) * 1200),
-        ("zero3", "per-micro-batch", (2 + 4) * 1200),
-        ("zero3", "per-layer", 2 * 2 * 120 + 2 * 4 * 120),
+        ("none", "never", "per-step", 0),
+        ("none", "never", "per-micro-batch", 2 * 4 * 120),
+        ("zero1", "never", "per-step", 0),
+        ("zero2", "never", "per-step", 4 * 1200),
+        ("zero2", "never", "per-micro-batch", 2 * 4 * 120),
+        ("zero3", "per-step", "per-step", (2 + 4) * 1200),
+        ("zero3", "per-micro-batch", "per-step", (2 + 4) * 1200),
+        ("zero3", "per-micro-batch", "per-micro-batch", 2 * 1200 + 2 * 4 * 120),
+        ("zero3", "per-layer", "per-micro-batch", 2 * 2 * 120 + 2 * 4 * 120),
     ],
 )
-def test_buffers_hold_what_is_whole_for_a_while(sharding, gather, expected):
-    assert buffer_bytes(BufferRule(sharding, gather), STAGE, BLOCK, STACK) == expected
+def test_buffers_hold_what_is_whole_for_a_while(sharding, gather, reduce, expected):
+    assert buffer_bytes(BufferRule(sharding, gather, reduce), STAGE, BLOCK, STACK) == expected
 
 
 def test_a_plan_fits_when_it_leaves_the_allocator_some_room():

@@ -60,6 +60,28 @@ def test_fully_sharded_parameters_are_gathered_in_both_passes_of_every_micro_bat
     assert found["dp"] == gathered * parameters(TIED, tied=True) + NORM_BYTES
 
 
+def test_torchtitan_reduces_every_micro_batch_unless_a_pipeline_runs():
+    found = traffic("tied", stack="torchtitan", dp_replicate=8)
+    assert found["dp"] == (BATCH // 8) * 4 * parameters(TIED, tied=True) + NORM_BYTES
+    whole, cut = (
+        traffic("untied", stack="torchtitan", pp=2, **keys)["dp"] - 2 * NORM_BYTES
+        for keys in ({"dp_replicate": 4}, {"sharding": "zero3", "dp_shard": 4})
+    )
+    assert whole / 4 == cut / (2 + 4)
+
+
+def test_zero2_of_fsdp_gathers_once_and_reduces_in_every_micro_batch():
+    found = traffic("tied", stack="torchtitan", sharding="zero2", dp_shard=8)
+    assert found["dp"] == (2 + 4) * (BATCH // 8) * parameters(TIED, tied=True) + NORM_BYTES
+
+
+def test_deepspeed_reduces_every_micro_batch_under_stage_2_and_the_sum_under_stage_1():
+    one, two = (traffic("tied", stack="deepspeed", sharding=s, dp_shard=8)["dp"] for s in ("zero1", "zero2"))
+    size = parameters(TIED, tied=True)
+    assert one == (2 + 2) * size + NORM_BYTES
+    assert two == (2 * (BATCH // 8) + 2) * size + NORM_BYTES
+
+
 def test_sequence_parallel_layers_have_four_collectives_a_pass_and_two_more_gathers_backward():
     """Korthikanti et al. 2022: 2 all-gathers and 2 reduce-scatters each way; the input is gathered again."""
     found = traffic("tied", tp=8)

@@ -53,9 +53,9 @@ def faithful(at: Seat) -> Ran:
     )
 
 
-def held(at: Seat, ran: Ran, *rows: Difference, kind: PlanKind = KIND, resting: str = "") -> Compared:
+def held(at: Seat, ran: Ran, *rows: Difference, kind: PlanKind = KIND) -> Compared:
     """The comparison, with only these rows of differences."""
-    return compare(at, ran, kind, rows, resting)
+    return compare(at, ran, kind, rows)
 
 
 def without(ran: Ran, place: int) -> Ran:

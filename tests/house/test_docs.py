@@ -23,7 +23,7 @@ from meshwright.plan.long import LongPlan
 from meshwright.plan.supported import REFUSALS, unsupported
 from meshwright.plan.text import read_value
 from meshwright.result import Report
-from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES
+from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+\.md)?(?:#([a-z-]+))?\)")
@@ -75,7 +75,7 @@ def _shell(name):
 
 def test_every_name_is_in_the_catalogue():
     text = page("catalogue.md")
-    names = [*zoo_names(), *device_ids(), *KNOWN_SCHEDULES, *TARGETS]
+    names = [*zoo_names(), *device_ids(), *SCHEDULES, *TARGETS]
     assert not [name for name in names if f"`{name}`" not in text]
     assert not [name for name in stack_names() if f"`{load_stack(name).id}`" not in text]
 
@@ -164,5 +164,5 @@ def test_what_the_page_calls_accepted_and_refused_is():
 
 def test_the_page_lists_every_schedule_on_its_side():
     ((_, accepted, refused),) = [row for row in _support_rows() if row[0] == "pipeline.schedule.name"]
-    assert accepted == list(SCHEDULES)
-    assert refused == [name for name in KNOWN_SCHEDULES if name not in SCHEDULES]
+    assert accepted == [name for name, kind in SCHEDULES.items() if kind.planned]
+    assert refused == [name for name, kind in SCHEDULES.items() if not kind.planned]

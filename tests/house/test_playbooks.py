@@ -51,8 +51,8 @@ def rounds(monkeypatch):
 
 
 def test_the_new_schedule_runs_and_its_messages_pair_up(rounds):
-    lists = SCHEDULES[rounds].generate(RANKS, ROUNDS * RANKS, 1)
-    one_round = run(SCHEDULES["gpipe"].generate(RANKS, RANKS, 1), lambda action: Fraction(1)).makespan
+    lists = SCHEDULES[rounds].lists(RANKS, ROUNDS * RANKS, 1)
+    one_round = run(SCHEDULES["gpipe"].lists(RANKS, RANKS, 1), lambda action: Fraction(1)).makespan
     assert run(lists, lambda action: Fraction(1)).makespan == ROUNDS * one_round
     assert check_messages(insert_messages(lists, range(RANKS)), range(RANKS)) == []
 
@@ -60,7 +60,7 @@ def test_the_new_schedule_runs_and_its_messages_pair_up(rounds):
 def test_the_new_schedule_holds_no_more_after_its_steady_rounds(rounds):
     kind = SCHEDULES[rounds]
     for count in (kind.steady_rounds * RANKS, 4 * kind.steady_rounds * RANKS):
-        for rank, actions in enumerate(kind.generate(RANKS, count, 1)):
+        for rank, actions in enumerate(kind.lists(RANKS, count, 1)):
             held = int(held_counts(actions, [rank]).max())
             assert held == kind.in_flight(rank, RANKS, count, 1) == RANKS
 

@@ -83,6 +83,7 @@ VERBS = {
     "ingest": ["LOG"],
     "validate": ["RUNS"],
     "calibrate": ["OWN"],
+    "schedule": ["zb-v", "--stages", "4", "--micro-batches", "8"],
 }
 
 

@@ -92,7 +92,7 @@ def test_a_mesh_under_fsdp() -> None:
     assert values(foreign) == {
         "devices": 8,
         "workload.precision": "bf16",
-        "stack": "generic",
+        "stack": "accelerate",
         "sharding": "zero3",
         "gather": "per-layer",
         "layout.dp_replicate": 2,

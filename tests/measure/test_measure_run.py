@@ -1,6 +1,8 @@
 """Real measurements with gloo on this host, some of which pretends to be two."""
 
 import math
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -170,3 +172,16 @@ def test_processes_belong_to_whoever_launched(monkeypatch):
         monkeypatch.setenv(name, str(value))
     with pytest.raises(InputError, match="torchrun has started 2 processes"):
         measure(1.0, processes=4)
+
+
+def test_a_process_that_used_torch_with_threads_can_measure() -> None:
+    """OpenMP's threads are lost in a fork; a rank that waited for them would never end."""
+    script = (
+        "import torch; torch.set_num_threads(2); torch.ones(800, 800).mm(torch.ones(800, 800))\n"
+        "from meshwright.measure.run import Wish, measure_locally\n"
+        "print(len(measure_locally(Wish(0.1), 1, lambda what, part: None).kernels))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) > 0

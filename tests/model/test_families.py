@@ -251,3 +251,13 @@ def test_no_mutation_raises_anything_else(data: st.DataObject) -> None:
         told = json.dumps(describe_model(graph), allow_nan=False)
         assert 0 < graph.parameters_active <= graph.parameters
     assert told
+
+
+@pytest.mark.parametrize(
+    ("family", "says"), [("foo", "one of "), ("lama", "did you mean llama?"), ("x", "one of ")]
+)
+def test_an_unknown_family_is_answered_with_near_ones_or_some_of_all(family: str, says: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        read({**TINY, "model_type": family})
+    (problem,) = caught.value.problems
+    assert problem.suggestion.startswith(says)

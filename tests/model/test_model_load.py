@@ -82,6 +82,7 @@ def test_absent_files(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path)  # a directory without a config.json
     assert "no such file" in refusal(tmp_path / "absent.json")
     assert "no such file" in refusal("./absent/config.json")
+    assert "no such file" in refusal("~nosuchuser/config.json")
     assert "no zoo model" in refusal("nul\0byte")
     assert "no such file" in refusal("./nul\0byte")
     assert "no zoo model" in refusal("x" * 5000)
@@ -108,6 +109,29 @@ def test_hub_id_goes_through_the_given_fetch() -> None:
         "Tiny.Llama_1",
         "hub:some-org/Tiny.Llama_1",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("models/small-lama", "did you mean small-llama?"),
+        ("models/deep/nothing", "give the path of a config.json"),
+        ("models/small-llam/config", "did you mean small-llama?"),
+    ],
+)
+def test_a_name_below_a_folder_that_is_here_asks_no_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, near: str
+) -> None:
+    for folder in ("small-llama", "deep"):
+        (tmp_path / "models" / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    def fetch(repository: str) -> bytes:
+        raise AssertionError(f"{repository} was asked for")
+
+    with pytest.raises(InputError, match="on this machine and holds no such model") as caught:
+        load_model(name, fetch=fetch)
+    assert near in str(caught.value)
 
 
 def test_hub_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from plan_cases import short_plan
 
 from meshwright.errors import InputError, PlanError
-from meshwright.plan.change import apply_settings
+from meshwright.plan.change import apply_settings, moved_degrees
 
 FREE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -102,6 +102,34 @@ def test_all_wrong_settings_come_at_once():
     with pytest.raises(InputError) as caught:
         apply_settings(short_plan(), ["tpp=1", "x", "zz=3"], 64)
     assert len(caught.value.problems) == 3
+
+
+def test_a_wrong_value_hides_no_other_problem():
+    with pytest.raises(InputError) as caught:
+        apply_settings(short_plan(), ["sharding=zero4", "pp=3", "zz=1", "micro_batch=none"], 64)
+    fields = sorted(problem.field for problem in caught.value.problems)
+    assert fields == ["layout.dp_shard", "pipeline.micro_batch", "set", "sharding"]
+
+
+def test_without_a_number_of_devices_nothing_is_absorbed():
+    assert degrees(apply_settings(short_plan(), ["tp=4"], None)) == (4, 1, 8, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moved"),
+    [
+        (["tp=4"], [("layout.dp_shard", 4)]),
+        (["tp=4", "layout.dp_shard=4"], []),
+        (["dp_shard=4"], [("layout.dp_replicate", 2)]),
+        (["sharding=none"], [("layout.dp_replicate", 8), ("layout.dp_shard", 1)]),
+        (["seq_len=8192"], []),
+    ],
+)
+def test_degrees_that_moved_without_being_named_are_told(changes, moved):
+    before = short_plan()
+    found = moved_degrees(before, apply_settings(before, changes, 64), changes)
+    assert [(problem.field, problem.value) for problem in found] == moved
+    assert {problem.severity for problem in found} <= {"warning"}
 
 
 def test_a_degree_that_cannot_be_absorbed():

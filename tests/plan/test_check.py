@@ -261,7 +261,7 @@ CASES = [
         "can be planned, not run yet",
         "cp: 1",
     ),
-    (long_plan(pipeline={"schedule": "zb-v"}), {}, "pipeline.schedule", "not supported yet", "1f1b"),
+    (long_plan(pipeline={"schedule": "dualpipe"}), {}, "pipeline.schedule", "not supported yet", "dualpipev"),
 ]
 
 

@@ -14,8 +14,8 @@ from meshwright.plan.short import ShortPlan
 LLAMA = load_model("llama-3.1-8b")
 DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
 UNKNOWN = long_plan()
-ZB_V = UNKNOWN.model_copy(
-    update={"pipeline": UNKNOWN.pipeline.model_copy(update={"schedule": Schedule(name="zb-v")})}
+TWO_WAYS = UNKNOWN.model_copy(
+    update={"pipeline": UNKNOWN.pipeline.model_copy(update={"schedule": Schedule(name="dualpipe")})}
 )
 
 
@@ -43,7 +43,7 @@ CASES = [
     (meshed(), LLAMA, "layout.ep", "not run yet"),
     (meshed(), LLAMA, "layout.etp", "not run yet"),
     (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
-    (ZB_V, LLAMA, "pipeline.schedule", "not run yet"),
+    (TWO_WAYS, LLAMA, "pipeline.schedule", "not run yet"),
 ]
 
 

@@ -63,7 +63,7 @@ CASES = [
         "pipeline.schedule.memory_limit",
         "memory limit",
     ),
-    (pipeline(schedule={"name": "zb-v"}), "pipeline.schedule", "not supported yet"),
+    (pipeline(schedule={"name": "dualpipe"}), "pipeline.schedule", "not supported yet"),
     (pipeline(schedule={"name": "1f1bb"}), "pipeline.schedule", "unknown schedule"),
     (pipeline(placement=(0, 1, 1, 0)), "pipeline.placement", "another placement"),
     (pipeline(placement=(0, 1, 0)), "pipeline.placement", "another placement"),

@@ -92,6 +92,30 @@ def test_a_set_in_the_tensor_region_brings_its_input_together_again():
     assert again == ["all-gather R", "ffn_up R", "ffn_activation R", "ffn_down R"]
 
 
+def test_where_no_exchange_is_kept_the_whole_layer_is_walked_again_first():
+    facts = {"recomputes_exchanges": True, "tp_regathers_input": False}
+    keys = {"layout": {"tp": 2, "cp": 2}, "recompute": ("layernorm", "mlp")}
+    items, _ = layer("I", facts=facts, **keys)
+    forward, _ = layer("F", facts=facts, **keys)
+    again = ("input_norm", "ffn_norm", "ffn_up", "ffn_activation", "ffn_down")
+    walked = []
+    for item in forward:
+        if isinstance(item, Overlap):
+            walked += [f"{c.kind} R" for c in item.beside]
+        elif isinstance(item, Collective) or item.operator.name in again:
+            walked.append(names([item])[0][:-1] + "R")
+    assert names(items)[: len(walked)] == walked
+    assert [name for name in walked if name.split()[0] not in again] == [
+        "all-gather R",
+        "ring R",
+        "reduce-scatter R",
+        "all-gather R",
+        "reduce-scatter R",
+    ]
+    assert items[len(walked) :] == layer("I", facts=facts, layout=keys["layout"])[0]
+    assert names(layer("I", facts=facts, layout={"tp": 2}, recompute="none")[0])[0] == "ffn_residual I"
+
+
 def test_operators_in_a_row_run_again_together_and_forwards():
     items, _ = layer("I", recompute=("mlp",))
     shown = names(items)

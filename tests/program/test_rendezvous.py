@@ -9,7 +9,7 @@ SHAPES = [(p, m, v) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 4, 8, 16) for v 
 
 
 def lists_of(name, ranks, micro_batches, chunks):
-    lists = SCHEDULES[name].generate(ranks, micro_batches, chunks)
+    lists = SCHEDULES[name].lists(ranks, micro_batches, chunks)
     placement = SCHEDULES[name].placement(ranks, chunks)
     return insert_messages(lists, placement), placement
 
@@ -19,10 +19,10 @@ def test_schedules_finish_with_one_communicator_per_direction(name):
     kind = SCHEDULES[name]
     played = 0
     for ranks, micro_batches, chunks in SHAPES:
-        if kind.allows(chunks) and micro_batches % kind.micro_batch_multiple(ranks) == 0:
+        if kind.allows(chunks) and kind.fault(ranks, micro_batches) is None:
             assert check_messages(*lists_of(name, ranks, micro_batches, chunks)) == []
             played += 1
-    assert played >= 15
+    assert played >= 12
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

@@ -103,7 +103,7 @@ def test_a_group_across_domains_uses_all_its_nics():
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(1, 3), (4, 2), (4, 16), (8, 8)])
 def test_the_bubble_is_that_of_the_schedule(ranks, micro_batches):
-    lists = SCHEDULES["1f1b"].generate(ranks, micro_batches, 1)
+    lists = SCHEDULES["1f1b"].lists(ranks, micro_batches, 1)
     length = run(lists, lambda action: 1.0 if action.kind == "F" else 2.2).latency
     assert bubble_seconds(1.0, 2.2, micro_batches, ranks) == pytest.approx(length - micro_batches * 3.2)
     assert bubble_seconds(1.0, 2.2, micro_batches, ranks) == pytest.approx((ranks - 1) * 3.2)

@@ -175,7 +175,9 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     while prod(degrees.values()) < ranks:
         degrees[draw.choice(AXES if degrees["tp"] < MOST_TP else AXES[:3])] *= 2
     pp, tp, sharded = degrees["pp"], degrees["tp"], degrees["dp_shard"] > 1
-    schedule = draw.choice(list(SCHEDULES)) if pp > 1 else draw.choice(("1f1b", "gpipe", "zb-h1"))
+    schedule = (
+        draw.choice(load_stack(OWN_STACK).schedules) if pp > 1 else draw.choice(("1f1b", "gpipe", "zb-h1"))
+    )
     kind = SCHEDULES[schedule]
     stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1))
     uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None

@@ -10,6 +10,8 @@ pytest.importorskip("torch")
 from training_runs import SEQ_LEN, SEQUENCES, small_run
 
 from meshwright.errors import RunError
+from meshwright.model.load import load_model
+from meshwright.validation.model_columns import model_columns
 
 LAYOUTS = {
     "dp": {"layout": {"dp_replicate": 2}},
@@ -62,6 +64,8 @@ def test_every_step_is_in_the_log_with_its_numbers(tmp_path):
     found = run.train("run", 3, warmup_steps=2, lr=1e-3, evaluate_every=2)
     start, *steps = [line for line in run.metrics("run") if "held_out_loss" not in line]
     assert start["plan"]["layout"]["dp_shard"] == 2
+    assert start["model"] == model_columns(load_model(start["plan"]["model"]).architecture)
+    assert start["other_device"] == "cpu"  # the plan is for another one
     assert [line["step"] for line in steps] == [0, 1, 2]
     assert [line["lr"] for line in steps[:2]] == pytest.approx([0.5e-3, 1e-3])
     assert [line["loss"] for line in steps] == list(found.outcome.losses)

@@ -27,7 +27,7 @@ def test_all_that_is_wrong_is_said_at_once():
             beta2=-0.1,
             eps=0,
             weight_decay=inf,
-            clip=0.0,
+            clip=-1.0,
             evaluate_every=-1,
             held_out=1.0,
             checkpoint_every=True,
@@ -60,7 +60,7 @@ def test_warm_up_and_decay_fit_into_the_run():
     with pytest.raises(InputError) as caught:
         TrainingOptions(steps=10, warmup_steps=11, decay_steps=12)
     assert fields(caught) == {"warmup_steps", "decay_steps"}
-    with pytest.raises(InputError, match="from 1 to 6"):
+    with pytest.raises(InputError, match="from 1 to 6, the steps behind the warm-up"):
         TrainingOptions(steps=10, warmup_steps=4, decay_steps=7)
     assert TrainingOptions(steps=10, warmup_steps=4, decay_steps=6).decay_steps == 6
     assert TrainingOptions(steps=10, warmup_steps=10, schedule="wsd").learning_rate(9) == 3e-4

@@ -8,7 +8,8 @@ import pytest
 from proof_plans import RECOMPUTED
 from tiny_models import plain_names
 
-from meshwright.schedule import SCHEDULES
+from meshwright.plan.runnable import OWN_STACK
+from meshwright.stack.load import load_stack
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -32,9 +33,10 @@ def test_compositions_have_every_family_schedule_sharding_and_recomputation(benc
         return {getattr(plan, key) for plan in plans}
 
     assert values("model") == set(plain_names())
-    assert values("schedule") == set(SCHEDULES)
+    schedules = set(load_stack(OWN_STACK).schedules)
+    assert values("schedule") == schedules
     assert values("recompute") == set(RECOMPUTED)
-    assert {plan.schedule for plan in plans if plan.pp > 1} == set(SCHEDULES)
+    assert {plan.schedule for plan in plans if plan.pp > 1} == schedules
     gathers = {(plan.sharding, plan.gather) for plan in plans}
     three = {("zero3", gather) for gather in ("per-layer", "per-micro-batch", "per-step")}
     assert gathers >= {("none", None), ("zero1", None), ("zero2", None), *three}

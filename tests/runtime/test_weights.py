@@ -201,9 +201,20 @@ def test_all_that_is_wrong_with_a_checkpoint_is_told_at_once(tmp_path):
 
 def test_the_checkpoint_of_another_model_is_refused(tmp_path):
     saved(tmp_path, "gpt2")
-    found = problems(load, tmp_path, tiny("llama"))
-    assert found["model.embed_tokens.weight"] == "is missing from the checkpoint"
-    assert found["transformer.wte.weight"] == "is no tensor of tiny llama"
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, tiny("llama"))
+    missing, extra = caught.value.problems
+    assert missing.rule.startswith(
+        "are missing from the checkpoint: lm_head.weight, model.embed_tokens.weight"
+    )
+    assert extra.rule.startswith("are no tensor of tiny llama: transformer.h.0")
+
+
+def test_a_few_tensors_that_are_missing_are_told_one_by_one(tmp_path):
+    saved(tmp_path, "qwen3")
+    changed(tmp_path, lambda tensors: tensors.pop("model.norm.weight"))
+    found = problems(load, tmp_path, tiny("qwen3"))
+    assert found == {"model.norm.weight": "is missing from the checkpoint"}
 
 
 def test_wanting_what_the_model_has_not_is_refused(tmp_path):

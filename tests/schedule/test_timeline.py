@@ -1,12 +1,14 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action, parse_actions
-from meshwright.schedule.timeline import DeadlockError, predecessor, run
+from meshwright.schedule.dependencies import Ways, key_of, sources
+from meshwright.schedule.order import DeadlockError
+from meshwright.schedule.timeline import run
 
 # p, m, (F, B, W, message), lower bound (m+p−1)·ΣT + 2(p−1)·c; times of Qi et al. (arXiv 2401.10241)
 BOUNDS = [
@@ -32,7 +34,7 @@ def durations(forward, backward):
 @pytest.mark.parametrize(("p", "m", "times", "bound"), BOUNDS)
 def test_1f1b_is_no_shorter_than_its_bound_and_equal_to_it_without_messages(p, m, times, bound):
     forward, half, weight, comm = map(Fraction, times)
-    lists = SCHEDULES["1f1b"].generate(p, m, 1)
+    lists = SCHEDULES["1f1b"].lists(p, m, 1)
     makespan = run(lists, durations(forward, half + weight), comm).makespan
     assert (m + p - 1) * (forward + half + weight) + 2 * (p - 1) * comm == Fraction(bound)
     if comm:
@@ -43,7 +45,7 @@ def test_1f1b_is_no_shorter_than_its_bound_and_equal_to_it_without_messages(p, m
 
 def test_bubble_of_1f1b_with_messages_as_published():
     """Qi et al. (arXiv 2401.10241) give 0.2431 = 1 − ideal/makespan for this profile; the bound alone gives 0.2303."""
-    lists = SCHEDULES["1f1b"].generate(8, 24, 1)
+    lists = SCHEDULES["1f1b"].lists(8, 24, 1)
     makespan = run(lists, durations(18.522, 18.086 + 9.337), 0.601).makespan
     assert round(1 - 24 * (18.522 + 18.086 + 9.337) / makespan, 4) == 0.2431
 
@@ -98,19 +100,21 @@ def test_lists_that_wait_for_each_other_are_named(lists, waiting):
 
 
 @pytest.mark.parametrize(
-    ("text", "stages", "source"),
+    ("text", "ways", "needed"),
     [
-        ("0F3", 4, None),
-        ("2F3", 4, ("F", 1, 3)),
-        ("2B3", 4, ("B", 3, 3)),
-        ("2I3", 4, ("B", 3, 3)),
-        ("3B3", 4, ("F", 3, 3)),
-        ("2W3", 4, ("B", 2, 3)),
+        ("0F3", Ways(4), ()),
+        ("2F3", Ways(4), (("F", 1, 3),)),
+        ("2F3", Ways(4, chains=2), ()),
+        ("2B3", Ways(4), (("B", 3, 3),)),
+        ("2I3", Ways(4), (("B", 3, 3),)),
+        ("3B3", Ways(4), (("F", 3, 3),)),
+        ("1B3", Ways(4, chains=2), (("F", 1, 3),)),
+        ("2W3", Ways(4), (("B", 2, 3),)),
     ],
 )
-def test_where_the_data_of_an_action_comes_from(text, stages, source):
+def test_what_an_action_needs(text, ways, needed):
     (action,) = parse_actions(text)
-    assert predecessor(action, stages) == source
+    assert sources(action, ways) == needed
 
 
 @given(
@@ -125,23 +129,22 @@ def test_where_the_data_of_an_action_comes_from(text, stages, source):
 def test_laws_of_any_timeline(name, p, rounds, forward, backward, comm):
     """Order on a rank, data before use, no idle start of the first rank, never less than a rank's work."""
     kind = SCHEDULES[name]
+    assume(kind.fault(p, rounds * p) is None)
     v = 2 if kind.allows(2) else 1
     seconds = {"F": forward, "B": backward, "I": backward, "W": (forward + backward) / 2}
-    lists = kind.generate(p, rounds * p, v)
-    timeline = run(lists, lambda action: seconds[action.kind], comm)
+    lists, ways = kind.lists(p, rounds * p, v), kind.ways(p, v)
+    timeline = run(lists, lambda action: seconds[action.kind], comm, ways)
     done = {}
     for rank, actions in enumerate(lists):
         for action, end in zip(actions, timeline.end[rank], strict=True):
-            found_as = "B" if action.kind == "I" else action.kind
-            done[found_as, action.stage, action.micro_batch] = (end, rank)
+            done[key_of(action)] = (end, rank)
     for rank, actions in enumerate(lists):
         clock = 0
         for action, start, end in zip(actions, timeline.start[rank], timeline.end[rank], strict=True):
             assert end == start + seconds[action.kind]
-            source = predecessor(action, p * v)
-            ready, where = done[source] if source else (0, rank)
-            assert start == max(clock, ready + (comm if where != rank else 0))
+            needed = [done[key] for key in sources(action, ways)]
+            assert start == max([clock, *(end + (comm if where != rank else 0) for end, where in needed)])
             clock = end
     of_stage = sum(seconds[k] for k in ("F", "I", "W") if kind.split) or forward + backward
-    work = rounds * p * v * of_stage
+    work = rounds * p * v * of_stage / kind.chains
     assert timeline.latency >= timeline.makespan >= work

@@ -1,9 +1,8 @@
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_scores import Scored
 from small_questions import asked
 
 from meshwright.search import exhaustive
@@ -11,15 +10,6 @@ from meshwright.search.exhaustive import MATTERS, TIE, rank, search_all
 from meshwright.search.space import enumerate_space
 
 SPACE = enumerate_space(asked("sparse", 12, "megatron-core", seq_len=96, batch=12).setting)
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores that depend on nothing but the plan, so that they can be recomputed plan by plan."""
-
-    step_s: np.ndarray
-    total_bytes: np.ndarray
-    fits: np.ndarray
 
 
 def scores(plans):

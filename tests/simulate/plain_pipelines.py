@@ -90,7 +90,7 @@ def lowered(
 def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Program:
     """The schedule's lists with messages, and no collective, norm or optimizer."""
     placement = SCHEDULES[schedule].placement(ranks, chunks)
-    lists = insert_messages(SCHEDULES[schedule].generate(ranks, micro_batches, chunks), placement)
+    lists = insert_messages(SCHEDULES[schedule].lists(ranks, micro_batches, chunks), placement)
     kinds = "FIW" if SCHEDULES[schedule].split else "FB"
     return replace(
         lowered().program,

@@ -41,7 +41,7 @@ def random_seconds(stages: int, seed: int) -> dict[tuple[int, str], float]:
 def test_without_messages_a_pipeline_is_the_schedule_table(schedule, ranks, micro_batches, chunks, seed):
     seconds = random_seconds(ranks * chunks, seed)
     played = simulate(plain_program(schedule, ranks, micro_batches, chunks), GivenPrices(seconds, 0.0))
-    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
+    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks)
     table = run(lists, lambda action: seconds[action.stage, action.kind])
     for records, starts, ends in zip(played.ranks, table.start, table.end, strict=True):
         passes = [record for record in records if record.stream == "compute"]
@@ -64,7 +64,7 @@ def test_a_message_keeps_its_sender_and_then_travels(schedule, ranks, micro_batc
         sends = 0 <= to < len(placement) and placement[to] != placement[action.stage]
         return seconds[action.stage, action.kind] + (kept * message if sends else 0.0)
 
-    lists = SCHEDULES[schedule].generate(ranks, micro_batches, chunks)
+    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks)
     table = run(lists, duration, (1 - kept) * message)
     assert simulate(program, prices).step_s == pytest.approx(table.latency)
 
@@ -77,7 +77,7 @@ def test_where_steps_overlap_the_longest_rank_sets_the_pace(schedule):
     apart = simulate(program, GivenPrices(seconds, 0.0))
     stack = replace(program.stack, validates_step_afterwards=True)
     overlapping = simulate(replace(program, stack=stack), GivenPrices(seconds, 0.0))
-    table = run(SCHEDULES[schedule].generate(4, 12, 1), lambda a: seconds[a.stage, a.kind])
+    table = run(SCHEDULES[schedule].lists(4, 12, 1), lambda a: seconds[a.stage, a.kind])
     assert apart.step_s == pytest.approx(table.latency)
     assert overlapping.step_s == pytest.approx(table.makespan)
     assert table.makespan < table.latency
@@ -176,7 +176,7 @@ def test_free_links_leave_only_compute(schedule, chunks):
         assert not parts["tp"]
         return float(total(parts))
 
-    passes = run(SCHEDULES[schedule].generate(2, case.program.micro_batches, chunks), compute)
+    passes = run(SCHEDULES[schedule].lists(2, case.program.micro_batches, chunks), compute)
     optimizer = max(
         float(optimizer_seconds(case.program.held_elements(rank, "optimizer"), forms)) for rank in range(2)
     )

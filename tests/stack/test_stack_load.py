@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import InputError
-from meshwright.schedule import KNOWN_SCHEDULES
+from meshwright.schedule import SCHEDULES
 from meshwright.stack.describe import describe_stack
 from meshwright.stack.load import DEFAULT_STACK, load_stack, parse_stack, stack_names
 from meshwright.stack.stack import Stack
 
 EXPECTED = {
+    "accelerate",
     "meshwright",
     "megatron-core",
     "torchtitan",
@@ -53,13 +54,14 @@ def test_a_file_is_named_after_its_stack_and_says_where_its_facts_are_from(name)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_facts_of_a_stack_agree_with_each_other(name):
     stack = load_stack(name)
-    assert set(stack.schedules) <= set(KNOWN_SCHEDULES)
+    assert set(stack.schedules) <= set(SCHEDULES)
     assert set(stack.pipeline_shardings) <= set(stack.shardings)
     assert bool(stack.pipeline_shardings) == stack.pp
     assert bool(stack.selective_recompute) == ("selective" in stack.recomputes)
     assert {"none", "full"} <= set(stack.recomputes)
     assert stack.parameter_bytes + stack.optimizer_bytes in (12, 14), "AdamW: fp32 master and two moments"
     assert stack.ep or not stack.etp
+    assert set(stack.reduces_each_micro_batch) <= set(stack.shardings)
 
 
 def test_default_is_megatron_core_0_19():
@@ -112,6 +114,11 @@ def test_describe_shows_every_field():
         ("name: a\nrelease: '1'\nsource: x\nattention: flsh\n", "attention", "flash"),
         ("name: a\nrelease: '1'\nsource: x\nschedules: [zbv]\n", "schedules.0", "zb-v"),
         ("name: a\nrelease: '1'\nsource: x\nshardings: fsdp\n", "shardings", "list"),
+        (
+            "name: a\nrelease: '1'\nsource: x\nreduces_each_micro_batch: [zero1]\n",
+            "reduces_each_micro_batch.0",
+            "zero2",
+        ),
         ("name: a\nrelease: '1'\nsource: x\nrecomputes: [ful]\n", "recomputes.0", "full"),
         ("name: a\nrelease: '1'\nsource: x\nhost_s_per_layer: -1\n", "host_s_per_layer", "at least 0"),
         (

@@ -187,3 +187,11 @@ def test_what_can_not_be_opened_is_refused(tmp_path, name):
 
 def test_a_table_without_rows_has_none(table):
     assert read(table) == []
+
+
+def test_a_device_of_one_s_own_is_known_where_it_is_named(table):
+    write(table, [row(device="Some-CPU"), row(device="H100"), row(device="some-cpus")])
+    theirs, ours = list(read_runs(table)), list(read_runs(table, ["some-cpu"]))
+    assert [type(item) for item in theirs] == [Skipped, Run, Skipped]
+    assert [type(item) for item in ours] == [Run, Run, Skipped]
+    assert [item.given.device for item in ours[:2]] == ["some-cpu", "h100-sxm-80gb"]

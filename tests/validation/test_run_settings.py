@@ -1,11 +1,13 @@
 """Settings of runs: what the columns replace in node and stack."""
 
 import pytest
-from run_tables import run_of
+from run_tables import row, run_of, write
 
 from meshwright.cluster.catalog import usual_node
+from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
 from meshwright.stack.load import load_stack
+from meshwright.validation.rows import read_runs
 from meshwright.validation.settings import setting_of
 
 
@@ -89,3 +91,15 @@ def test_adapters_leave_most_of_a_model_frozen(table):
 def test_what_is_not_priced_is_refused(table, changes, reason):
     with pytest.raises(InputError, match=reason):
         of(table, **changes)
+
+
+def test_a_cluster_that_is_known_better_stands_for_its_device_alone(table):
+    slow = "pools: [{count: 16, device: {like: a100-sxm-80gb, id: our-a100, memory_gbyte_per_s: 1000}}]"
+    known = load_cluster(f"name: ours\ncalibration: {{gemm_efficiency: 0.4}}\n{slow}\n")
+    write(table, [row(device="our-a100", devices_per_node=4)])
+    (ours,) = read_runs(table, ["our-a100"])
+    cluster = setting_of(ours.given, known).cluster
+    assert (cluster.name, cluster.devices, cluster.calibration) == ("ours", 8, known.calibration)
+    assert (cluster.pool.device, cluster.pool.node) == (known.pool.device, known.pool.node)
+    other = run_of(table, device="A100-80GB").given
+    assert setting_of(other, known).cluster == setting_of(other).cluster

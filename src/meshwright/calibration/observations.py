@@ -13,6 +13,7 @@ from meshwright.cost.evaluate import evaluate
 from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.validation.settings import of_size
 
 Floats = NDArray[np.float64]
 
@@ -63,13 +64,9 @@ def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Obser
         rule = f"{base.name} has {base.pool.device.id}, the runs are of {', '.join(others)}"
         raise InputError(Problem("on", base.name, rule, f"a cluster of {others[0]}"))
     return [
-        replace(o, setting=replace(o.setting, cluster=_with_devices(base, o.setting))) for o in observations
+        replace(o, setting=replace(o.setting, cluster=of_size(base, base.pool, o.setting.cluster.devices)))
+        for o in observations
     ]
-
-
-def _with_devices(base: Cluster, setting: Setting) -> Cluster:
-    """The cluster with as many devices as the run had."""
-    return replace(base, pools=(replace(base.pool, count=setting.cluster.devices),))
 
 
 def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:

@@ -20,8 +20,9 @@ from typing import NamedTuple
 from meshwright.calibration.observations import Target, kernel_family
 from meshwright.cost.constants import constants, kernels
 from meshwright.plan.arrays import SHARDINGS
+from meshwright.program.sharding import cut_as
 
-SHARDING_ONLY, ZERO3 = "fsdp_communication_factor", SHARDINGS.index("zero3")
+SHARDING_ONLY = "fsdp_communication_factor"
 """A number of a stack of which only runs with sharded parameters speak."""
 ANY_STACK = "*"
 
@@ -65,8 +66,9 @@ class Parameter:
         """Whether the parameter can change what is predicted of an observation."""
         if "/" in self.name:
             owner, field = self.name.split("/")
-            sharded = field != SHARDING_ONLY or (observation.plans.sharding == ZERO3).any()
-            return owner == observation.setting.stack.name and bool(sharded)
+            stack = observation.setting.stack
+            cut = {cut_as(SHARDINGS[index], stack) for index in observation.plans.sharding.tolist()}
+            return owner == stack.name and (field != SHARDING_ONLY or "zero3" in cut)
         if ":" in self.name:
             return self.name.split(":")[0] == kernel_family(observation.setting)
         if self.name.endswith("_speed_up"):

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from meshwright.calibration.observations import Observation
+from meshwright.cluster.graph import Cluster
 from meshwright.errors import InputError
+from meshwright.validation.models import is_absent
 from meshwright.validation.plans import RunPlan, faults, plan_arrays, run_plan
 from meshwright.validation.rows import Run, Skipped
 from meshwright.validation.settings import setting_of
@@ -14,14 +17,21 @@ from meshwright.validation.settings import setting_of
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """What of a table can be used, and every run that can not with the reason, in the order of the table."""
+    """What of a table can be used, and every run that can not with the reason, in the order of the table.
+
+    ``remarks`` say of which models only the columns are known.
+    """
 
     observations: tuple[Observation, ...]
     skipped: tuple[Skipped, ...]
+    remarks: tuple[str, ...] = ()
 
 
-def usable_runs(items: Iterable[Run | Skipped]) -> Usable:
-    """Group the runs of a table by setting; a run without a time, or that can not be priced, is skipped."""
+def usable_runs(items: Iterable[Run | Skipped], known: Cluster | None = None) -> Usable:
+    """Group the runs of a table by setting; a run without a time, or that can not be priced, is skipped.
+
+    Runs on the device of the ``known`` cluster are priced on that cluster.
+    """
     same: dict[int, list[Run]] = {}
     skipped: list[Skipped] = []
     for item in items:
@@ -32,8 +42,16 @@ def usable_runs(items: Iterable[Run | Skipped]) -> Usable:
         else:
             reason = "ran out of memory" if item.outcome == "oom" else "step_time_s: not given"
             skipped.append(_skipped(item, reason))
-    found = [observation for runs in same.values() for observation in _observations(runs, skipped)]
-    return Usable(tuple(found), tuple(sorted(skipped, key=lambda run: run.line)))
+    found = {key: tuple(_observations(runs, known, skipped)) for key, runs in same.items()}
+    models = dict.fromkeys(same[key][0].given.model or "" for key in found if found[key])
+    remarks = (
+        f"{name} is not on this machine: its columns stand for it" for name in models if is_absent(name)
+    )
+    return Usable(
+        tuple(chain.from_iterable(found.values())),
+        tuple(sorted(skipped, key=lambda run: run.line)),
+        tuple(remarks),
+    )
 
 
 def observations_of(runs: Sequence[Run]) -> list[Observation]:
@@ -45,10 +63,10 @@ def _skipped(run: Run, reason: str) -> Skipped:
     return Skipped(run.line, run.run_id, run.source, reason)
 
 
-def _observations(runs: list[Run], skipped: list[Skipped]) -> Iterator[Observation]:
+def _observations(runs: list[Run], known: Cluster | None, skipped: list[Skipped]) -> Iterator[Observation]:
     """The runs of one setting; what can not be priced goes to ``skipped``."""
     try:
-        setting = setting_of(runs[0].given)
+        setting = setting_of(runs[0].given, known)
     except InputError as error:
         reason = "; ".join(f"{problem.field}: {problem.rule}" for problem in error.problems)
         skipped += [_skipped(run, reason) for run in runs]

@@ -22,6 +22,7 @@ from meshwright.cli import (
     predict,
     probe,
     run,
+    schedule,
     validate,
     verify,
 )
@@ -51,6 +52,7 @@ app.command("probe")(probe.probe)
 app.command("ingest")(ingest.ingest)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
+app.command("schedule")(schedule.schedule)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,7 +7,7 @@ import typer
 
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
-from meshwright.cli.progress import tell_terminal
+from meshwright.cli.progress import Telling
 from meshwright.errors import InputError, Problem
 
 
@@ -46,7 +46,7 @@ def measure(
         found = (
             api.measured_collectives(tests, on or "")
             if tests
-            else api.measure(budget, processes=processes, on=on, progress=tell_terminal)
+            else api.measure(budget, processes=processes, on=on, progress=Telling())
         )
         if found is None:
             return

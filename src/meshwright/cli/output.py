@@ -25,6 +25,7 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
     except MeshwrightError as error:
         if debug:
             raise
+        _wait_for_others()
         if as_json:
             print_json(_error_data(error))
         else:
@@ -51,6 +52,13 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
         raise typer.Exit(WRONG_INPUT) from None
 
 
+def _wait_for_others() -> None:
+    """Of several launched ranks one is enough to say what is wrong."""
+    from meshwright.cli.launched import let_others_speak
+
+    let_others_speak()
+
+
 def _stop_writing() -> None:
     """What is still to be flushed goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,15 +71,31 @@ def print_json(data: Any) -> None:
     typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
+def tell_remarks(remarks: Iterable[str]) -> None:
+    """What should be known beside an answer, on standard error."""
+    for remark in remarks:
+        typer.echo(f"Remark: {remark}", err=True)
+
+
 def check_writable(path: Path, option: str) -> None:
-    """Refuse an output path before any work is done for it."""
+    """Refuse an output path before any work is done for it.
+
+    A file is made beside it and removed: rights alone do not tell whether a file system takes one.
+    """
     folder = path.parent
     if path.is_dir():
         raise InputError(Problem(option, str(path), "is a directory", "name a file"))
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(
-            Problem(option, str(path), f"{folder} is no directory that can be written", "make it")
-        )
+    if path.exists() and not path.is_file():
+        if not os.access(path, os.W_OK):
+            raise InputError(Problem(option, str(path), "cannot be written", "another path"))
+        return
+    try:
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        rule = f"{folder} is no directory that can be written: {reason}"
+        raise InputError(Problem(option, str(path), rule, "make it, or name a file in another one")) from None
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -21,6 +21,9 @@ def plan(
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: Annotated[list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8. Repeatable.")] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
+    stages: Annotated[
+        str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
+    ] = "balanced",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
@@ -43,6 +46,7 @@ def plan(
             task=task,
             keep=keep or (),
             top=top,
+            stages=stages,
         )
         if output:
             write_whole(output, answer.proposals[0].to_yaml())

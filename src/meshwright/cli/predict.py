@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
 
 
 def predict(
@@ -37,6 +37,7 @@ def predict(
         else:
             from meshwright.report.prediction import render_report
 
+            tell_remarks(report.remarks)
             render_report(report.to_json(), str(trace) if trace else None)
         if not report.fits:
             raise typer.Exit(1)

@@ -1,17 +1,21 @@
 """``meshwright run``: train a plan; ``--emulate`` executes its step at modelled times on this machine."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from meshwright.cli import run_options as of
 from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
-from meshwright.cli.progress import tell_terminal
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
+from meshwright.cli.progress import Telling
 from meshwright.errors import InputError, Problem
 
+SHARED = ("plan", "set_", "emulate", "as_json", "debug")
 EMULATION = ("ranks", "limit", "trace")
-STARTING = ("precision", "initial", "export", "resume", "cpu")
+STARTING = ("precision", "initial", "export", "resume", "cpu", "force")
 """Where a run begins and ends; the other options are how it trains."""
 NAMES = {
     "warmup_steps": "warmup",
@@ -19,8 +23,11 @@ NAMES = {
     "keep_last": "keep",
     "initial": "init",
     "output": "out",
+    "weights": "init",
+    "folder": "export",
 }
-"""Options whose names on the command line are shorter."""
+"""Options whose names on the command line are shorter, and what is read and written for them."""
+WRITTEN = ("weights", "folder")
 
 
 def run(
@@ -52,6 +59,7 @@ def run(
     initial: of.Initial = None,
     export: of.Export = None,
     cpu: of.Cpu = False,
+    force: of.Force = False,
     set_: of.Settings = None,
     emulate: of.Emulate = False,
     ranks: of.Ranks = None,
@@ -63,8 +71,7 @@ def run(
     """Train a plan on this host, or under torchrun or Slurm; or emulate its step. Exits with 1 when a rank fails."""
     named = {name: value for name, value in locals().items() if value is not None and value is not False}
     with errors_as_messages(as_json, debug):
-        shared = ("plan", "set_", "emulate", "as_json", "debug")
-        own = {name: value for name, value in named.items() if name not in shared}
+        own = {name: value for name, value in named.items() if name not in SHARED}
         _refuse({name: value for name, value in own.items() if (name in EMULATION) != emulate}, emulate)
         if emulate:
             _emulate(plan, set_ or [], ranks, limit, trace, as_json)
@@ -76,26 +83,43 @@ def _refuse(wrong: Mapping[str, object], emulate: bool) -> None:
     """Options of the other kind of run."""
     rule = "says how to train, and --emulate trains nothing" if emulate else "is for --emulate"
     problems = [
-        Problem(_spelled(name), value, rule, "leave it out" if emulate else "add --emulate")
+        Problem(_spelled(name), _typed(value), rule, "leave it out" if emulate else "add --emulate")
         for name, value in wrong.items()
     ]
     if problems:
         raise InputError(problems)
 
 
+def _typed(value: object) -> object:
+    """A value as it was typed."""
+    return str(value) if isinstance(value, Path) else value
+
+
 def _spelled(name: str) -> str:
     return "--" + NAMES.get(name, name).replace("_", "-")
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Problems of options under the names that people typed; those of the plan keep theirs."""
+    try:
+        yield
+    except InputError as error:
+        options = {*signature(run).parameters, *WRITTEN} - {*SHARED, *EMULATION}
+        raise InputError(
+            replace(problem, field=_spelled(problem.field)) if problem.field in options else problem
+            for problem in error.problems
+        ) from None
 
 
 def _train(plan: str, settings: list[str], own: dict[str, Any], as_json: bool) -> None:
     from meshwright import api
 
     starting = {name: own.pop(name) for name in STARTING if name in own}
-    if own.get("clip") == 0:
-        own["clip"] = None
     if "data" in own:
         own["data"] = tuple(own["data"])
-    found = api.run(plan, options=own, settings=settings, show=not as_json, **starting)
+    with _options_named():
+        found = api.run(plan, options=own, settings=settings, show=not as_json, **starting)
     if found is None:
         return
     if as_json:
@@ -110,10 +134,13 @@ def _emulate(
     plan: str, settings: list[str], ranks: int | None, limit: float | None, trace: Path | None, as_json: bool
 ) -> None:
     from meshwright import api
+    from meshwright.cli.launched import is_first
 
+    if not is_first():  # it starts ranks of its own
+        return
     if trace:
         check_writable(trace, "trace")
-    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=tell_terminal)
+    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=Telling())
     if trace:
         import json
 
@@ -123,4 +150,5 @@ def _emulate(
     else:
         from meshwright.report.emulated import render_emulated
 
+        tell_remarks(found.report.remarks)
         render_emulated(found.to_json(), str(trace) if trace else None)

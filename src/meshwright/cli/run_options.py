@@ -105,6 +105,7 @@ Export = Annotated[
     str | None, typer.Option("--export", metavar="FOLDER", help="Write Hugging Face weights here at the end.")
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Train on the CPU, accelerators or not.")]
+Force = Annotated[bool, typer.Option("--force", help="Start although memory is predicted not to suffice.")]
 
 Settings = Annotated[
     list[str] | None,

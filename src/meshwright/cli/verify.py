@@ -6,7 +6,7 @@ import typer
 
 from meshwright.cli.options import AsJson, Debug, PlanFile
 from meshwright.cli.output import errors_as_messages, print_json
-from meshwright.cli.progress import tell_terminal
+from meshwright.cli.progress import Telling
 
 
 def verify(
@@ -20,8 +20,11 @@ def verify(
     """Prove on local processes that a plan computes what one device computes. Exits with 1 when it does not."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
+        from meshwright.cli.launched import is_first
 
-        data = api.verify(plan, ranks=ranks, progress=tell_terminal).to_json()
+        if not is_first():  # it starts ranks of its own
+            return
+        data = api.verify(plan, ranks=ranks, progress=Telling()).to_json()
         if as_json:
             print_json(data)
         else:

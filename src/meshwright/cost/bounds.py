@@ -11,6 +11,7 @@ from meshwright.cost.memory import fits
 from meshwright.cost.pricing import array_shape
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.program.sharding import cut_as
 from meshwright.program.states import STATE_KINDS, block_elements, state_bytes
 from meshwright.program.synchronise import add
 from meshwright.program.table import SHARDED
@@ -25,7 +26,7 @@ def memory_floor(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
     for kind in STATE_KINDS:
         if kind == "gradient":
             continue  # whole or sharded, depending on when it is reduced; leaving it out keeps the bound a bound
-        cut = np.array([kind in SHARDED[name] for name in SHARDINGS])[plans.sharding]
+        cut = np.array([kind in SHARDED[cut_as(name, setting.stack)] for name in SHARDINGS])[plans.sharding]
         sharded = state_bytes(whole, kind, True, shape, setting.stack)
         total = total + np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
     return total / plans.pp

@@ -18,9 +18,13 @@ from meshwright.cost.group_time import PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.pricing import array_prices
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShardingName
 from meshwright.program.lower import resolve_recompute
 from meshwright.program.shape import Mode
+from meshwright.program.sharding import Moments, moments
+from meshwright.stack.stack import Stack
 
 Floats = NDArray[np.float64]
 LARGEST_CODE = 2**62
@@ -105,29 +109,42 @@ def row_codes(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
-    """Rows of equal mode: recomputation, sequence parallelism, and when parameters are gathered."""
-    zero3 = plans.sharding == SHARDINGS.index("zero3")
-    gather = np.where(zero3, np.where(plans.pp > 1, 2, 1), 0)
-    columns = [plans.recompute, (plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), gather]
+    """Rows of equal mode: recomputation, sequence parallelism, and when states are exchanged."""
+    known = _moments(setting.stack)
+    distinct = list(dict.fromkeys(known.values()))
+    codes = np.array([[distinct.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
+    when = codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
+    columns = [plans.recompute, (plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
     for rows in _equal_rows(row_codes(columns)):
-        recompute, sequence, when = (int(column[rows[0]]) for column in columns)
+        recompute, sequence, of_rows = (int(column[rows[0]]) for column in columns)
+        gather, reduce = distinct[of_rows]
         mode = Mode(
             sequence_parallel=bool(sequence),
             recompute=resolve_recompute(plans.recomputes[recompute], setting.stack),
-            gather=("never", "per-layer", "per-step")[when],
+            gather=gather,
+            reduce=reduce,
         )
         yield rows, mode
+
+
+def _moments(stack: Stack) -> dict[tuple[ShardingName, bool], Moments]:
+    """When states are exchanged for every sharding, without and with a pipeline."""
+    return {
+        (name, piped): moments(name, default_gather(name, 2 if piped else 1), stack, pipeline=piped)
+        for name in SHARDINGS
+        for piped in (False, True)
+    }
 
 
 def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:
     """Plans whose passes differ, and for every plan which of them it equals.
 
-    Data parallelism and pipelines only matter to a pass when it gathers parameters, or when another rank order makes
+    Data parallelism and pipelines only matter to a pass when it exchanges states, or when another rank order makes
     strides depend on them.
     """
     columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
-    if mode.gather == "per-layer" or not inner:
+    if mode.passes_exchange_states or not inner:
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
     _, first, inverse = np.unique(row_codes(columns), return_index=True, return_inverse=True)
     return plans.take(first), inverse

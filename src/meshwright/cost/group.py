@@ -24,12 +24,14 @@ from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.passes import Shared, pass_body
 from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.sharding import cut_as
 from meshwright.program.stages import stage_blocks
 from meshwright.program.states import Elements, StateKind, block_elements
-from meshwright.program.synchronise import add, gathers, unit_reduction
+from meshwright.program.synchronise import add, stage_gathers, unit_exchanges
 from meshwright.program.table import SHARDED
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.generators import ScheduleKind, looped_placement
+from meshwright.schedule.generators import ScheduleKind
+from meshwright.schedule.pipeline import looped_placement
 from meshwright.schedule.times import StageTimes, rounded_times
 
 Floats = NDArray[np.float64]
@@ -120,8 +122,8 @@ class Group:
 
     @property
     def sharding(self) -> str:
-        """ZeRO name."""
-        return SHARDINGS[int(self.plans.sharding[0])]
+        """ZeRO name of what the stack cuts."""
+        return cut_as(SHARDINGS[int(self.plans.sharding[0])], self.setting.stack)
 
     @property
     def forms(self) -> Forms:
@@ -236,24 +238,15 @@ class Group:
 
     def bodies(self, kind: PassKind) -> tuple[Body, ...]:
         """The body of a pass for each kind of stage."""
-        shape, stack = self.prices.local.shape, self.setting.stack
-        units = self.block_elements
-        ahead = {i: gathers(e, f"block {i}") for i, e in units.items()}
-        behind = {
-            i: unit_reduction(e, self.sharding, self.mode, shape, stack, f"block {i}")
-            for i, e in units.items()
-        }
-        return tuple(
-            pass_body(
-                blocks,
-                kind,
-                self.mode.gather,
-                ahead,
-                behind,
-                gathers(add(*(units[b] for b in blocks)), "stage"),
-                self.shared,
-            )
+        mode, stack, elements = self.mode, self.setting.stack, self.block_elements
+        units = unit_exchanges(elements, self.sharding, mode, self.prices.local.shape, stack)
+        together = [
+            stage_gathers(add(*(elements[b] for b in blocks)), mode, stack, "stage")
             for blocks in self.stage_kinds
+        ]
+        return tuple(
+            pass_body(blocks, kind, units, at_once, self.shared)
+            for blocks, at_once in zip(self.stage_kinds, together, strict=True)
         )
 
     def priced(self, kind: PassKind) -> tuple[Parts, ...]:
@@ -298,7 +291,7 @@ class Group:
     @cached_property
     def times(self) -> list[StageTimes] | None:
         """What an automatic schedule looks at, per plan."""
-        if self.kind.automatic is None or self.weight_s is None:
+        if not self.kind.automatic or self.weight_s is None:
             return None
         kept, for_weights = (sizes[:, self.kind_of].sum(1) for sizes in (self.kept, self.kept_for_weights))
         columns = self.forward_s, self.input_s, self.weight_s, self.message_s, for_weights / kept

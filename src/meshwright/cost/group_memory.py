@@ -16,7 +16,8 @@ KINDS: tuple[StateKind, StateKind] = ("parameter", "gradient")
 
 def rank_ledgers(group: Group) -> dict[str, Floats]:
     """Every entry of the ledger for every plan and pipeline rank: (n, P)."""
-    stack, rule = group.setting.stack, BufferRule(group.sharding, group.mode.gather)
+    stack, mode = group.setting.stack, group.mode
+    rule = BufferRule(group.sharding, mode.gather, mode.reduce)
     gradients = bytes_per_element("gradient", stack) * group.held("gradient")
     return {
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),

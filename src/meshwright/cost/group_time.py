@@ -178,7 +178,7 @@ def _reductions(group: Group, span: Span | None) -> Floats:
     stack, shape, mode = group.setting.stack, group.shape, group.mode
 
     def collectives(elements: Elements) -> tuple[Collective, ...]:
-        if mode.gather == "per-layer":
+        if mode.reduce == "per-micro-batch":
             return ()
         return unit_reduction(elements, group.sharding, mode, shape, stack, "stage")
 

@@ -4,7 +4,8 @@ static      parameters, gradients, optimizer states (the state table)
 activations Σ over stages of micro-batches in flight × bytes kept (schedule's lists × ``program/activations.py``)
 working     what recomputation brings back for one block
 buffers     parameters gathered from shards (two blocks per-layer, whole stages otherwise; 16 bit), and gradients
-            that are whole until they are reduced (zero2, and zero3 unless gathered per layer)
+            that are whole until they are reduced: two blocks on their way where every micro-batch's are, all of a
+            rank under zero2 and zero3 otherwise
 workspace   a constant for context and libraries
 
 A plan fits when the sum is below ``usable_memory`` of the capacity: allocators fragment and reserve. Ignored: peaks
@@ -33,16 +34,22 @@ class BufferRule:
 
     sharding: str
     gather: str
+    reduce: str = "per-step"
 
     @property
     def any(self) -> bool:
         """Anything is whole for a while."""
-        return self.gather != "never" or self.gradients_are_whole
+        return self.gather != "never" or self.gradients_are_whole or self.gradients_pass
 
     @property
     def gradients_are_whole(self) -> bool:
         """Sharded gradients are reduced only after the last micro-batch."""
-        return self.sharding in ("zero2", "zero3") and self.gather != "per-layer"
+        return self.sharding in ("zero2", "zero3") and not self.gradients_pass
+
+    @property
+    def gradients_pass(self) -> bool:
+        """Gradients of a micro-batch are reduced block by block, and then added to what is kept."""
+        return self.reduce == "per-micro-batch"
 
     @property
     def parameters_are_whole(self) -> bool:
@@ -58,8 +65,9 @@ def buffer_bytes(rule: BufferRule, stage: Elements, largest_block: Elements, sta
     if rule.parameters_are_whole:
         result = result + PARAMETER_WIRE_BYTES * whole
     if rule.gather == "per-layer":
-        gradient = stack.gradient_communication_bytes
-        result = result + 2 * PARAMETER_WIRE_BYTES * block + 2 * gradient * trained_block
+        result = result + 2 * PARAMETER_WIRE_BYTES * block
+    if rule.gradients_pass:
+        result = result + 2 * stack.gradient_communication_bytes * trained_block
     if rule.gradients_are_whole:
         result = result + bytes_per_element("gradient", stack) * trained
     return result

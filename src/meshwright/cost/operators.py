@@ -93,7 +93,7 @@ def _accumulation(parameters: Number, shard: Number, local: Local) -> tuple[Numb
     buffer read and written; where gradients are reduced at once only their shard is.
     """
     stack, scale = local.stack, local.forms.constants["gradient_accumulation"]
-    if local.mode.gather == "per-layer":
+    if local.mode.reduce == "per-micro-batch":
         return 0.0, local.forms.pass_(scale * parameters / shard * 3 * stack.gradient_bytes)
     if stack.fused_gradient_accumulation:
         return scale * parameters * (2 * stack.gradient_bytes - BYTES_16), 0.0

@@ -1,8 +1,8 @@
 """Play a schedule's lists on arrays of stage times: the general form for any schedule, exact.
 
-The order in which actions can run does not depend on durations, so it is found once per (schedule, P, M, V) and
-then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``·P micro-batches the schedule
-is in its periodic regime (a max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows
+The order in which actions can run does not depend on durations, so ``schedule/order.py`` finds it once per (schedule,
+P, M, V) and then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``·P micro-batches the
+schedule is in its periodic regime (a max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows
 by a constant for every P further ones: it is extrapolated from the last two rounds, and by no less than the
 work of the busiest rank, which a pipeline with one slow stage comes to only after many rounds. Automatic schedules
 have lists of their own for every distinct (rounded) set of stage times.
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from meshwright.program.mesh import Ints
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action, Kind
-from meshwright.schedule.timeline import predecessor
+from meshwright.schedule.order import Step, playable
 from meshwright.schedule.times import StageTimes
 
 Array = NDArray[np.float64]
@@ -27,16 +26,6 @@ FEW = 4
 """So many plans are played one by one."""
 AUTOMATIC_ROUNDS = 8
 """Lists that are made by playing settle later."""
-
-
-class Step(NamedTuple):
-    """One action in an order that respects all dependencies."""
-
-    stage: int
-    rank: int
-    kind: Kind
-    source: int | None
-    crosses: bool
 
 
 class Passes(NamedTuple):
@@ -116,10 +105,10 @@ def equal_lists(
 
 
 def _busiest(schedule: str, passes: Passes, ranks: int) -> Array:
-    """Seconds of one micro-batch on the rank that has most to do."""
+    """Seconds of one micro-batch on the rank that has most to do; of several ways it goes only one."""
     whole = passes.whole
     at = stages_of_ranks(schedule, ranks, whole.shape[1] // ranks)
-    return whole[:, at].sum(1).max(1)
+    return whole[:, at].sum(1).max(1) / SCHEDULES[schedule].chains
 
 
 @lru_cache(maxsize=256)
@@ -164,9 +153,9 @@ def _walk(
     clock = [zero] * ranks
     begin: list[Any] = [None] * ranks
     ends: list[Any] = []
-    for stage, rank, kind, source, crosses in steps:
+    for stage, rank, kind, needed in steps:
         start = clock[rank]
-        if source is not None:
+        for source, crosses in needed:
             start = larger(start, ends[source] + message if crosses else ends[source])
         if begin[rank] is None:
             begin[rank] = start
@@ -180,28 +169,5 @@ def action_order(
     schedule: str, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
 ) -> tuple[Step, ...]:
     """All actions of a schedule, each after its list predecessor and its data."""
-    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks, times)
-    stages = ranks * chunks
-    position, where = [0] * ranks, dict[tuple[str, int, int], tuple[int, int]]()
-    steps: list[Step] = []
-    total = sum(map(len, lists))
-    while len(steps) < total:
-        for rank, actions in enumerate(lists):
-            while position[rank] < len(actions):
-                action = actions[position[rank]]
-                source = predecessor(action, stages)
-                if source is not None and source not in where:
-                    break
-                steps.append(_step(action, rank, where[source] if source else None))
-                assert action.stage is not None
-                assert action.micro_batch is not None
-                found_as = "B" if action.kind == "I" else action.kind
-                where[found_as, action.stage, action.micro_batch] = (len(steps) - 1, rank)
-                position[rank] += 1
-    return tuple(steps)
-
-
-def _step(action: Action, rank: int, source: tuple[int, int] | None) -> Step:
-    assert action.stage is not None
-    index, other = source if source else (None, rank)
-    return Step(action.stage, rank, action.kind, index, other != rank)
+    kind = SCHEDULES[schedule]
+    return tuple(playable(kind.lists(ranks, micro_batches, chunks, times), kind.ways(ranks, chunks)))

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.cost.constants import kernels
+from meshwright.cluster.graph import Cluster
+from meshwright.cost.constants import KERNEL_NUMBERS, kernels
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group_memory import rank_ledgers
 from meshwright.cost.group_time import pipeline_lengths, step_parts
@@ -73,6 +74,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
         usd_per_step=None if usd is None else usd * step_s / 3600,
         joules_per_step=_joules(step_s, setting),
         origin=_origins(estimate, setting),
+        remarks=(),
     )
 
 
@@ -132,14 +134,9 @@ def _joules(step_s: float, setting: Setting) -> float | None:
 
 def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
     pool = setting.cluster.pool
-    kernel, price = kernels(pool.device.id), pool.usd_per_device_hour
-    measured = (
-        "measured"
-        if kernel.measured
-        else f"not measured on {pool.device.id}; those of {kernel.family} stand in"
-    )
+    price = pool.usd_per_device_hour
     return {
-        "step_time_s": f"predicted: {estimate.method}; kernel constants {measured} ({kernel.origin})",
+        "step_time_s": f"predicted: {estimate.method}; kernel constants {_kernels_origin(setting.cluster)}",
         "step_time_low_s": interval_origin(setting),
         "step_time_high_s": interval_origin(setting),
         "fits_probability": memory_origin(),
@@ -151,3 +148,17 @@ def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
         if pool.device.power_w is None
         else "upper bound: board power limit × devices × step time; hosts and network not included",
     }
+
+
+def _kernels_origin(cluster: Cluster) -> str:
+    """Whose kernels the constants are of, with those that the cluster's file knows better."""
+    device = cluster.pool.device.id
+    kernel = kernels(device)
+    known = [
+        name for name in dict(cluster.calibration) if name in KERNEL_NUMBERS or name.startswith("attention_")
+    ]
+    whose = "measured" if kernel.measured else f"not measured on {device}; those of {kernel.family} stand in"
+    if not known:
+        return f"{whose} ({kernel.origin})"
+    rest = "" if kernel.measured else f"; for others those of {kernel.family} stand in"
+    return f"{', '.join(known)} from the cluster's calibration{rest} ({kernel.origin})"

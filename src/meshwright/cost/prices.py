@@ -135,7 +135,8 @@ class Prices:
 
     def body(self, body: Body) -> Parts:
         """Seconds of a whole pass over a stage by category."""
-        factor = self.local.stack.fsdp_communication_factor
+        cut = self.local.mode.gather != "never"
+        factor = self.local.stack.fsdp_communication_factor if cut else 1.0
         result: Parts = {}
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)

@@ -19,7 +19,7 @@ from meshwright.cost.group import Group
 from meshwright.cost.prices import CATEGORY, Mesh
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
-from meshwright.program.items import Body, Collective, Compute, Item, PassKind
+from meshwright.program.items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
 from meshwright.program.step import NORM_BYTES, tied_reduction
@@ -68,10 +68,7 @@ def _collectives(
         if segment.block is None:
             continue
         for item in items_of[segment.block, segment.kind]:
-            if isinstance(item, Collective):
-                yield segment.count, item
-            elif not isinstance(item, Compute):
-                yield from ((segment.count, collective) for collective in item.beside)
+            yield from ((segment.count, collective) for collective in exchanges_of(item))
 
 
 def _tally(counted: Iterable[tuple[int, Collective]]) -> dict[str, int]:
@@ -109,7 +106,7 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
     stack, mode = group.setting.stack, group.mode
     for elements, stages in zip(group.kind_elements, repeats, strict=True):
         collectives: tuple[Collective, ...] = ()
-        if mode.gather != "per-layer":
+        if mode.reduce == "per-step":
             collectives += unit_reduction(elements, group.sharding, mode, group.shape, stack, "stage")
         if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
             collectives += step_gathers(elements, group.sharding, "stage")

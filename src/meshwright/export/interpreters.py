@@ -28,13 +28,13 @@ class Asked:
 
     ``module`` is what a Python must have; ``parser`` and ``steps`` name the scripts that hand files to its parser and
     that take a step of it on a fake process group, None where ``why_not`` says that this can not be. ``stack`` is the
-    name of the stack file of what the exported files run on, None where there is none.
+    name of the stack file of what the exported files run on.
     """
 
     module: str
     parser: str | None
     steps: str | None
-    stack: str | None
+    stack: str
     why_not: str = ""
 
 
@@ -61,7 +61,7 @@ ASKED: Mapping[str, Asked] = {
         module="deepspeed", parser="deepspeed_accepts.py", steps="deepspeed_steps.py", stack="deepspeed"
     ),
     "accelerate": Asked(
-        module="accelerate", parser="accelerate_accepts.py", steps="accelerate_steps.py", stack=None
+        module="accelerate", parser="accelerate_accepts.py", steps="accelerate_steps.py", stack="accelerate"
     ),
 }
 """Every target of export."""

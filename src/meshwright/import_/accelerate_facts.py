@@ -94,13 +94,13 @@ def _replicas(settings: Settings) -> Facts:
     for path in ("layout.dp_shard", "layout.cp"):
         facts.pop(path, None)
     return facts | {
-        "stack": Fact("generic", "Accelerate keys"),
+        "stack": Fact("accelerate", "Accelerate keys"),
         "sharding": settings.fact("distributed_type", "none"),
     }
 
 
 def _fsdp(settings: Settings) -> Facts:
-    facts: Facts = {"stack": Fact("generic", "Accelerate keys")}
+    facts: Facts = {"stack": Fact("accelerate", "Accelerate keys")}
     if fsdp_version(settings) == 1:
         facts |= _first_version(settings)
     else:

@@ -1,7 +1,8 @@
 """How long work takes on a device: median over repeats, and their robust deviation.
 
 On a GPU by pairs of CUDA events around blocks of work, on a CPU by the clock. Short work is repeated inside a block
-until that lasts a millisecond, so that neither clock is read at its limit. Caches are not emptied between repeats, as
+until that lasts a millisecond, so that neither clock is read at its limit; where processes share a core, until it
+lasts several of the scheduler's turns, so that the others' are counted. Caches are not emptied between repeats, as
 they are not between the kernels of a step.
 """
 
@@ -17,7 +18,7 @@ from meshwright.measure.odd import robust_deviation
 
 Work = Callable[[], object]
 
-BLOCK_S = 1e-3
+BLOCK_S, SHARED_BLOCK_S = 1e-3, 5e-2
 MOST_IN_BLOCK = 200
 FEWEST_BLOCKS, MOST_BLOCKS = 3, 50
 
@@ -31,12 +32,15 @@ class Timing:
     repeats: int
 
 
-def timed(work: Work, device: torch.device, budget_s: float) -> Timing:
-    """Do ``work`` until the budget is spent, three blocks at least; the first two times are not counted."""
+def timed(work: Work, device: torch.device, budget_s: float, least_s: float = BLOCK_S) -> Timing:
+    """Do ``work`` until the budget is spent, three blocks at least; the first two times are not counted.
+
+    A block lasts ``least_s`` or more, where ``MOST_IN_BLOCK`` repeats for each ``BLOCK_S`` of it suffice for that.
+    """
     began = perf_counter()
     block_s(work, device, 1)
     once = block_s(work, device, 1)
-    size = min(MOST_IN_BLOCK, max(1, ceil(BLOCK_S / once)))
+    size = min(ceil(MOST_IN_BLOCK * least_s / BLOCK_S), max(1, ceil(least_s / once)))
     blocks: list[float] = []
     while len(blocks) < FEWEST_BLOCKS or (len(blocks) < MOST_BLOCKS and perf_counter() - began < budget_s):
         blocks.append(block_s(work, device, size) / size)

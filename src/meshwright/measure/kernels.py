@@ -17,7 +17,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from meshwright.measure.clock import Timing, Work, host_timed, timed
+from meshwright.measure.clock import BLOCK_S, Timing, Work, host_timed, timed
 from meshwright.measure.results import AttentionKernel, KernelKind, Precision
 
 DTYPES: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -92,12 +92,16 @@ def kernels_of(device_kind: str, memory_bytes: int) -> tuple[Kernel, ...]:
     )
 
 
-def time_kernel(kernel: Kernel, device: torch.device, budget_s: float) -> Timing | None:
-    """The kernel on this device; None where torch has no such attention kernel."""
+def time_kernel(
+    kernel: Kernel, device: torch.device, budget_s: float, least_s: float = BLOCK_S
+) -> Timing | None:
+    """The kernel on this device, in blocks of ``least_s``; None where torch has no such attention kernel."""
     work = BUILDERS[kernel.kind](kernel, device)
     if kernel.kernel and not _is_available(work):
         return None
-    return (host_timed if kernel.kind == "launch" else timed)(work, device, budget_s)
+    if kernel.kind == "launch":
+        return host_timed(work, device, budget_s)
+    return timed(work, device, budget_s, least_s)
 
 
 def _product(dtype: Precision, shape: tuple[int, int, int]) -> Kernel:

@@ -68,10 +68,12 @@ def cpu_name() -> str:
     return found[1].strip() if found else "CPU"
 
 
-def share_threads(hosts: Sequence[str], host: str) -> None:
-    """Give this process its share of the host's cores, at least one, for work on a CPU."""
+def share_threads(hosts: Sequence[str], host: str) -> bool:
+    """Give this process its share of the host's cores, at least one; False where processes must share a core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(max(1, cores // max(1, hosts.count(host))))
+    processes = max(1, hosts.count(host))
+    torch.set_num_threads(max(1, cores // processes))
+    return cores >= processes
 
 
 def _facts(value: object) -> DeviceFacts:

@@ -8,13 +8,16 @@ sizes of every collective are done whatever the budget.
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from meshwright.errors import InputError, MeasurementError, Problem, RunError
+from meshwright.measure.clock import BLOCK_S, SHARED_BLOCK_S
 from meshwright.measure.collectives import Collectives
 from meshwright.measure.groups import Round, collective_rounds, pair_rounds
 from meshwright.measure.kernels import Kernel, kernels_of, time_kernel
@@ -65,7 +68,11 @@ def measure_locally(wish: Wish, processes: int, tell: Tell) -> Results:
     """Measure this host with so many processes."""
 
     def work(place: Place, store: dist.Store, told: Tell) -> str:
-        results = measured_by_rank(place, store, wish, told if place.rank == 0 else _silent)
+        tell_0 = told if place.rank == 0 else _silent
+        with ThreadPoolExecutor(
+            1
+        ) as fresh:  # OpenMP's threads belong to the thread that forked, and are lost
+            results = fresh.submit(measured_by_rank, place, store, wish, tell_0).result()
         return results.to_text() if results else ""
 
     try:
@@ -91,15 +98,17 @@ def shares(budget_s: float, parts: Mapping[str, bool]) -> dict[str, float]:
 
 def _measured(session: Session, wish: Wish, tell: Tell) -> Results:
     began = perf_counter()
+    least_s = BLOCK_S
     if session.device.type == "cpu":
-        share_threads([str(host) for host in session.gathered(host_name())], host_name())
+        apart = share_threads([str(host) for host in session.gathered(host_name())], host_name())
+        least_s = BLOCK_S if apart else SHARED_BLOCK_S
     machine = machine_of(session)
     rounds = _rounds(machine.hosts)
     budget = shares(wish.budget_s, {"kernels": True, **{part: bool(of) for part, of in rounds.items()}})
     wanted = kernels_of(machine.device_kind, min(machine.memory_bytes))
     first = budget["kernels"]
     kernels, missing = _kernel_times(
-        session, wanted, first, lambda what, part: tell(what, part * first / wish.budget_s)
+        session, wanted, Share(first, least_s), lambda what, part: tell(what, part * first / wish.budget_s)
     )
     collectives, spent = Collectives(session), first
     for part, of in rounds.items():
@@ -128,14 +137,21 @@ def _rounds(hosts: Sequence[str]) -> dict[str, list[Round]]:
     }
 
 
+class Share(NamedTuple):
+    """Seconds for all kernels, and for the shortest block of one."""
+
+    budget_s: float
+    least_s: float
+
+
 def _kernel_times(
-    session: Session, kernels: Sequence[Kernel], budget_s: float, tell: Tell
+    session: Session, kernels: Sequence[Kernel], share: Share, tell: Tell
 ) -> tuple[tuple[KernelTime, ...], list[str]]:
     """Kernels that every rank could time, and names of those that some could not."""
     own: list[float] = []
     for index, kernel in enumerate(kernels):
         tell(f"kernels: {kernel.kind}", index / len(kernels))
-        timing = time_kernel(kernel, session.device, budget_s / len(kernels))
+        timing = time_kernel(kernel, session.device, share.budget_s / len(kernels), share.least_s)
         own += (timing.seconds, timing.spread_s, timing.repeats) if timing else (0.0, 0.0, 0.0)
     rows = session.gathered_numbers(own)
     times = [

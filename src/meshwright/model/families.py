@@ -81,7 +81,7 @@ def read_architecture(config: Mapping[str, object], name: str, source: str) -> A
     family = fields.text("model_type", default="llama")
     if family not in FAMILIES:
         rule = "model_type must be a family that can be read"
-        fields.unsupported("model_type", family, rule, nearest(family, FAMILIES))
+        fields.unsupported("model_type", family, rule, nearest(family, FAMILIES, alike=0.6))
     fields.finish()
     arch = FAMILIES[family](fields)
     fields.finish()

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
+from itertools import islice
+from os.path import expanduser
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem, nearest
@@ -19,6 +21,8 @@ from meshwright.model.hub import fetch_config
 
 LARGEST_FILE_BYTES = 4 * 2**20
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+MOST_NEIGHBOURS = 1000
+"""Entries of a folder among which a near name is looked for."""
 
 Fetch = Callable[[str], bytes]
 
@@ -33,8 +37,8 @@ def zoo_names() -> tuple[str, ...]:
 def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> ModelGraph:
     """The graph of a zoo model, of a ``config.json`` (or a directory that holds one), or of a hub id.
 
-    ``fetch`` returns the bytes of a hub id's configuration. Raises InputError for an unknown name and for a
-    file that is absent, unreadable or wrong, with all that is wrong with it.
+    ``fetch`` returns the bytes of a hub id's configuration; a name below a folder that is here is no hub id. Raises
+    InputError for an unknown name and for a file that is absent, unreadable or wrong, with all that is wrong with it.
     """
     name = str(name_or_path)
     data, title, source = _read(name, fetch)
@@ -55,7 +59,8 @@ def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
     if name in zoo_names():
         return files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes(), name, f"zoo:{name}"
     if _looks_like_file(name):
-        return _file_bytes(Path(name).expanduser())
+        return _file_bytes(Path(expanduser(name)))
+    _check_local(name)
     if HUB_ID.fullmatch(name):
         return fetch(name), name.split("/")[1], f"hub:{name}"
     raise InputError(
@@ -72,6 +77,21 @@ def _looks_like_file(name: str) -> bool:
         return spelled or (bool(name) and Path(name).exists())
     except (OSError, ValueError):
         return False
+
+
+def _check_local(name: str) -> None:
+    """Refuse a path below a folder of this machine that leads nowhere: no hub is asked for it."""
+    try:
+        folder = next((above for above in Path(name).parents[:-1] if above.is_dir()), None)
+        if folder is None:
+            return
+        there = islice(folder.iterdir(), MOST_NEIGHBOURS)
+        near = [entry.name for entry in there if entry.suffix == ".json" or entry.is_dir()]
+    except (OSError, ValueError):
+        return
+    rule = f"the folder {folder} is on this machine and holds no such model"
+    missing = Path(name).relative_to(folder).parts[0]
+    raise InputError(Problem("model", name, rule, nearest(missing, near) or "give the path of a config.json"))
 
 
 def _file_bytes(path: Path) -> tuple[bytes, str, str]:

@@ -9,7 +9,7 @@ them.
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from meshwright.errors import InputError, PlanError, Problem, nearest
+from meshwright.errors import InputError, PlanError, Problem, attempted, nearest
 from meshwright.plan.problems import sections, validated
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.text import read_value
@@ -18,24 +18,42 @@ MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
 
 
-def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int) -> ShortPlan:
-    """``plan`` with every ``name=value`` of ``settings``, for ``devices`` devices. Raises InputError."""
-    changes = _parse(settings)
-    data = plan.model_dump(exclude_none=True)
-    for path, value in changes.items():
-        _put(data, path, value)
-    changed = validated(ShortPlan, data)
-    degrees = {path.removeprefix("layout.") for path in changes}.intersection(MESH_AXES)
-    moved = changed if degrees & {"dp_replicate", "dp_shard"} else _data_degrees_moved(plan, changed)
-    return _absorbed(moved, degrees, devices) if degrees else moved
+def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int | None) -> ShortPlan:
+    """``plan`` with every ``name=value`` of ``settings``, for ``devices`` devices. Raises InputError with all problems.
+
+    Where the number of devices is not known, None, no degree absorbs another one's change.
+    """
+    problems: list[Problem] = []
+    changes = _parse(settings, problems)
+    changed = _changed(plan, changes, problems)
+    if not problems:
+        return _moved(plan, changed, changes, devices)
+    attempted(lambda: _moved(plan, changed, changes, devices), problems)
+    raise InputError(problems)
 
 
-def _parse(settings: Iterable[str]) -> dict[str, object]:
-    """Value by path. Raises InputError for what is no setting, names no key or is said twice."""
+def moved_degrees(before: ShortPlan, after: ShortPlan, settings: Iterable[str]) -> list[Problem]:
+    """Warnings of the degrees that ``settings`` changed without naming them."""
+    named = _parse(settings, [])
+    old, new = before.layout, after.layout
+    return [
+        Problem(
+            f"layout.{axis}",
+            getattr(new, axis),
+            f"was {getattr(old, axis)}: changed with what was set, so that all devices are used",
+            f"set {axis} too, where another division is meant",
+            "warning",
+        )
+        for axis in MESH_AXES
+        if f"layout.{axis}" not in named and getattr(old, axis) != getattr(new, axis)
+    ]
+
+
+def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:
+    """Value by path. Adds to ``problems`` what is no setting, names no key or is said twice."""
     paths = sections(ShortPlan)
     known = [name for name in paths if name not in FIXED]
     changes: dict[str, object] = {}
-    problems = []
     for setting in settings:
         name, sign, text = (part.strip() for part in setting.partition("="))
         path = paths.get(name.rpartition(".")[2], "")
@@ -46,10 +64,44 @@ def _parse(settings: Iterable[str]) -> dict[str, object]:
         elif path in changes:
             problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
         else:
-            changes[path] = read_value(text, name)
-    if problems:
-        raise InputError(problems)
+            try:
+                changes[path] = read_value(text, name)
+            except InputError as error:
+                problems += error.problems
     return changes
+
+
+def _changed(plan: ShortPlan, changes: Mapping[str, object], problems: list[Problem]) -> ShortPlan:
+    """The plan with the changes whose values are of the right kind; adds to ``problems`` what is wrong with others."""
+    wrong: list[Problem] = []
+    found = attempted(lambda: _with_changes(plan, changes), wrong)
+    if found is not None:
+        return found
+    fields = tuple(problem.field for problem in wrong)
+    right = {path: value for path, value in changes.items() if not any(_below(f, path) for f in fields)}
+    problems += wrong
+    return _with_changes(plan, right) if len(right) < len(changes) else plan
+
+
+def _below(field: str, path: str) -> bool:
+    """Whether a problem's field is a setting's, or a part of it."""
+    return field == path or field.startswith((f"{path}.", f"{path}["))
+
+
+def _with_changes(plan: ShortPlan, changes: Mapping[str, object]) -> ShortPlan:
+    data = plan.model_dump(exclude_none=True)
+    for path, value in changes.items():
+        _put(data, path, value)
+    return validated(ShortPlan, data)
+
+
+def _moved(
+    before: ShortPlan, changed: ShortPlan, changes: Mapping[str, object], devices: int | None
+) -> ShortPlan:
+    """The changed plan with the degrees that follow from the changed ones."""
+    degrees = {path.removeprefix("layout.") for path in changes}.intersection(MESH_AXES)
+    moved = changed if degrees & {"dp_replicate", "dp_shard"} else _data_degrees_moved(before, changed)
+    return _absorbed(moved, degrees, devices) if degrees and devices is not None else moved
 
 
 def _put(data: dict[str, object], path: str, value: object) -> None:

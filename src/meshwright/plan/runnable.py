@@ -16,6 +16,7 @@ OWN_STACK = "meshwright"
 NOT_RUN = "can be planned, not run yet"
 RECOMPUTED = ("none", "selective", "full", "core_attn", "layernorm", "mlp")
 PRECISIONS = ("bf16",)
+RUN_SCHEDULES = tuple(name for name, kind in SCHEDULES.items() if kind.planned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ def _recompute(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
 
 def _schedule(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     name = plan.pipeline.schedule.name
-    if name is not None and name not in SCHEDULES:
-        yield Problem("pipeline.schedule", name, NOT_RUN, "one of " + ", ".join(SCHEDULES))
+    if name is not None and name not in RUN_SCHEDULES:
+        yield Problem("pipeline.schedule", name, NOT_RUN, "one of " + ", ".join(RUN_SCHEDULES))
 
 
 LIMITS: tuple[Limit, ...] = (
@@ -121,7 +122,7 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         "pipeline.schedule",
-        " ".join(f"`{name}`" for name in SCHEDULES),
+        " ".join(f"`{name}`" for name in RUN_SCHEDULES),
         "all others",
         _schedule,
     ),

@@ -10,8 +10,8 @@ from typing import cast
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import Layout, LongPlan, ShardAxis, States
-from meshwright.plan.short import ShardingName
-from meshwright.schedule import KNOWN_SCHEDULES, SCHEDULES, schedule_placement
+from meshwright.plan.short import ShardingName, ShortPlan
+from meshwright.schedule import SCHEDULES, schedule_placement
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -29,7 +29,7 @@ def unsupported(plan: LongPlan) -> list[Problem]:
     return [problem for refusal in REFUSALS for problem in refusal(plan)]
 
 
-def workload_of(plan: LongPlan) -> Workload:
+def workload_of(plan: ShortPlan | LongPlan) -> Workload:
     """The workload of ``plan``. Raises InputError where its numbers or names make none."""
     spec = plan.workload
     return Workload(
@@ -41,7 +41,8 @@ def workload_of(plan: LongPlan) -> Workload:
     )
 
 
-def _workload(plan: LongPlan) -> Iterator[Problem]:
+def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:
+    """What is wrong with a plan's workload, or refused of it, whatever the model."""
     try:
         workload = workload_of(plan)
     except InputError as error:
@@ -144,10 +145,11 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
     if schedule.memory_limit is not None:
         limit = schedule.memory_limit
         yield Problem(f"{field}.memory_limit", limit, f"a memory limit {NOT_YET}", "take it out")
-    if schedule.name is not None and schedule.name not in KNOWN_SCHEDULES:
-        yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, KNOWN_SCHEDULES))
-    elif schedule.name is not None and schedule.name not in SCHEDULES:
-        yield Problem(field, schedule.name, NOT_YET, hint)
+    if schedule.name is not None and schedule.name not in SCHEDULES:
+        yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, SCHEDULES))
+    elif schedule.name is not None and not SCHEDULES[schedule.name].planned:
+        rule = f"a schedule that holds parameters on two ranks {NOT_YET}"
+        yield Problem(field, schedule.name, rule, "dualpipev, which holds them once")
 
 
 def _placement(plan: LongPlan) -> Iterator[Problem]:
@@ -171,7 +173,7 @@ def _extensions(plan: LongPlan) -> Iterator[Problem]:
 
 
 REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
-    _workload,
+    unsupported_workload,
     _groups,
     _layouts,
     _states,

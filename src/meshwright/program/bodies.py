@@ -17,11 +17,12 @@ input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). Ring attention send
 forward, and with their gradients back once more (Liu et al., arXiv 2310.01889). Full recomputation repeats the
 whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient that
 needs their results, with the exchanges of its own (experts' all-to-all, ring) and, with sequence parallelism, the one
-that it begins with.
+that it begins with. A stack whose checkpoints keep no result of an exchange walks the whole layer before its first
+gradient: all exchanges run again, and the operators of the set between them (``Stack.recomputes_exchanges``).
 Activations travel in 2 bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -36,7 +37,7 @@ from meshwright.model.operators import (
     Operator,
 )
 from meshwright.program.activations import drops_output
-from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase
+from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
@@ -55,10 +56,11 @@ def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> 
 
 def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
     """I: what is recomputed, then gradients of the inputs, last operator first."""
+    walks = bool(mode.recompute) and stack.recomputes_exchanges
+    runs = {} if walks else recomputed_runs(block, mode)
     items: list[Item] = []
-    runs = recomputed_runs(block, mode)
-    if mode.full_recompute and block.kind == "layer":
-        items += [_again(item) for item in forward_items(block, shape, mode, stack)]
+    if block.kind == "layer" and (mode.full_recompute or walks):
+        items += [_again(item) for item in _walked(block, shape, mode, stack)]
     for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
         for run in runs.get(op.name, ()):
             items += [_again(item) for item in _run_again(run, block, shape, mode, stack)]
@@ -71,6 +73,16 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
     if block.kind == "head":
         items += _weight_gradients(block)
     return tuple(items)
+
+
+def _walked(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Iterator[Item]:
+    """The forward pass of a block without the computation whose results are kept."""
+    for op in block.operators:
+        items = _forward(op, shape, mode, stack)
+        if mode.full_recompute or mode.recomputes(op.recompute):
+            yield from items
+        else:
+            yield from (exchange for item in items for exchange in exchanges_of(item))
 
 
 def recomputed_runs(block: Block, mode: Mode) -> dict[str, list[tuple[Operator, ...]]]:

@@ -58,6 +58,13 @@ class Overlap:
 Item = Compute | Collective | Overlap
 
 
+def exchanges_of(item: Item) -> tuple[Collective, ...]:
+    """The collectives of an item."""
+    if isinstance(item, Compute):
+        return ()
+    return (item,) if isinstance(item, Collective) else item.beside
+
+
 PassKind = Literal["F", "B", "I", "W"]
 
 

@@ -18,10 +18,11 @@ from meshwright.program.messages import insert_messages
 from meshwright.program.passes import pass_body
 from meshwright.program.program import Program, Stage
 from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.sharding import cut_as, moments
 from meshwright.program.stages import place_stages
 from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
-from meshwright.program.synchronise import gathers, unit_reduction
+from meshwright.program.synchronise import stage_gathers, unit_exchanges
 from meshwright.program.table import state_table
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
@@ -54,7 +55,7 @@ def lower(
     )
     schedule = _schedule(plan, micro_batches, times)
     step = StepPlan(
-        sharding=plan.sharding,
+        sharding=cut_as(plan.sharding, stack),
         mode=mode,
         stack=stack,
         shape=shape,
@@ -133,11 +134,12 @@ def product_input_bytes(workload: Workload) -> int:
 def plan_mode(plan: LongPlan, layout: Layout, stack: Stack) -> Mode:
     """The choices of a plan with one rule for all layers."""
     rule = next(rule for key, rule in plan.layers.items() if key not in ("embed", "head"))
-    gather = plan.gather if plan.sharding == "zero3" else "never"
+    gather, reduce = moments(plan.sharding, plan.gather, stack, pipeline=plan.pipeline.ranks > 1)
     return Mode(
         sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
         recompute=resolve_recompute(rule.recompute, stack),
         gather=gather,
+        reduce=reduce,
     )
 
 
@@ -198,25 +200,15 @@ def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
 
 
 def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
-    unit_gathers = {i: step.live(gathers(e, f"block {i}")) for i, e in step.elements.items()}
-    unit_reductions = {
-        i: step.live(unit_reduction(e, step.sharding, step.mode, step.shape, step.stack, f"block {i}"))
-        for i, e in step.elements.items()
-    }
+    units = unit_exchanges(step.elements, step.sharding, step.mode, step.shape, step.stack, step.live)
     together = {
-        stage.index: step.live(gathers(step.stage_elements(stage), f"stage {stage.index}"))
+        stage.index: step.live(
+            stage_gathers(step.stage_elements(stage), step.mode, step.stack, f"stage {stage.index}")
+        )
         for stage in step.stages
     }
     return {
-        (stage.index, kind): pass_body(
-            stage.blocks,
-            kind,
-            step.mode.gather,
-            unit_gathers,
-            unit_reductions,
-            together[stage.index],
-            step.shared,
-        )
+        (stage.index, kind): pass_body(stage.blocks, kind, units, together[stage.index], step.shared)
         for stage in step.stages
         for kind in BLOCK_PASSES
     }

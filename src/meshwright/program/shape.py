@@ -18,18 +18,24 @@ Number = int | float | NDArray[Any]
 class Mode:
     """The choices that change which operations exist.
 
-    ``recompute`` is ``full`` or the names of the recomputed sets; ``gather`` is when sharded parameters are
-    gathered, "never" where parameters are not sharded.
+    ``recompute`` is ``full`` or the names of the recomputed sets; ``gather`` and ``reduce`` are when sharded parameters
+    are gathered and gradients reduced (``sharding.py``).
     """
 
     sequence_parallel: bool
     recompute: str | tuple[str, ...]
     gather: str = "never"
+    reduce: str = "per-step"
 
     @property
     def full_recompute(self) -> bool:
         """Whole layers are run again in the backward pass."""
         return self.recompute == "full"
+
+    @property
+    def passes_exchange_states(self) -> bool:
+        """Forward or backward passes gather parameters or reduce gradients."""
+        return self.gather in ("per-layer", "per-micro-batch") or self.reduce == "per-micro-batch"
 
     def recomputes(self, sets: tuple[str, ...]) -> bool:
         """Whether an operator that belongs to ``sets`` is run again in the backward pass (not full)."""

@@ -27,7 +27,10 @@ NORM_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """What the actions around the schedule depend on. ``elements`` is per block of the model."""
+    """What the actions around the schedule depend on. ``elements`` is per block of the model.
+
+    ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``).
+    """
 
     sharding: str
     mode: Mode
@@ -46,8 +49,8 @@ class StepPlan:
 
     @property
     def reduces_per_step(self) -> bool:
-        """Gradients are exchanged once a step, not in every backward pass."""
-        return self.mode.gather != "per-layer"
+        """Gradients are exchanged once a step, not with every micro-batch."""
+        return self.mode.reduce == "per-step"
 
     @property
     def beside(self) -> frozenset[Kind]:

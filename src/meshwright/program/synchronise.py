@@ -8,18 +8,20 @@ zero1, 2   reduce-scatter over the shard axes     all-gather after the optimizer
 zero3      reduce-scatter over the shard axes     all-gather before use, as ``gather`` says
 =========  =====================================  ==========================================
 
+With ``gradient_reduction: all-reduce`` a stack all-reduces gradients over the shard axes under zero1 and zero2.
 The shard axes are (cp, dp_shard) for dense and edp_shard for expert parameters; what is left is all-reduced over
 dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid sharding: Zhao et al., arXiv
 2304.11277, section 3.2.2). Sequence parallelism leaves partial gradients of the parameters that tp does not
 cut, and norms of single heads have them without it: they are all-reduced over tp before all else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from meshwright.program.items import Collective, CollectiveKind
+from meshwright.program.items import Collective, CollectiveKind, PassKind
+from meshwright.program.passes import UnitExchanges
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import (
     DENSE_REPLICA_AXES,
@@ -56,7 +58,8 @@ def reductions(
             _collective("all-reduce", DENSE_SHARD_AXES + DENSE_REPLICA_AXES, size, elements.dense, what),
             _collective("all-reduce", EXPERT_SHARD_AXES + EXPERT_REPLICA_AXES, size, elements.expert, what),
         )
-    kind: CollectiveKind = "all-reduce" if stack.gradient_reduction == "all-reduce" else "reduce-scatter"
+    whole = stack.gradient_reduction == "all-reduce" and sharding != "zero3"
+    kind: CollectiveKind = "all-reduce" if whole else "reduce-scatter"
     dense_shard = np.ceil(elements.dense / shape.shard)
     expert_shard = np.ceil(elements.expert / shape.expert_shard)
     return _nonzero(
@@ -79,6 +82,42 @@ def unit_reduction(
 ) -> tuple[Collective, ...]:
     """All that turns the local gradients of a unit into what the optimizer needs."""
     return whole_reduction(elements, mode, stack) + reductions(elements, sharding, shape, stack, what)
+
+
+def unit_exchanges(
+    elements: Mapping[int, Elements],
+    sharding: str,
+    mode: Mode,
+    shape: LocalShape,
+    stack: Stack,
+    live: Callable[[tuple[Collective, ...]], tuple[Collective, ...]] = tuple,
+) -> UnitExchanges:
+    """What the passes of a micro-batch exchange of each block's states; ``live`` may leave collectives out."""
+    named = {index: (f"block {index}", held) for index, held in elements.items()}
+    reduced = named if mode.reduce == "per-micro-batch" else {}
+    return UnitExchanges(
+        gathers={index: live(gathers(held, what)) for index, (what, held) in named.items()},
+        reductions={
+            index: live(unit_reduction(held, sharding, mode, shape, stack, what))
+            for index, (what, held) in reduced.items()
+        },
+        ahead=passes_ahead(mode, stack),
+        hidden=stack.overlap_gradient_reduction or mode.gather == "per-layer",
+    )
+
+
+def passes_ahead(mode: Mode, stack: Stack) -> frozenset[PassKind]:
+    """The passes in which each block's parameters are gathered beside the block before."""
+    if mode.gather == "per-layer":
+        return frozenset(("F", "B", "I"))
+    stay_whole = mode.gather == "per-micro-batch" and stack.gathers_layers_ahead
+    return frozenset(("F",)) if stay_whole else frozenset()
+
+
+def stage_gathers(stage: Elements, mode: Mode, stack: Stack, what: str) -> tuple[Collective, ...]:
+    """What is gathered at once before a forward pass over a whole stage."""
+    at_once = mode.gather == "per-micro-batch" and not stack.gathers_layers_ahead
+    return gathers(stage, what) if at_once else ()
 
 
 def add(*parts: Elements) -> Elements:

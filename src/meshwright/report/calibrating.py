@@ -27,6 +27,8 @@ def render_calibration(data: dict[str, Any], written: str | None) -> None:
     if data["skipped"]:
         out.print()
         out.print(_skipped(data["skipped"]))
+    for remark in data["remarks"]:
+        out.print(escape(printable(remark)) + ".")
     if not data["helps"]:
         out.print("That does not help: the present constants stay.")
     if written:

@@ -12,7 +12,7 @@ def render_trained(data: dict[str, Any]) -> None:
     """Print a run in its JSON form."""
     out, losses = console(), data["losses"]
     if not losses:
-        out.print(f"All {data['first_step']} steps were taken before; nothing was left to train.")
+        out.print(f"{data['first_step']} steps were taken before; nothing was left to train.")
     else:
         last = data["first_step"] + data["steps"] - 1
         out.print(
@@ -26,6 +26,10 @@ def render_trained(data: dict[str, Any]) -> None:
             f"Measured  [bold]{format_seconds(data['step_time_s'])}[/bold] per step, "
             f"{data['tokens_per_s']:,.0f} tokens/s, MFU {percent(data['mfu'])}{_memory(data)}"
         )
+        if data["load_average"] >= 1:
+            out.print(
+                f"Load average {data['load_average']:.1f} before it began: work beside it makes steps slower"
+            )
         out.print(_prediction(data))
     if data["stopped_by_signal"]:
         out.print("Stopped by a signal; the same command goes on.")

@@ -11,3 +11,10 @@ def settle(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def give_usual_rights(path: Path) -> None:
+    """The rights of any new file, for one whose writer gave it those of a temporary one. Raises OSError."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)

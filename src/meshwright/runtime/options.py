@@ -17,14 +17,14 @@ MAX_SEED = 2**32
 MAX_NUMBER = 1e30
 
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "lr": (lambda x: x > 0, "lr > 0"),
-    "lr_floor": (lambda x: 0 <= x <= 1, "0 <= lr_floor <= 1"),
-    "beta1": (lambda x: 0 <= x < 1, "0 <= beta1 < 1"),
-    "beta2": (lambda x: 0 <= x < 1, "0 <= beta2 < 1"),
-    "eps": (lambda x: x > 0, "eps > 0"),
-    "weight_decay": (lambda x: x >= 0, "weight_decay >= 0"),
-    "clip": (lambda x: x > 0, "clip > 0, or none at all"),
-    "held_out": (lambda x: 0 <= x < 1, "0 <= held_out < 1"),
+    "lr": (lambda x: x > 0, "above 0"),
+    "lr_floor": (lambda x: 0 <= x <= 1, "from 0 to 1"),
+    "beta1": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "beta2": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "eps": (lambda x: x > 0, "above 0"),
+    "weight_decay": (lambda x: x >= 0, "from 0 on"),
+    "clip": (lambda x: x >= 0, "from 0 on; 0 is no limit"),
+    "held_out": (lambda x: 0 <= x < 1, "from 0 to below 1"),
 }
 """Where the numbers of a run may lie; none is infinite."""
 
@@ -34,10 +34,10 @@ class TrainingOptions:
     """A run of ``steps`` optimizer steps. Raises InputError with all problems.
 
     ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps where
-    None; ``clip`` the largest gradient norm, None for no limit. What comes ``_every`` so many steps never comes where
-    that is 0; the last step always ends with a checkpoint. ``data`` are files and folders, none for synthetic tokens;
-    ``tokenizer`` is a ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is learnt
-    from the data. ``end_of_document`` is a token's name, or its id where the data are tokens already.
+    None; ``clip`` the largest gradient norm, None or 0 for no limit. What comes ``_every`` so many steps never comes
+    where that is 0; the last step always ends with a checkpoint. ``data`` are files and folders, none for synthetic
+    tokens; ``tokenizer`` is a ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is
+    learnt from the data. ``end_of_document`` is a token's name, or its id where the data are tokens already.
     ``mask_document_starts`` leaves the first token of a document out of the loss. ``cache`` keeps tokenised data.
     """
 
@@ -96,24 +96,30 @@ class TrainingOptions:
     def _wrong_counts(self) -> Iterator[Problem]:
         top = self.steps if _whole(self.steps) and self.steps > 0 else MAX_STEPS
         warm = self.warmup_steps if _whole(self.warmup_steps) and 0 <= self.warmup_steps < top else 0
-        for name, value, low, high in (
-            ("steps", self.steps, 1, MAX_STEPS),
-            ("seed", self.seed, 0, MAX_SEED - 1),
-            ("warmup_steps", self.warmup_steps, 0, top),
-            ("decay_steps", 1 if self.decay_steps is None else self.decay_steps, 1, top - warm),
-            ("evaluate_every", self.evaluate_every, 0, MAX_STEPS),
-            ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS),
-            ("keep_last", self.keep_last, 1, MAX_STEPS),
+        for name, value, low, high, why in (
+            ("steps", self.steps, 1, MAX_STEPS, ""),
+            ("seed", self.seed, 0, MAX_SEED - 1, ""),
+            ("warmup_steps", self.warmup_steps, 0, top, ", the steps of the run"),
+            (
+                "decay_steps",
+                1 if self.decay_steps is None else self.decay_steps,
+                1,
+                top - warm,
+                ", the steps behind the warm-up",
+            ),
+            ("evaluate_every", self.evaluate_every, 0, MAX_STEPS, ""),
+            ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS, ""),
+            ("keep_last", self.keep_last, 1, MAX_STEPS, ""),
         ):
             if not _whole(value) or not low <= value <= high:
-                yield Problem(name, value, f"must be a whole number from {low} to {high}", f"e.g. {low}")
+                yield Problem(name, value, f"must be a whole number from {low} to {high}{why}", f"e.g. {low}")
 
     def _wrong_numbers(self) -> Iterator[Problem]:
         for name, (legal, rule) in RANGES.items():
             value = getattr(self, name)
             if (value is not None or name != "clip") and not (_real(value) and legal(value)):
                 default = type(self).__dataclass_fields__[name].default
-                yield Problem(name, value, f"must be a number with {rule}", f"e.g. {default}")
+                yield Problem(name, value, f"must be a number {rule}", f"e.g. {default}")
 
 
 def _whole(value: object) -> bool:

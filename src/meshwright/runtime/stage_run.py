@@ -88,7 +88,7 @@ class StageRun:
                 at += 1
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Beside:
     """Gathers ahead of a block and reductions behind it, of a pass in ``order``."""
 
@@ -96,6 +96,12 @@ class _Beside:
     stage: int
     kind: PassKind
     order: Sequence[int]
+    needed: tuple[tuple[Unit, ...], ...] = field(init=False)
+    last_use: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.needed = self._needed()
+        self.last_use = {id(unit): at for at in range(len(self.order)) for unit in self._used(at)}
 
     def alone(self, segment: Segment, at: int) -> None:
         """What runs with nothing beside it: the first gather of a pass, or its last reduction."""
@@ -110,7 +116,7 @@ class _Beside:
         """Start the gathers of the next block and the reduction of the last one."""
         if not items:
             return []
-        ahead = self._needed(at + 1) if at + 1 < len(self.order) else ()
+        ahead = self.needed[at + 1] if at + 1 < len(self.order) else ()
         gathers = [item for item in items if item.kind == "all-gather"]
         going = self._gathers(gathers, at + 1) if gathers and ahead else []
         reductions = [item for item in items if item.kind != "all-gather"]
@@ -122,24 +128,24 @@ class _Beside:
         """Free what no later block of this pass needs."""
         if self.plan.program.mode.gather != "per-layer":
             return
-        later = {id(unit) for place in range(at + 1, len(self.order)) for unit in self._used(place)}
         for unit in self._used(at):
-            if id(unit) not in later:
+            if self.last_use[id(unit)] == at:
                 unit.free()
 
     def _gathers(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
-        units = self._needed(at) if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
+        units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
         assert len(units) == len(items), (units, items)
         return [Exchanging(unit.gather([item])).begin() for unit, item in zip(units, items, strict=True)]
 
-    def _needed(self, at: int) -> tuple[Unit, ...]:
-        """The units that are gathered for the block at a place of the order."""
-        place = self.order[at]
-        blocks = [self.plan.places[self.stage][i].block for i in self.order]
-        shared = self.plan.shared
-        own = self.plan.units[self.stage][place]
-        needed = units_needed(blocks, self.kind, shared)[at]
-        return tuple(own if block == blocks[at] else self.plan.unit_of[TABLE] for block in needed)
+    def _needed(self) -> tuple[tuple[Unit, ...], ...]:
+        """The units that are gathered for the block at each place of the order."""
+        blocks = [self.plan.places[self.stage][place].block for place in self.order]
+        needed = units_needed(blocks, self.kind, self.plan.shared)
+        own = [self.plan.units[self.stage][place] for place in self.order]
+        return tuple(
+            tuple(unit if b == block else self.plan.unit_of[TABLE] for b in units)
+            for unit, block, units in zip(own, blocks, needed, strict=True)
+        )
 
     def _used(self, at: int) -> tuple[Unit, ...]:
         """The units that a block at a place of the order works with."""

@@ -4,57 +4,96 @@
 """
 
 from meshwright.schedule.building_block import v_half, v_min
-from meshwright.schedule.generators import ScheduleKind, looped_placement, v_placement
+from meshwright.schedule.dualpipe import dualpipe
+from meshwright.schedule.dualpipev import dualpipev
+from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.gpipe import gpipe, gpipe_in_flight
-from meshwright.schedule.interleaved import interleaved, interleaved_in_flight
+from meshwright.schedule.interleaved import interleaved, interleaved_in_flight, interleaved_unit_fault
+from meshwright.schedule.looped_bfs import looped_bfs, looped_bfs_in_flight
 from meshwright.schedule.one_f_one_b import one_f_one_b, one_f_one_b_in_flight
-from meshwright.schedule.zero_bubble import zb_h1, zb_h1_lists, zb_h2, zb_h2_lists
+from meshwright.schedule.pipeline import looped_placement, v_placement
+from meshwright.schedule.zb_v import zb_v
+from meshwright.schedule.zero_bubble import zb_h1, zb_h2, zero_bubble
+from meshwright.schedule.zeropp import zeropp, zeropp_unit_fault
 
 SCHEDULES: dict[str, ScheduleKind] = {
     "gpipe": ScheduleKind(
-        generate=gpipe,
+        make=gpipe,
         in_flight=gpipe_in_flight,
         chunked=False,
         summary="all forward, then all backward passes",
         steady_rounds=None,
     ),
     "1f1b": ScheduleKind(
-        generate=one_f_one_b,
+        make=one_f_one_b,
         in_flight=one_f_one_b_in_flight,
         chunked=False,
         summary="one forward, one backward in turn",
         steady_rounds=2,
     ),
     "interleaved-1f1b": ScheduleKind(
-        generate=interleaved,
+        make=interleaved,
         in_flight=interleaved_in_flight,
         chunked=True,
         summary="1F1B over several smaller stages per rank",
         steady_rounds=4,
         micro_batch_multiple=lambda ranks: ranks,
+        looks_at=frozenset({"unit"}),
+        unit_fault=interleaved_unit_fault,
+    ),
+    "looped-bfs": ScheduleKind(
+        make=looped_bfs,
+        in_flight=looped_bfs_in_flight,
+        chunked=True,
+        summary="several stages per rank, each with all micro-batches before the next",
+        steady_rounds=None,
+        looks_at=frozenset({"unit"}),
+        searched=False,
     ),
     "zb-h1": ScheduleKind(
-        generate=zb_h1,
+        make=zb_h1,
         in_flight=None,
         chunked=False,
         summary="weight gradients fill bubbles, with 1F1B's memory",
         steady_rounds=None,
         split=True,
-        automatic=zb_h1_lists,
+        looks_at=frozenset({"times"}),
         searched=False,
     ),
     "zb-h2": ScheduleKind(
-        generate=zb_h2,
+        make=zb_h2,
         in_flight=None,
         chunked=False,
         summary="weight gradients fill bubbles, with twice 1F1B's memory",
         steady_rounds=None,
         split=True,
-        automatic=zb_h2_lists,
+        looks_at=frozenset({"times"}),
+        searched=False,
+    ),
+    "zero-bubble": ScheduleKind(
+        make=zero_bubble,
+        in_flight=None,
+        chunked=False,
+        summary="weight gradients fill bubbles, within any memory limit",
+        steady_rounds=None,
+        split=True,
+        looks_at=frozenset({"times", "memory_limit"}),
+        searched=False,
+    ),
+    "zb-v": ScheduleKind(
+        make=zb_v,
+        in_flight=None,
+        chunked=True,
+        summary="two chunks a rank in a V, no bubble with 1F1B's memory",
+        steady_rounds=None,
+        fixed_chunks=2,
+        placement=v_placement,
+        split=True,
+        looks_at=frozenset({"times", "memory_limit"}),
         searched=False,
     ),
     "v-half": ScheduleKind(
-        generate=v_half,
+        make=v_half,
         in_flight=None,
         chunked=True,
         summary="two chunks a rank in a V, half of 1F1B's activations",
@@ -65,7 +104,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         searched=False,
     ),
     "v-min": ScheduleKind(
-        generate=v_min,
+        make=v_min,
         in_flight=None,
         chunked=True,
         summary="two chunks a rank in a V, a third of 1F1B's activations",
@@ -75,18 +114,43 @@ SCHEDULES: dict[str, ScheduleKind] = {
         split=True,
         searched=False,
     ),
+    "dualpipe": ScheduleKind(
+        make=dualpipe,
+        in_flight=None,
+        chunked=True,
+        summary="micro-batches from both ends at once, parameters held twice",
+        steady_rounds=2,
+        micro_batch_multiple=lambda ranks: 2,
+        rank_multiple=2,
+        fixed_chunks=2,
+        placement=v_placement,
+        split=True,
+        chains=2,
+        searched=False,
+    ),
+    "dualpipev": ScheduleKind(
+        make=dualpipev,
+        in_flight=None,
+        chunked=True,
+        summary="half of dualpipe: two chunks a rank in a V, parameters held once",
+        steady_rounds=2,
+        fixed_chunks=2,
+        placement=v_placement,
+        split=True,
+        searched=False,
+    ),
+    "zeropp": ScheduleKind(
+        make=zeropp,
+        in_flight=None,
+        chunked=True,
+        summary="units of micro-batches go through several stages per rank, weight gradients fill bubbles",
+        steady_rounds=None,
+        split=True,
+        looks_at=frozenset({"times", "unit"}),
+        unit_fault=zeropp_unit_fault,
+        searched=False,
+    ),
 }
-
-KNOWN_SCHEDULES: tuple[str, ...] = (
-    *SCHEDULES,
-    "looped-bfs",
-    "zero-bubble",
-    "zb-v",
-    "dualpipe",
-    "dualpipev",
-    "zeropp",
-)
-"""Names of the plan language; those without an entry in ``SCHEDULES`` are refused by name."""
 
 
 def schedule_placement(name: str | None, ranks: int, chunks: int) -> tuple[int, ...]:

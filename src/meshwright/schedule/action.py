@@ -1,9 +1,11 @@
 """Actions: what one pipeline rank does, one after the other, and their text form.
 
 ``2F0`` is the forward pass of stage 2 for micro-batch 0. B is a whole backward pass; I (gradient of the input)
-and W (gradient of the weights) are its two halves. Actions that belong to no micro-batch leave the last number
-out (``1REDUCE``), those that belong to no stage the first one too (``STEP``). A list is written with spaces
-between actions; ``parse_actions(format_actions(a)) == a``. ``SCOPE`` says which numbers a kind has.
+and W (gradient of the weights) are its two halves. S and T are the passes of a vocabulary that is spread over the
+pipeline's ranks (``vocabulary/``); those of rank r are written with the stage K + r, which is behind the K stages.
+Actions that belong to no micro-batch leave the last number out (``1REDUCE``), those that belong to no stage the first
+one too (``STEP``). A list is written with spaces between actions; ``parse_actions(format_actions(a)) == a``. ``SCOPE``
+says which numbers a kind has.
 """
 
 import re
@@ -18,6 +20,8 @@ Kind = Literal[
     "B",  # backward, both halves
     "I",  # backward, gradient of the input
     "W",  # backward, gradient of the weights
+    "S",  # a rank's share of the logits, with its part of the softmax
+    "T",  # a rank's share of the gradients behind the softmax
     "SEND_F",  # output of F to the next stage
     "RECV_F",  # input of F from the previous stage
     "SEND_B",  # gradient of the input to the previous stage
@@ -34,6 +38,9 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 COMPUTE_KINDS: tuple[Kind, ...] = ("F", "B", "I", "W")
+"""Passes of stages."""
+VOCABULARY_KINDS: tuple[Kind, ...] = ("S", "T")
+"""Passes of a spread vocabulary."""
 
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {

@@ -13,6 +13,7 @@ period, the oldest first, and whatever is free at the ends. The order of the tic
 """
 
 from meshwright.schedule.action import Action
+from meshwright.schedule.pipeline import Pipeline
 
 PERIOD = 6
 Offsets = tuple[int, int, int, int]
@@ -22,14 +23,14 @@ V_HALF: Offsets = (2, 1, 2, 1)
 V_MIN: Offsets = (1, 1, 1, 1)
 
 
-def v_half(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-    """About half of 1F1B's activations and half of its bubble; ``chunks`` is 2."""
-    return block_lists(ranks, micro_batches, V_HALF)
+def v_half(pipeline: Pipeline) -> list[list[Action]]:
+    """About half of 1F1B's activations and half of its bubble; V is 2."""
+    return block_lists(pipeline.ranks, pipeline.micro_batches, V_HALF)
 
 
-def v_min(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-    """About a third of 1F1B's activations and two thirds of its bubble; ``chunks`` is 2."""
-    return block_lists(ranks, micro_batches, V_MIN)
+def v_min(pipeline: Pipeline) -> list[list[Action]]:
+    """About a third of 1F1B's activations and two thirds of its bubble; V is 2."""
+    return block_lists(pipeline.ranks, pipeline.micro_batches, V_MIN)
 
 
 def block_lists(ranks: int, micro_batches: int, offsets: Offsets) -> list[list[Action]]:

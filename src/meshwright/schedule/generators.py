@@ -1,83 +1,120 @@
-"""The signature that all schedules share.
+"""The signature that all schedules share, and what the table of schedules says of each.
 
-A generator takes the number of pipeline ranks P, of micro-batches M and of chunks (stages) per rank V and
-returns one list of F, B, I, W actions per pipeline rank. Stage s lies on rank ``placement(P, V)[s]``. Messages are
-not in these lists: ``program/`` inserts them. An automatic schedule also looks at the times of the stages.
+A generator takes a ``Pipeline`` and returns one list of F, B, I, W actions per pipeline rank. Messages are not in these
+lists: ``program/`` inserts them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal
 
 from meshwright.schedule.action import Action
+from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.pipeline import USUAL, Knobs, Pipeline, looped_placement
 from meshwright.schedule.times import StageTimes, equal_times
 
-
-class Generator(Protocol):
-    """``generator(ranks, micro_batches, chunks)`` → one action list per rank."""
-
-    def __call__(self, ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-        """Return the lists; arguments have passed the rules of ``plan/check_pipeline.py``."""
-        ...
+Aspect = Literal["times", "memory_limit", "unit"]
 
 
-class AutomaticGenerator(Protocol):
-    """``generator(micro_batches, placement, times)`` → one action list per rank."""
-
-    def __call__(
-        self, micro_batches: int, placement: tuple[int, ...], times: StageTimes
-    ) -> list[list[Action]]:
-        """Return the lists."""
-        ...
-
-
-def looped_placement(ranks: int, chunks: int) -> tuple[int, ...]:
-    """Pipeline rank of each stage when stages go round and round: 0 1 2 3 0 1 2 3."""
-    return tuple(stage % ranks for stage in range(ranks * chunks))
-
-
-def v_placement(ranks: int, chunks: int) -> tuple[int, ...]:
-    """Pipeline rank of each stage when every second chunk goes back: 0 1 2 3 3 2 1 0."""
-    there, back = tuple(range(ranks)), tuple(reversed(range(ranks)))
-    return tuple(rank for chunk in range(chunks) for rank in (back if chunk % 2 else there))
+Generator = Callable[[Pipeline], list[list[Action]]]
+"""``generator(pipeline)`` → one action list per rank; the pipeline has passed ``plan/check_pipeline.py``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleKind:
     """A schedule as the table of schedules lists it.
 
+    ``looks_at`` names what its lists depend on besides P, M and V: the stages' times, knobs of the plan.
     ``chunked`` says that it wants several stages per rank, ``fixed_chunks`` how many if not any number;
     ``micro_batch_multiple`` is a function of the pipeline ranks that must divide the number of micro-batches.
     ``steady_rounds``: after so many rounds of P micro-batches a rank's list repeats what it holds; None where it
     holds more with every micro-batch, or settles after no number of rounds that is known. ``in_flight(rank, ranks,
-    micro_batches, chunks)`` is the largest number of forward passes of stages whose backward pass has not ended on
-    that rank; None where only the lists say it.
+    micro_batches, chunks)`` is, with usual knobs, the largest number of forward passes of stages whose backward pass
+    has not ended on that rank; None where only the lists say it. ``chains`` is how often a rank's stages make up the
+    whole model: 2 for bidirectional schedules, whose parameters are held twice. ``rank_multiple`` must divide the
+    pipeline ranks. ``unit_fault(ranks, micro_batches, unit)`` says why a unit of so many micro-batches can not be.
 
-    ``split`` says that backward passes are I and W, not B. ``automatic`` makes lists that depend on the stages'
-    times; ``generate`` is then the same with equal times. ``searched`` schedules are proposed by a search that was
+    ``split`` says that backward passes are I and W, not B. ``searched`` schedules are proposed by a search that was
     not told which one to take: those with a closed form.
     """
 
-    generate: Generator
+    make: Generator
     in_flight: Callable[[int, int, int, int], int] | None
     chunked: bool
     summary: str
     steady_rounds: int | None
     micro_batch_multiple: Callable[[int], int] = lambda ranks: 1
+    rank_multiple: int = 1
+    unit_fault: Callable[[int, int, int], str | None] = lambda ranks, micro_batches, unit: None
     fixed_chunks: int | None = None
     placement: Callable[[int, int], tuple[int, ...]] = looped_placement
     split: bool = False
-    automatic: AutomaticGenerator | None = None
+    looks_at: frozenset[Aspect] = frozenset()
+    chains: int = 1
     searched: bool = True
 
+    @property
+    def automatic(self) -> bool:
+        """Whether lists depend on the times of the stages."""
+        return "times" in self.looks_at
+
+    @property
+    def planned(self) -> bool:
+        """Whether plans may name it: those that hold parameters on two ranks are made and played, not lowered yet."""
+        return self.chains == 1
+
+    def pipeline(
+        self,
+        ranks: int,
+        micro_batches: int,
+        chunks: int,
+        times: StageTimes | None = None,
+        knobs: Knobs = USUAL,
+    ) -> Pipeline:
+        """What the schedule is made for, with what it does not look at left as usual."""
+        seen = Knobs(
+            memory_limit=knobs.memory_limit if "memory_limit" in self.looks_at else None,
+            unit=knobs.unit if "unit" in self.looks_at else None,
+        )
+        return Pipeline(
+            ranks=ranks,
+            micro_batches=micro_batches,
+            placement=self.placement(ranks, chunks),
+            times=times if times and self.automatic else equal_times(ranks * chunks),
+            knobs=seen,
+        )
+
     def lists(
-        self, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
+        self,
+        ranks: int,
+        micro_batches: int,
+        chunks: int,
+        times: StageTimes | None = None,
+        knobs: Knobs = USUAL,
     ) -> list[list[Action]]:
-        """One list per rank; ``times`` of the K = P·V stages matter to automatic schedules only."""
-        if self.automatic is None or times is None:
-            return self.generate(ranks, micro_batches, chunks)
-        return self.automatic(micro_batches, self.placement(ranks, chunks), times)
+        """One list per rank; without ``times`` of the K = P·V stages as if they took equally long."""
+        made = _made(self.make, self.pipeline(ranks, micro_batches, chunks, times, knobs))
+        return [list(actions) for actions in made]
+
+    def ways(self, ranks: int, chunks: int) -> Ways:
+        """How micro-batches go through the stages."""
+        return Ways(ranks * chunks, self.chains)
+
+    def fault(self, ranks: int, micro_batches: int, knobs: Knobs = USUAL) -> str | None:
+        """Why there are no lists for so many ranks and micro-batches; None where there are.
+
+        A unit that is named has a rule of its own in place of ``micro_batch_multiple``, that of the usual unit.
+        """
+        if ranks % self.rank_multiple:
+            return f"pp % {self.rank_multiple} = {ranks} % {self.rank_multiple} must be 0"
+        if knobs.unit is not None and "unit" in self.looks_at:
+            return self.unit_fault(ranks, micro_batches, knobs.unit)
+        multiple = self.micro_batch_multiple(ranks)
+        rest = micro_batches % multiple
+        return (
+            f"micro-batches % {multiple} = {micro_batches} % {multiple} = {rest} must be 0" if rest else None
+        )
 
     def allows(self, chunks: int) -> bool:
         """Whether a rank may have so many stages."""
@@ -86,17 +123,6 @@ class ScheduleKind:
         return (chunks > 1) == self.chunked
 
 
-def with_equal_times(
-    automatic: AutomaticGenerator, placement: Callable[[int, int], tuple[int, ...]]
-) -> Generator:
-    """The lists of an automatic schedule when F, I and W of all stages take equally long and messages no time."""
-
-    @lru_cache(maxsize=256)
-    def lists(ranks: int, micro_batches: int, chunks: int) -> tuple[tuple[Action, ...], ...]:
-        made = automatic(micro_batches, placement(ranks, chunks), equal_times(ranks * chunks))
-        return tuple(map(tuple, made))
-
-    def generate(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-        return [list(actions) for actions in lists(ranks, micro_batches, chunks)]
-
-    return generate
+@lru_cache(maxsize=256)
+def _made(make: Generator, pipeline: Pipeline) -> tuple[tuple[Action, ...], ...]:
+    return tuple(map(tuple, make(pipeline)))

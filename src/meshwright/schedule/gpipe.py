@@ -4,14 +4,15 @@ Bubble (P−1)/(M+P−1) of the time; every micro-batch is in flight at the peak
 """
 
 from meshwright.schedule.action import Action
+from meshwright.schedule.pipeline import Pipeline
 
 
-def gpipe(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-    """One list per rank; ``chunks`` is 1."""
+def gpipe(pipeline: Pipeline) -> list[list[Action]]:
+    """One list per rank; V is 1."""
+    numbers = range(pipeline.micro_batches)
     return [
-        [Action("F", rank, m) for m in range(micro_batches)]
-        + [Action("B", rank, m) for m in range(micro_batches)]
-        for rank in range(ranks)
+        [Action("F", rank, m) for m in numbers] + [Action("B", rank, m) for m in numbers]
+        for rank in range(pipeline.ranks)
     ]
 
 

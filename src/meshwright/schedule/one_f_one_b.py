@@ -5,10 +5,12 @@ Bubble (P−1)/(M+P−1) of the time as GPipe's, but only min(M, P−r) micro-ba
 """
 
 from meshwright.schedule.action import Action
+from meshwright.schedule.pipeline import Pipeline
 
 
-def one_f_one_b(ranks: int, micro_batches: int, chunks: int) -> list[list[Action]]:
-    """One list per rank; ``chunks`` is 1."""
+def one_f_one_b(pipeline: Pipeline) -> list[list[Action]]:
+    """One list per rank; V is 1."""
+    ranks, micro_batches = pipeline.ranks, pipeline.micro_batches
     return [_rank_list(rank, min(micro_batches, ranks - 1 - rank), micro_batches) for rank in range(ranks)]
 
 

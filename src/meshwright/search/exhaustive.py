@@ -78,9 +78,14 @@ def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
     ]
     step_s, total = (_joined([getattr(part, name) for part in parts]) for name in ("step_s", "total_bytes"))
     fits = _joined([part.fits for part in parts]).astype(np.bool_)
-    rows = np.flatnonzero(fits)
-    ranking = rows[rank(step_s[rows], total[rows])]
+    ranking = ranked(step_s, total, fits)
     return Found(plans, step_s, total, fits, ranking, int((~possible).sum()) + int((~fits).sum()))
+
+
+def ranked(step_s: Floats, total_bytes: Floats, fits: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows that fit, best first."""
+    rows = np.flatnonzero(fits)
+    return rows[rank(step_s[rows], total_bytes[rows])]
 
 
 def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

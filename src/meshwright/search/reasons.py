@@ -64,7 +64,7 @@ def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
         else:
             too_large.append((float(found.total_bytes[rows].min()), name))
     own = float(found.step_s[row])
-    texts = [f"{name}: {_against(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
+    texts = [f"{name}: {against(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
     if too_large:
         least = min(too_large)
         names = ", ".join(name for _, name in sorted(too_large)[:SHOWN])
@@ -77,7 +77,8 @@ def _best(found: Found, rows: NDArray[np.int64]) -> int | None:
     return int(rows[found.step_s[rows].argmin()]) if len(rows) else None
 
 
-def _against(seconds: float, own: float) -> str:
+def against(seconds: float, own: float) -> str:
+    """A time beside a plan's own."""
     change = seconds / own - 1
     if abs(change) < 0.0005:
         return f"{format_seconds(seconds)}, equal"

@@ -138,7 +138,8 @@ def _options(setting: Setting, keep: Keep) -> _Options:
     schedule = [
         (names.index(name), virtual)
         for name, kind in SCHEDULES.items()
-        if (kind.searched or name == wanted) and (name in stack.schedules or name == "1f1b")
+        if (kind.searched or (name == wanted and kind.planned))
+        and (name in stack.schedules or name == "1f1b")
         for virtual in _chunk_counts(kind, arch.layers)
     ]
     moe = arch.moe

@@ -5,20 +5,22 @@ it away, I leaves what W needs, which W takes away (see ``program/activations.py
 """
 
 from meshwright.cost.memory import BufferRule, buffer_bytes, workspace_bytes
+from meshwright.plan.short import ShardingName
 from meshwright.program.program import Program
+from meshwright.program.sharding import cut_as
 from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add
 from meshwright.schedule.action import COMPUTE_KINDS
 
 
-def rank_ledger(program: Program, rank: int, sharding: str) -> dict[str, int]:
-    """Peak of one pipeline rank by kind, in bytes."""
+def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str, int]:
+    """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
     stages = program.stages_of(rank)
     every = block_elements(program.blocks, program.shape, ends_together=len(program.end_ranks) == 1)
     elements = {b: every[b] for s in stages for b in s.blocks}
     whole = add(*(elements[b] for s in stages for b in s.blocks))
     largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
-    rule = BufferRule(sharding, program.mode.gather)
+    rule = BufferRule(cut_as(sharding, program.stack), program.mode.gather, program.mode.reduce)
     return {
         "parameters": program.held_bytes(rank, "parameter"),
         "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),

@@ -17,13 +17,13 @@ from meshwright.plan.problems import validated
 from meshwright.plan.short import RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
 from meshwright.plan.text import read_file, read_mapping
-from meshwright.schedule import KNOWN_SCHEDULES
+from meshwright.schedule import SCHEDULES
 from meshwright.stack.stack import Stack
 
 DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
 
-ScheduleName: Any = Literal.__getitem__(KNOWN_SCHEDULES)
+ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
 NARROWED: dict[str, Any] = {
@@ -33,6 +33,7 @@ NARROWED: dict[str, Any] = {
     "schedules": tuple[ScheduleName, ...],
     "shardings": tuple[ShardingName, ...],
     "pipeline_shardings": tuple[ShardingName, ...],
+    "reduces_each_micro_batch": tuple[Literal["none", "zero2", "zero3"], ...],
     "recomputes": tuple[Literal[RecomputeName, RecomputeOperator], ...],
     "selective_recompute": tuple[RecomputeOperator, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],

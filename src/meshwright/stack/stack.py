@@ -35,12 +35,22 @@ class Stack:
     fused_gradient_accumulation
         the kernel of a weight gradient adds to the main gradient; False: a pass of its own adds them.
     gradient_reduction, gradient_communication_bytes
-        how gradients reach a sharded optimizer (old ZeRO-1 all-reduces them; unsharded ones always are), and
-        bytes per element on the wire.
+        how gradients reach a sharded optimizer under zero1 and zero2 (all-reduce: every rank has their sum for a while
+        and keeps its part of it; unsharded ones are always all-reduced, those of zero3 never), and bytes per element
+        on the wire.
+    reduces_each_micro_batch
+        shardings under which the gradients of every micro-batch are reduced as they come; under others, and wherever a
+        pipeline runs, the sum of all of them is. With ``gather: per-layer`` every micro-batch's are. (A zero1 that did
+        so would keep gradients cut, and be zero2.)
     overlap_gradient_reduction
         reductions run beside the backward pass of the last micro-batch.
     overlap_parameter_gather
         sharded parameters are gathered beside the next forward pass (zero1, zero2).
+    zero2_cuts_parameters
+        zero2 cuts parameters too, and gathers them once in a micro-batch, once a step under a pipeline (FSDP).
+    gathers_layers_ahead
+        what is gathered once in a micro-batch comes layer by layer, one ahead; False: a stage at once, before its
+        forward pass.
     validates_step_afterwards
         with split backward passes a rank takes its optimizer step at once; the norm of all gradients follows with
         the next step's messages, and a step that it forbids is undone. Steps then overlap.
@@ -62,6 +72,9 @@ class Stack:
         which of the shardings run together with pp > 1.
     selective_recompute
         the recomputation sets that ``selective`` means in this stack.
+    recomputes_exchanges
+        selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
+        forward pass; False: only those that recomputed operators begin with or make themselves.
     host_s_per_layer
         launch time of one layer's forward on the host (fitted).
     elementwise_factor
@@ -85,8 +98,11 @@ class Stack:
     fused_gradient_accumulation: bool = False
     gradient_reduction: GradientReduction = "reduce-scatter"
     gradient_communication_bytes: int = 4
+    reduces_each_micro_batch: tuple[str, ...] = ()
     overlap_gradient_reduction: bool = True
     overlap_parameter_gather: bool = True
+    zero2_cuts_parameters: bool = False
+    gathers_layers_ahead: bool = False
     validates_step_afterwards: bool = False
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
@@ -99,6 +115,7 @@ class Stack:
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
+    recomputes_exchanges: bool = False
     tp: bool = True
     pp: bool = True
     cp: bool = True

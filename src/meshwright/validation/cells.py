@@ -13,7 +13,7 @@ from typing import Any, get_args
 from meshwright.cluster.catalog import device_id
 from meshwright.errors import InputError
 from meshwright.plan.short import Axis, Recompute
-from meshwright.schedule import KNOWN_SCHEDULES
+from meshwright.schedule import SCHEDULES
 
 Reader = Callable[[str], Any]
 
@@ -76,14 +76,25 @@ def device(text: str) -> str:
     try:
         return device_id(text)
     except InputError as error:
-        raise ValueError(error.problems[0].rule) from None
+        rule = f"{error.problems[0].rule}; `calibrate --on CLUSTER` also takes that cluster's"
+        raise ValueError(rule) from None
+
+
+def device_of(own: Iterable[str]) -> Reader:
+    """A reader of devices that also knows the ids of devices of one's own."""
+    known = {name.lower(): name for name in own}
+
+    def read(text: str) -> str:
+        return known.get(text.lower()) or device(text)
+
+    return read
 
 
 def schedule(text: str) -> Schedule:
     """``zb-2p (remark)`` is zb-h2; ``1f1b+vocab-1`` is 1f1b with the vocabulary spread."""
     name, _, vocabulary = REMARK.sub("", text.lower()).strip().partition("+")
     name = SCHEDULE_SPELLINGS.get(name.strip(), name.strip())
-    if name not in KNOWN_SCHEDULES:
+    if name not in SCHEDULES:
         raise ValueError("is no schedule that we know")
     return Schedule(name, vocabulary.strip())
 

@@ -1,12 +1,13 @@
-"""The model of a run: its columns, laid over the configuration of the released model that it names, if any.
+"""The model of a run: its columns, laid over the configuration that it names, if any.
 
-A name is compared letter by letter and digit by digit, without remarks in brackets, hubs' owners and endings such as
+That is the one at the path that the name is, on this machine, else a released model's; a hub is never asked. A name is
+compared letter by letter and digit by digit, without remarks in brackets, hubs' owners and endings such as
 ``-instruct``; ``ALIASES`` maps names of releases with the same shape. The columns win over the configuration. Where
 the table has fewer layers than the model (a proxy), sliding windows keep their pattern and leading dense layers of a
 mixture of experts their share, rounded up. Columns that contradict the configuration in kind (experts or none, latent
 attention or none) leave it out of account.
 
-Without a released model: GELU networks have layer norms and biases, gated ones root-mean-square norms and none;
+Without a configuration: GELU networks have layer norms and biases, gated ones root-mean-square norms and none;
 positions cost nothing; dropout is what the stack's recipes do to GPT models.
 """
 
@@ -17,6 +18,7 @@ from functools import cache
 from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.load import load_model, zoo_names
+from meshwright.model.on_disk import model_path
 from meshwright.stack.stack import Stack
 from meshwright.validation.rows import LATENT, Given
 
@@ -54,10 +56,31 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", re.sub(r"\.0(?=b)", "", ENDINGS.sub("", plain)))
 
 
+def local_model(name: str) -> Architecture | None:
+    """The configuration at the path that a name is, on this machine; None for any other name."""
+    if "/" not in name or model_path(name) is None:
+        return None
+    try:
+        return load_model(name).architecture
+    except InputError:
+        return None
+
+
+def configured(name: str) -> Architecture | None:
+    """The configuration that a name means: at this path, else the released model's."""
+    known = released(name)
+    return local_model(name) or (load_model(known).architecture if known else None)
+
+
+def is_absent(name: str) -> bool:
+    """Whether a name is the whole path of a configuration that is not on this machine."""
+    return name.startswith("/") and model_path(name) is None
+
+
 def architecture(given: Given, stack: Stack) -> Architecture:
     """The model of a run. Raises InputError for what neither table nor zoo says, and for shapes that cannot be."""
     base = _configuration(given)
-    arch = _from_columns(given, stack) if base is None else _laid_over(given, base)
+    arch = from_columns(given, stack) if base is None else _laid_over(given, base)
     if arch.latent is None and arch.heads % arch.kv_heads:
         rule = f"heads % kv_heads = {arch.heads} % {arch.kv_heads} = {arch.heads % arch.kv_heads} ≠ 0"
         raise InputError(Problem("kv_heads", arch.kv_heads, rule))
@@ -68,23 +91,25 @@ def architecture(given: Given, stack: Stack) -> Architecture:
 
 
 def _configuration(given: Given) -> Architecture | None:
-    """The released model's architecture unless the columns describe another kind of model."""
-    name = released(given.model or "")
-    if name is None:
+    """The named model's architecture unless the columns describe another kind of model."""
+    arch = configured(given.model or "")
+    if arch is None:
         return None
-    arch = load_model(name).architecture
     other_experts = given.experts is not None and (given.experts > 1) != (arch.moe is not None)
     other_attention = given.head_dim is not None and (given.head_dim == LATENT) != (arch.latent is not None)
     return None if other_experts or other_attention else arch
 
 
-def _from_columns(given: Given, stack: Stack) -> Architecture:
+def from_columns(given: Given, stack: Stack) -> Architecture:
+    """A model by its columns alone. Raises InputError with those that are missing."""
     missing = [name for name in NEEDED if getattr(given, name) is None]
     routed = (given.experts or 0) > 1
     missing += ["experts_per_token"] if routed and given.experts_per_token is None else []
     missing += ["head_dim"] if given.head_dim == LATENT else []
     if missing:
         rule = "not given, and no released model of that name is known"
+        if is_absent(given.model or ""):
+            rule = f"not given, and {given.model} is not there"
         raise InputError([Problem(name, getattr(given, name), rule) for name in missing])
     layers, hidden, heads, width = (
         int(getattr(given, n)) for n in ("layers", "hidden", "heads", "ffn_hidden")

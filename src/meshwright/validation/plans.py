@@ -152,10 +152,10 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
         yield f"{plan.vocabulary} is no place of the vocabulary that we know"
     elif plan.vocabulary in FORMS and plan.stages > setting.model.architecture.layers:
         yield f"{plan.stages} stages > {setting.model.architecture.layers} layers, and no stage has the vocabulary"
-    if plan.schedule not in SCHEDULES:
+    kind = SCHEDULES[plan.schedule]
+    if not kind.planned:
         yield f"schedule {plan.schedule} is not priced yet"
         return
-    kind = SCHEDULES[plan.schedule]
     if kind.fixed_chunks and plan.virtual_stages != kind.fixed_chunks:
         yield f"{plan.schedule} has {kind.fixed_chunks} stages per rank, and virtual_stages = {plan.virtual_stages}"
     elif kind.chunked and plan.virtual_stages == 1:

@@ -7,7 +7,7 @@ A line that cannot be read becomes a ``Skipped`` with the reason; a file that is
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +21,7 @@ from meshwright.validation.cells import (
     Reader,
     Schedule,
     device,
+    device_of,
     one_of,
     positive,
     rank_order,
@@ -193,12 +194,15 @@ COLUMNS = (*IDENTITY, *(name for name in GIVEN if name not in COLUMN_OF), *CHOSE
 CACHED = 2**18
 
 
-def read_runs(path: str | Path) -> Iterator[Run | Skipped]:
-    """Every run of a table, in order. Raises InputError for a file that is no such table."""
+def read_runs(path: str | Path, own: Collection[str] = ()) -> Iterator[Run | Skipped]:
+    """Every run of a table, in order. Raises InputError for a file that is no such table.
+
+    ``own`` are ids of devices that the catalogue does not have, and a run may be on.
+    """
     with _opened(path) as raw:
         _check_text(raw.peek(4096), path)
         lines = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
-        yield from _Lines(csv.reader(lines), str(path))
+        yield from _Lines(csv.reader(lines), str(path), own)
 
 
 def _opened(path: str | Path) -> io.BufferedReader:
@@ -220,8 +224,9 @@ def _check_text(head: bytes, path: str | Path) -> None:
 class _Lines:
     """The lines of one table; cells that were met before are not read again."""
 
-    def __init__(self, reader: Any, path: str) -> None:
+    def __init__(self, reader: Any, path: str, own: Collection[str]) -> None:
         self.reader = reader
+        self.read_given = GIVEN | {"device": device_of(own)}
         self.header = _header(reader, path)
         names = [COLUMN_OF.get(name, name) for name in (*IDENTITY, *GIVEN, *CHOSEN, *RESULT)]
         pick = [self.header.index(name) if name in self.header else -1 for name in names]
@@ -251,7 +256,7 @@ class _Lines:
         name, source = self.identity(cells)
         if width != columns:
             return self._skipped(name, source, f"has {width} cells, the header {columns}")
-        given, wrong = self._part(self.given(cells), GIVEN, Given)
+        given, wrong = self._part(self.given(cells), self.read_given, Given)
         chosen, wrong_plan = self._part(self.chosen(cells), CHOSEN, Chosen)
         outcome, step_s, memory = (text.strip() for text in self.result(cells))
         measured, wrong_result = read_cells((outcome, step_s, memory), RESULT)

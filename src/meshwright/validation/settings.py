@@ -1,7 +1,8 @@
 """The setting of a run: model, cluster, workload and stack that its columns describe.
 
 The cluster is the device's usual node with the columns in place of its numbers; without a figure for the NICs each
-device keeps its usual share of them. The stack is the one that is named, else ``generic``; columns about kernels and
+device keeps its usual share of them. A cluster that is known better stands in its place for runs on its device, and of
+the columns only their number counts. The stack is the one that is named, else ``generic``; columns about kernels and
 overlap replace its facts. A plain ``flash`` means the stack's own kernel of that kind, ``flash2`` the older one.
 
 Ignored: ``compile``, ``tp_overlap``, ``fp8_recipe`` and the stack's release. Full fine-tuning is priced as
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.cluster.catalog import device, usual_node
-from meshwright.cluster.graph import Cluster, Node
+from meshwright.cluster.graph import Cluster, Node, Pool
 from meshwright.cluster.shorthand import usual_cluster
 from meshwright.errors import InputError, Problem
 from meshwright.model.blocks import build_graph
@@ -29,8 +30,11 @@ GATHERED_LOGIT_BYTES = 16
 """bf16 logits and their gradient, and in fp32 the gathered logits, their logarithmic softmax, the gradient."""
 
 
-def setting_of(given: Given) -> Setting:
-    """The setting of a run. Raises InputError with what is wrong or not priced."""
+def setting_of(given: Given, known: Cluster | None = None) -> Setting:
+    """The setting of a run, on the ``known`` cluster if that has its device.
+
+    Raises InputError with what is wrong or not priced.
+    """
     _check(given)
     stack = _stack(given)
     workload = Workload(
@@ -39,7 +43,7 @@ def setting_of(given: Given) -> Setting:
         global_batch=given.global_batch,
         precision=given.precision or "bf16",  # type: ignore[arg-type]
     )
-    cluster = _cluster(given)
+    cluster = (_known_cluster(given, known) if known else None) or _cluster(given)
     peaks = cluster.pool.device.peak_flops
     if workload.peak_precision not in peaks:
         rule = f"{given.device} has no such matrix units"
@@ -56,6 +60,17 @@ def _check(given: Given) -> None:
         problems.append(Problem("precision", given.precision, f"{given.precision} is not priced yet"))
     if problems:
         raise InputError(problems)
+
+
+def _known_cluster(given: Given, known: Cluster) -> Cluster | None:
+    """As many devices of the known cluster as the run had; None where they are of another kind."""
+    pool = next((pool for pool in known.pools if pool.device.id == given.device), None)
+    return of_size(known, pool, given.devices) if pool else None
+
+
+def of_size(cluster: Cluster, pool: Pool, count: int) -> Cluster:
+    """The cluster with so many devices of one of its pools alone."""
+    return replace(cluster, pools=(replace(pool, count=count),))
 
 
 def _cluster(given: Given) -> Cluster:

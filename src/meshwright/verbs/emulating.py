@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.cost.predict import report
 from meshwright.cost.pricing import program_prices
-from meshwright.errors import InputError, Problem
+from meshwright.errors import InputError, Problem, attempted
 from meshwright.plan.resolve import Resolved
 from meshwright.program.program import Program
 from meshwright.result import Report
@@ -21,7 +21,7 @@ from meshwright.simulate.predict import estimate, played
 from meshwright.simulate.record import Record, Simulation
 from meshwright.simulate.trace import perfetto_trace
 from meshwright.verbs.modelled_times import modelled_times
-from meshwright.verbs.predicting import check_playable
+from meshwright.verbs.predicting import check_playable, doubts
 
 if TYPE_CHECKING:
     from meshwright.verbs.measuring import Progress
@@ -71,7 +71,7 @@ def emulated(
     run, scale_of = _runtime()
     program, simulation = played(resolved.long, resolved.setting)
     processes = program.pipeline_ranks if ranks is None else ranks
-    check_processes(program, processes)
+    _check_question(program, processes, limit_s)
     local = local_program(program, processes)
     times = modelled_times(program, program_prices(program, resolved.setting))
     _check_length(scale_of(local, times) * simulation.step_s, limit_s, resolved)
@@ -92,12 +92,25 @@ def _silent(what: str, part: float) -> None:
     """No progress is shown."""
 
 
+def _check_question(program: Program, processes: int, limit_s: float) -> None:
+    """Raise InputError with all that is wrong with what was asked of an emulation."""
+    problems: list[Problem] = []
+    attempted(lambda: check_processes(program, processes), problems)
+    if not 0 < limit_s < float("inf"):
+        problems.append(
+            Problem("limit", limit_s, "must be a number of seconds above 0", f"--limit {LIMIT_S:.0f}")
+        )
+    if problems:
+        raise InputError(problems)
+
+
 def _check_length(wall_s: float, limit_s: float, resolved: Resolved) -> None:
     if wall_s > limit_s:
         batch = resolved.setting.workload.global_batch
-        rule = f"emulating the step takes {wall_s:.0f} s of the wall, more than the limit of {limit_s:.0f} s"
-        hint = f"--limit {wall_s + 1:.0f}, or a global_batch of about {max(1, int(batch * limit_s / wall_s))}"
-        raise InputError(Problem("workload.global_batch", batch, rule, hint))
+        rule = f"emulating the step takes {wall_s:.1f} s of the wall, more than the limit of {limit_s:g} s"
+        fewer = max(1, int(batch * limit_s / wall_s))
+        less = f", or a global_batch of about {fewer}" if fewer < batch else ""
+        raise InputError(Problem("limit", limit_s, rule, f"--limit {wall_s + 1:.0f}{less}"))
 
 
 def _report(resolved: Resolved, program: Program, emulation: Emulation) -> Report:
@@ -110,7 +123,14 @@ def _report(resolved: Resolved, program: Program, emulation: Emulation) -> Repor
         "step_time_low_s": "null: a prediction's interval is `predict`'s",
         "step_time_high_s": "null: a prediction's interval is `predict`'s",
     }
-    return replace(found, kind="emulated", step_time_low_s=None, step_time_high_s=None, origin=origin)
+    return replace(
+        found,
+        kind="emulated",
+        step_time_low_s=None,
+        step_time_high_s=None,
+        origin=origin,
+        remarks=doubts(resolved),
+    )
 
 
 def as_simulation(emulation: Emulation, program: Program) -> Simulation:

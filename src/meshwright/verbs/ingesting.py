@@ -4,11 +4,13 @@ The plan of a log is the one that is named, or ``plan.yaml`` in the log's own fo
 log says stands above the plan for numbers, and settings that are named stand above both.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os.path import abspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from meshwright.cluster.graph import Cluster, Pool
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, Problem, UnsupportedError
 from meshwright.import_.logs.plan_cells import long_plan_cells, plan_cells, without_column
@@ -19,8 +21,11 @@ from meshwright.plan.files import load_plan
 from meshwright.plan.resolve import beside, resolve
 from meshwright.plan.short import ShortPlan
 from meshwright.stack.load import load_stack
+from meshwright.validation.model_columns import model_columns, no_column_says
+from meshwright.validation.models import local_model
+from meshwright.verbs.whole_paths import with_whole_paths
 
-BESIDE = "plan.yaml"
+BESIDE, METRICS = "plan.yaml", "metrics.jsonl"
 GIGABIT = 1e9 / 8
 
 
@@ -62,11 +67,12 @@ def ingest_logs(logs: Sequence[str], plan: str | None = None, settings: Iterable
     """Read logs. Raises InputError with the problems of all of them, each with its log's name."""
     given = dict(map(_setting, settings))
     summaries, rows, problems = [], [], []
-    for log in logs:
+    for log, name in zip(logs, run_names(logs), strict=True):
         try:
             summary = read_log_file(log)
-            known = {"run_id": _name(log)} | _planned(log, plan) | given
-            rows.append(row_of(summary, known))
+            planned = _planned(log, plan)
+            row = row_of(summary, {"run_id": name, **planned.cells, **given}, planned.device)
+            rows.append(replace(row, problems=(*row.problems, *_model_remarks(row.cells.get("model", "")))))
             summaries.append(summary)
         except InputError as error:
             problems += [Problem(f"{log}: {p.field}", p.value, p.rule, p.suggestion) for p in error.problems]
@@ -82,29 +88,69 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _name(log: str) -> str:
-    """A run's name: the log's, with its folder's, which tells jobs of a probe apart."""
-    path = Path(log)
-    return f"{path.resolve().parent.name}/{path.stem}"
+def run_names(logs: Sequence[str]) -> list[str]:
+    """A name for each log: its own behind its folder's, with more folders before it where that tells logs apart.
+
+    Every run of ours calls its metrics and mostly its folder alike, so theirs have one folder more.
+    """
+    paths = [Path(abspath(log)) for log in logs]
+    return ["/".join(_name(path, paths)) for path in paths]
 
 
-def _planned(log: str, plan: str | None) -> dict[str, str]:
-    """The columns of the plan that the log ran."""
+def _name(path: Path, others: Sequence[Path]) -> tuple[str, ...]:
+    parts = _parts(path)
+    for count in range(3 if path.name == METRICS else 2, len(parts)):
+        name = parts[-count:]
+        if all(other == path or _parts(other)[-count:] != name for other in others):
+            return name
+    return parts
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return (*path.parent.parts[1:], path.stem)
+
+
+class _Planned(NamedTuple):
+    """The columns of the plan that a log ran, and the id of its device."""
+
+    cells: Mapping[str, object]
+    device: str | None
+
+
+def _planned(log: str, plan: str | None) -> _Planned:
     path = Path(plan) if plan else Path(log).parent / BESIDE
     if plan is None and not path.is_file():
-        return {}
-    read = beside(load_plan(path), path.parent)
+        return _Planned({}, None)
+    read = with_whole_paths(beside(load_plan(path), path.parent))
     if isinstance(read, ShortPlan):
         unsaid, cells = without_column(read), plan_cells(read)
         if unsaid:
             raise UnsupportedError(unsaid)
     else:
         cells = long_plan_cells(read, resolve(read).setting.model.architecture)
-    pool = load_cluster(read.cluster).pool
+    pool = _only_pool(load_cluster(read.cluster))
     machine = {
         "device": pool.device.id,
         "devices": str(pool.count),
         "devices_per_node": str(pool.node.devices),
         "node_nic_gbit_per_s": f"{pool.node.nic_bytes_per_s_per_device * pool.node.devices / GIGABIT:g}",
     }
-    return cells | machine | {"stack": load_stack(read.stack).id}
+    model = local_model(read.model)
+    shape = model_columns(model) if model else {}
+    return _Planned({**shape, **cells, **machine, "stack": load_stack(read.stack).id}, pool.device.id)
+
+
+def _only_pool(cluster: Cluster) -> Pool:
+    if len(cluster.pools) != 1:
+        rule = f"has {len(cluster.pools)} pools, and a run is on one kind of device"
+        raise InputError(Problem("cluster", cluster.name, rule, "the cluster of that pool alone"))
+    return cluster.pool
+
+
+def _model_remarks(name: str) -> Iterator[Problem]:
+    """What is lost where the configuration of a model of one's own is no longer at its path."""
+    model = local_model(name)
+    unsaid = no_column_says(model) if model else ()
+    if unsaid:
+        rule = f"no column says its {', '.join(unsaid)}, which validate and calibrate read at this path"
+        yield Problem("model", name, rule, "keep it there", "warning")

@@ -7,6 +7,10 @@ from meshwright.plan.resolve import Resolved
 from meshwright.plan.runnable import OWN_STACK, hindrances
 
 PORT = 29500
+BEGIN_ANEW = (
+    "# What an earlier start of this job left would be taken for this one's.",
+    'rm -rf -- "${JOB}/run"',
+)
 
 
 def own_files(resolved: Resolved) -> Mapping[str, str]:
@@ -28,6 +32,7 @@ def _script(resolved: Resolved) -> str:
             "# Trains on synthetic data and ends by printing the metrics of every step, which `ingest` reads.",
             "set -euo pipefail",
             'JOB="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"',
+            *(BEGIN_ANEW if nodes == 1 else ()),
             f'{start} run "${{JOB}}/plan.yaml" --steps "${{TRAIN_STEPS:-20}}" --resume never \\',
             '  --out "${JOB}/run" "$@"',
             'cat "${JOB}/run/metrics.jsonl"',

@@ -2,29 +2,35 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.intervals import pair_interval
 from meshwright.cost.predict import closed_form, report
-from meshwright.errors import InfeasibleError, InputError, Problem, nearest
+from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
+from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.partition import written_stages
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
-from meshwright.plan.supported import unsupported, workload_of
+from meshwright.plan.supported import unsupported_workload, workload_of
 from meshwright.result import Report
 from meshwright.schedule import SCHEDULES
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.reasons import Reason, explain_choices
+from meshwright.search.restage import Restaged, explain_stages
 from meshwright.search.space import RECOMPUTES, Keep, Space, enumerate_space
 from meshwright.units import format_bytes
+from meshwright.workload.workload import Workload
 
 MAX_DEVICES_SUGGESTED = 2**17
 FAR_TOO_LARGE = "states alone exceed the memory of a device"
@@ -33,31 +39,39 @@ TOO_LARGE = "peak memory exceeds what is usable of a device"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: ``header`` holds the nouns and the workload, ``keep`` the choices that are fixed."""
+    """What is asked: ``header`` holds the nouns and the workload, ``keep`` the choices that are fixed.
+
+    ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
+    """
 
     header: ShortPlan
     keep: tuple[str, ...] = ()
     top: int = 5
+    stages: str = "balanced"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One plan with its prediction and the reasons for its choices."""
+    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out."""
 
     plan: ShortPlan
     report: Report
     reasons: tuple[Reason, ...]
+    long: LongPlan | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
         return {
             "plan": self.plan.to_data(),
+            "long": None if self.long is None else self.long.to_data(),
             "predict": self.report.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
         }
 
     def to_yaml(self) -> str:
-        """The plan file, with the reasons as comments."""
+        """The plan file, with the reasons as comments; of a plan in full, those for what the search chose last."""
+        if self.long is not None:
+            return dump_plan(self.long, {"pipeline.stages": self.reasons[-1].text})
         sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
         top_level = ("sharding", "recompute")
         notes = {
@@ -105,17 +119,16 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
 
     ``setting`` stands for what the header names, where it is at hand.
     """
-    if question.top < 1:
-        raise InputError(Problem("top", question.top, "must be at least 1", "top: 5"))
-    setting = setting or setting_of(question.header)
-    keep = parse_keep(question.keep)
+    setting, keep = _checked(question, setting)
     began = time.perf_counter()
     space, found = _search(setting, keep)
+    staged = _staged(found, question, setting)
+    found = staged.found
     seconds = time.perf_counter() - began
     if not len(found.ranking):
         raise infeasible(space, found, setting, keep)
     rows, ratio = found.top(question.top), pair_interval(setting).high
-    proposals = tuple(_proposal(found, row, question.header, setting) for row in rows)
+    proposals = tuple(_proposal(staged, row, question.header, setting) for row in rows)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space.plans),
@@ -129,42 +142,55 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
     )
 
 
+def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Keep]:
+    """What is asked, where nothing is wrong with it. Raises InputError with all that is."""
+    problems: list[Problem] = []
+    if question.top < 1:
+        problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
+    found = setting or attempted(lambda: setting_of(question.header), problems)
+    keep = attempted(lambda: parse_keep(question.keep), problems)
+    if problems or found is None or keep is None:
+        raise InputError(problems)
+    return found, keep
+
+
 def setting_of(header: ShortPlan) -> Setting:
-    """The nouns of a question. Raises InputError with the problems of all of them."""
+    """The nouns of a question. Raises InputError with the problems of all of them, and of the workload."""
     nouns = load_nouns(header)
-    problems = list(nouns.problems)
-    if nouns.model is None:
+    model, cluster, stack = nouns.model, nouns.cluster, nouns.stack
+    problems = [*nouns.problems, *unsupported_workload(header)]
+    workload = attempted(lambda: workload_of(header), [])
+    if workload is not None and cluster is not None:
+        problems += _cluster_problems(cluster, workload)
+    if workload is not None and model is not None:
+        problems += _length_problems(model.architecture, workload)
+    if problems or model is None or cluster is None or stack is None or workload is None:
         raise InputError(problems)
-    long = expand(header, nouns.model.architecture)
-    problems += [p for p in unsupported(long) if p.severity == "error"]
-    if problems or nouns.cluster is None or nouns.stack is None:
-        raise InputError(problems)
-    setting = Setting.of(nouns.model, nouns.cluster, workload_of(long), nouns.stack)
-    _check_setting(setting)
-    return setting
+    return Setting.of(model, cluster, workload, stack)
 
 
-def _check_setting(setting: Setting) -> None:
-    """What no plan could mend: several pools, an unknown precision, too long sequences."""
-    arch, seq_len = setting.model.architecture, setting.workload.seq_len
-    problems = []
-    if len(setting.cluster.pools) != 1:
+def _cluster_problems(cluster: Cluster, workload: Workload) -> Iterator[Problem]:
+    """What no plan could mend: several pools, a precision that the devices lack."""
+    if len(cluster.pools) != 1:
         rule = "a cluster of several pools is not supported yet"
-        problems.append(Problem("cluster", setting.cluster.name, rule, "a cluster of equal devices"))
-    elif setting.workload.peak_precision not in setting.cluster.pool.device.peak_flops:
-        have = ", ".join(setting.cluster.pool.device.peak_flops)
-        rule = f"{setting.cluster.pool.device.id} has no such matrix units"
-        problems.append(Problem("workload.precision", setting.workload.precision, rule, f"one of {have}"))
-    if arch.positions == "learned" and seq_len > arch.max_positions:
-        rule = f"seq_len {seq_len} > max_positions {arch.max_positions} of the model"
-        problems.append(Problem("workload.seq_len", seq_len, rule, f"seq_len: {arch.max_positions}"))
-    if problems:
-        raise InputError(problems)
+        yield Problem("cluster", cluster.name, rule, "a cluster of equal devices")
+    elif workload.peak_precision not in cluster.pool.device.peak_flops:
+        have = ", ".join(cluster.pool.device.peak_flops)
+        rule = f"{cluster.pool.device.id} has no such matrix units"
+        yield Problem("workload.precision", workload.precision, rule, f"one of {have}")
+
+
+def _length_problems(arch: Architecture, workload: Workload) -> Iterator[Problem]:
+    """Learned positions end somewhere."""
+    if arch.positions == "learned" and workload.seq_len > arch.max_positions:
+        rule = f"seq_len {workload.seq_len} > max_positions {arch.max_positions} of the model"
+        yield Problem("workload.seq_len", workload.seq_len, rule, f"seq_len: {arch.max_positions}")
 
 
 def parse_keep(keep: tuple[str, ...]) -> Keep:
     """``tp=8`` and the like. Raises InputError with every one that is no choice or no value."""
-    names = {"sharding": SHARDINGS, "schedule": tuple(SCHEDULES), "recompute": RECOMPUTES}
+    schedules = tuple(name for name, kind in SCHEDULES.items() if kind.planned)
+    names = {"sharding": SHARDINGS, "schedule": schedules, "recompute": RECOMPUTES}
     numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"]
     result: dict[str, int | str] = {}
     problems = []
@@ -236,11 +262,25 @@ def _search(setting: Setting, keep: Keep) -> tuple[Space, Found]:
     )
 
 
-def _proposal(found: Found, row: int, header: ShortPlan, setting: Setting) -> Proposal:
-    short = found.plans.short(row, header)
+def _staged(found: Found, question: Question, setting: Setting) -> Restaged:
+    """What was found, with the stages that were asked for. Raises InputError."""
+    if question.stages == "balanced":
+        return Restaged(found, {}, found)
+    from meshwright.verbs.restaging import restage
+
+    return restage(found, question.header, setting, question.stages)
+
+
+def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -> Proposal:
+    short, counts = staged.found.plans.short(row, header), staged.counts.get(row)
     long = expand(short, setting.model.architecture)
-    prediction = report(long, closed_form(short, setting), setting)
-    return Proposal(short, prediction, tuple(explain_choices(found, row)))
+    reasons = tuple(explain_choices(staged.found, row))
+    if counts is None:
+        return Proposal(short, report(long, closed_form(short, setting), setting), reasons)
+    stages = written_stages(counts)
+    long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
+    prediction = report(long, closed_form(short, setting, stages), setting)
+    return Proposal(short, prediction, (*reasons, explain_stages(staged, row)), long)
 
 
 def _rejected(space: Space, found: Found) -> dict[str, int]:

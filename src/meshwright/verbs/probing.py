@@ -1,37 +1,32 @@
 """Probe runs: short jobs of a plan and of plans near it, whose logs calibrate the cluster.
 
 Every job is a folder with its plan and the files of its stack's own framework, started with 20 steps: the first are
-warm-up, the rest give a median. The plans are the given one and those that differ most from it among the plans that are
-likely to fit and predicted to be at most a quarter slower: alike runs would tell the same thing twice. Where the plan
-has a short form these are the best of a search; of a plan in full its stages and rules of layers are kept, and degrees
-inside a stage change (``search/neighbours.py``).
+warm-up, the rest give a median. The plans are the given one and others near it (``probe_plans.py``): alike runs would
+tell the same thing twice.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, NamedTuple
 
-from meshwright.cost.intervals import LIKELY
+from meshwright.calibration.own import FEWEST_RUNS
 from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.plan.expand import expand
 from meshwright.plan.files import Plan, dump_plan
 from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import Resolved, resolve_with
+from meshwright.plan.resolve import Resolved
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
-from meshwright.result import Report
-from meshwright.search.neighbours import neighbours
-from meshwright.search.spread import coordinates, spread
+from meshwright.search.spread import coordinates
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.own_probe import own_files
-from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted
+from meshwright.verbs.probe_plans import SLOWEST, plans_beside
+from meshwright.verbs.whole_paths import file_path, with_whole_paths
 
 STEPS = 20
-CONSIDERED = 64
-SLOWEST = 1.25
 IN_FULL = "The plan is in full: the other jobs keep its stages and rules of layers."
 
 
@@ -93,6 +88,8 @@ class Probes:
                 f"Only {len(self.jobs)} of {self.asked} jobs: no {others} is legal, likely to fit, run by "
                 f"{self.target}, at most {SLOWEST - 1:.0%} slower and different enough."
             )
+            if len(self.jobs) < FEWEST_RUNS:
+                told.append(f"`calibrate` needs {FEWEST_RUNS} runs: probe another plan too.")
         return " ".join(told) or None
 
     def files(self) -> dict[str, str]:
@@ -137,39 +134,14 @@ def probes(resolved: Resolved, top: int, target: str | None = None) -> Probes:
         raise InfeasibleError(
             "The plan does not fit, so its job would not run.", [reason], "meshwright check"
         )
-    others = _others(resolved, first.step_time_s, target)
-    chosen = spread(resolved.short or resolved.long, others, top)[1:]
+    chosen = plans_beside(
+        resolved,
+        first.step_time_s,
+        top - 1,
+        lambda plan: _exportable(_resolved(plan, resolved.setting), target),
+    )
     jobs = [_job(number, _resolved(plan, resolved.setting), target) for number, plan in enumerate(chosen, 2)]
     return Probes(target, (first, *jobs), top)
-
-
-def _others(resolved: Resolved, step_s: float, target: str) -> list[Plan]:
-    """Plans that are likely to fit, not much slower, and that the target can run; best first."""
-    near = _searched(resolved.short, resolved.setting) if resolved.short else _neighbours(resolved)
-    return [
-        plan
-        for plan, report in near
-        if (report.fits_probability or 0.0) >= LIKELY
-        and report.step_time_s <= SLOWEST * step_s
-        and _exportable(_resolved(plan, resolved.setting), target)
-    ]
-
-
-def _searched(short: ShortPlan, setting: Setting) -> list[tuple[Plan, Report]]:
-    found = answer(Question(short, top=CONSIDERED), setting)
-    return [(proposal.plan, proposal.report) for proposal in found.proposals]
-
-
-def _neighbours(resolved: Resolved) -> list[tuple[Plan, Report]]:
-    """The legal neighbours of a plan in full with their predictions, best first."""
-    setting, found = resolved.setting, []
-    for plan in neighbours(resolved.long):
-        try:
-            legal = resolve_with(plan, setting.model, setting.cluster, setting.stack)
-            found.append((plan, predicted(legal)))
-        except InputError:
-            continue
-    return sorted(found, key=lambda near: near[1].step_time_s)
 
 
 def _resolved(plan: Plan, setting: Setting) -> Resolved:
@@ -195,7 +167,7 @@ def _files(resolved: Resolved, target: str) -> Mapping[str, str]:
 
 
 def _job(number: int, resolved: Resolved, target: str) -> Probe:
-    plan = resolved.short or resolved.long
+    plan = with_whole_paths(resolved.short or resolved.long)
     tp, pp, cp, ep, micro_batch = coordinates(plan)
     degrees = {"pp": pp, "tp": tp, "cp": cp, "ep": ep}
     parts = [f"{axis}{degree}" for axis, degree in degrees.items() if degree > 1]
@@ -232,6 +204,8 @@ def _page(made: Probes) -> str:
         for job in made.jobs
     ]
     logs = " ".join(f"{job.name}/probe.log" for job in made.jobs)
+    cluster = file_path(made.jobs[0].plan.cluster)
+    on = f" --on {quote(str(cluster))}" if cluster else ""
     return "\n".join(
         [
             "# Probe runs",
@@ -245,7 +219,8 @@ def _page(made: Probes) -> str:
             *([made.remark, ""] if made.remark else []),
             f"1. Run `run.sh` of every job (on every node). It must log: {RUNNERS.get(made.target, OTHER).logged}.",
             f"2. `meshwright ingest {logs} -o runs.csv` (each log's plan lies beside it).",
-            "3. `meshwright calibrate runs.csv -o my-cluster.yaml`, then `meshwright plan … --on my-cluster.yaml`.",
+            f"3. `meshwright calibrate runs.csv{on} -o my-cluster.yaml`.",
+            "4. `meshwright plan … --on my-cluster.yaml`.",
             "",
         ]
     )

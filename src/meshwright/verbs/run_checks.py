@@ -15,6 +15,8 @@ from meshwright.plan.resolve import Resolved, resolve_with
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.runtime.options import TrainingOptions
 from meshwright.stack.load import load_stack
+from meshwright.verbs.predicting import doubts, expected_time
+from meshwright.verbs.run_memory import Room, check_memory
 
 if TYPE_CHECKING:
     from meshwright.runtime.launch.environment import Place
@@ -25,7 +27,8 @@ class Wish:
     """What a run is asked to do. ``options`` are fields of ``TrainingOptions``; what is left out has its default.
 
     ``precision`` in place of the plan's; ``initial``: a folder of Hugging Face weights to begin with; ``export``: one
-    to write at the end; ``resume``: ``auto``, ``never`` or a checkpoint; ``cpu``: leave accelerators alone.
+    to write at the end; ``resume``: ``auto``, ``never`` or a checkpoint; ``cpu``: leave accelerators alone; ``force``:
+    start although memory is predicted not to suffice.
     """
 
     options: Mapping[str, Any]
@@ -34,6 +37,12 @@ class Wish:
     export: str | None = None
     resume: str = "auto"
     cpu: bool = False
+    force: bool = False
+
+    @property
+    def output(self) -> Path:
+        """The folder that is written to, whatever else is wrong with the options."""
+        return Path(self.options.get("output", TrainingOptions.__dataclass_fields__["output"].default))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +63,8 @@ class Granted:
 
 
 def granted(resolved: Resolved, wish: Wish, place: "Place | None") -> Granted:
-    """The wish, if nothing is wrong with it. Raises InputError with all that is."""
-    from meshwright.runtime.training.start import check_host
+    """The wish, if nothing is wrong with it. Raises InputError with all that is, and InfeasibleError without room."""
+    from meshwright.runtime.training.start import accelerators_here, check_host
 
     found = hindrances(resolved.long, resolved.setting.model)
     problems = [problem for problem in found if problem.severity == "error"]
@@ -63,17 +72,25 @@ def granted(resolved: Resolved, wish: Wish, place: "Place | None") -> Granted:
     options = attempted(lambda: _options(wish.options), problems)
     precision = attempted(lambda: _precision(wish, resolved), problems)
     attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=wish.cpu), problems)
-    attempted(lambda: _check_data(options), problems)
-    attempted(lambda: _check_weights(wish, resolved), problems)
-    resume = attempted(lambda: _checkpoint(wish, options), problems)
+    attempted(lambda: _check_data(wish), problems)
+    if place is None or place.rank == 0:
+        problems += _folder_problems(wish)
+    resume = attempted(lambda: _checkpoint(wish), problems)
+    if resume is None:  # a run that goes on has its weights
+        attempted(lambda: _check_weights(wish, resolved), problems)
     if problems:
         raise InputError({str(problem): problem for problem in problems}.values())
     assert ours is not None
     assert options is not None
     assert precision is not None
-    remarks = [str(problem) for problem in found if problem.severity == "warning"]
+    warned = [str(problem) for problem in found if problem.severity == "warning"]
+    remarks = list(dict.fromkeys([*warned, *doubts(resolved, ours)]))
     if ours is not resolved:
         remarks.append(f"The plan is for {resolved.setting.stack.id}; {ours.setting.stack.id} runs it here.")
+    ranks_here = resolved.setting.cluster.devices if place is None else 1
+    room = Room(accelerated=accelerators_here(cpu=wish.cpu) > 0, ranks_here=ranks_here)
+    remarks += expected_time(ours)
+    remarks += check_memory(ours, precision, room, force=wish.force)
     return Granted(resolved=ours, options=options, precision=precision, resume=resume, remarks=tuple(remarks))
 
 
@@ -117,34 +134,43 @@ def _precision(wish: Wish, resolved: Resolved) -> str:
     return chosen
 
 
-def _check_data(options: TrainingOptions | None) -> None:
+def _check_data(wish: Wish) -> None:
     """Files that are not there are told with everything else; what is in them is seen when they are opened."""
     from meshwright.runtime.data.files import find_files
 
-    if options is not None and options.data:
-        find_files(options.data)
+    if wish.options.get("data"):
+        find_files(wish.options["data"])
 
 
 def _check_weights(wish: Wish, resolved: Resolved) -> None:
-    """Weights to begin with are this model's; nothing is in the way of those at the end."""
+    """Weights to begin with are this model's."""
     from meshwright.runtime.weights.loading import load
 
-    problems: list[Problem] = []
     if wish.initial is not None:
-        folder, model = wish.initial, resolved.setting.model
         nothing = (slice(0, 0),)
-        attempted(lambda: load(folder, model, dict.fromkeys(named_parameters(model), nothing)), problems)
+        model = resolved.setting.model
+        load(wish.initial, model, dict.fromkeys(named_parameters(model), nothing))
+
+
+def _folder_problems(wish: Wish) -> list[Problem]:
+    """What is in the way of what the run will write."""
+    from meshwright.runtime.training.folders import check_folder
+    from meshwright.runtime.training.outcome import CHECKPOINTS
+
+    problems: list[Problem] = []
+    attempted(lambda: check_folder(wish.output / CHECKPOINTS, "output"), problems)
     if wish.export is not None:
-        there = sorted(Path(wish.export).glob("*.safetensors*"))
+        folder = Path(wish.export)
+        attempted(lambda: check_folder(folder, "export"), problems)
+        there = sorted(folder.glob("*.safetensors*"))
         if there:
             rule = f"holds a checkpoint already: {there[0].name}"
             problems.append(Problem("export", wish.export, rule, "another folder, or remove it"))
-    if problems:
-        raise InputError(problems)
+    return problems
 
 
-def _checkpoint(wish: Wish, options: TrainingOptions | None) -> Path | None:
+def _checkpoint(wish: Wish) -> Path | None:
     from meshwright.runtime.training.outcome import CHECKPOINTS
     from meshwright.runtime.training.resume import checkpoint_to_resume
 
-    return None if options is None else checkpoint_to_resume(options.output / CHECKPOINTS, wish.resume)
+    return checkpoint_to_resume(wish.output / CHECKPOINTS, wish.resume)

@@ -44,12 +44,13 @@ def utilisation_on(grant: Granted, name: str, memory_bytes: int, *, causal: bool
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that has ended well, by itself or by a signal."""
+    """A run that has ended well, by itself or by a signal. ``load_average`` is the host's before it began."""
 
     grant: Granted
     data: Mapping[str, object]
     outcome: "Outcome"
     remarks: tuple[str, ...]
+    load_average: float
 
     @cached_property
     def timing(self) -> Timing | None:
@@ -91,6 +92,7 @@ class Trained:
             "steps": len(outcome.losses),
             "losses": list(outcome.losses),
             "gradient_norms": list(outcome.norms),
+            "load_average": self.load_average,
             "held_out": [{"step": h.step, "loss": h.loss, "tokens": h.tokens} for h in outcome.held_out],
             "data": dict(self.data),
             "output": str(self.grant.options.output),
@@ -125,7 +127,7 @@ class Trained:
                 "total": self.outcome.memory_bytes,
                 "capacity": setting.cluster.pool.device.memory_bytes,
             },
-            "fits": True,
+            "fits": True if self.outcome.losses else None,
             "fits_probability": None,
             "breakdown_s": {},
             "usd_per_hour": None,
@@ -144,11 +146,17 @@ class Trained:
             if timing
             else "null: no step was taken"
         )
-        spread = "measured: 10 % and 90 % points of these steps, not an interval of a prediction"
+        spread = (
+            "measured: 10 % and 90 % points of these steps, not an interval of a prediction"
+            if timing
+            else steps
+        )
         found = {
             "step_time_s": steps,
             "step_time_low_s": spread,
             "step_time_high_s": spread,
+            "fits": "measured: steps were taken" if self.outcome.losses else steps,
+            "load_average": "measured: the host's over the minute before the run",
             "losses": "measured: mean over the labels of each step's whole batch, before its update",
             "memory_bytes": "null: the allocator of a CPU counts nothing"
             if self.outcome.memory_bytes is None

@@ -83,7 +83,7 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         small.features,
         small.covering.covered,
         small.covering.not_covered,
-        tuple(found),
+        tuple(dict.fromkeys((*found, *resolved.warnings))),
     )
 
 

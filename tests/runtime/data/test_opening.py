@@ -165,3 +165,14 @@ def test_without_data_tokens_are_made_up(options):
     assert data.facts["source"] == "synthetic"
     assert 0 < data.facts["least_loss"] < np.log(256)
     assert whole_batch(data.held_out, data.evaluation_batches - 1).tokens.shape == (4, 8)
+
+
+def test_data_of_less_than_a_step_are_remarked_on_and_no_others(options, tmp_path):
+    shard(tmp_path / "few.npy", range(14))
+    shard(tmp_path / "enough.npy", range(4 * 8 + 1))
+    (remark,) = open_data(options("few.npy", held_out=0.0), NEEDS).remarks
+    assert remark == (
+        "The data are few: 14 tokens, 2 sequences of 8 tokens to train on, and every step takes 4."
+    )
+    assert open_data(options("enough.npy", held_out=0.0), NEEDS).remarks == ()
+    assert open_data(options(), NEEDS).remarks == ()

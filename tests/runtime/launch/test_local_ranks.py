@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 import pytest
 
@@ -92,7 +92,9 @@ def test_a_rank_that_is_killed_is_named():
             os.kill(os.getpid(), signal.SIGKILL)
         session.agree(1.0)
 
-    assert failure(in_session(body)) == "rank 2 was ended by SIGKILL"
+    assert failure(in_session(body)) == (
+        "rank 2 was ended by SIGKILL, as the system does to processes when memory runs out"
+    )
 
 
 def test_a_rank_that_leaves_without_a_word_is_named():
@@ -153,3 +155,20 @@ def is_running(process):
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def test_an_interrupt_inside_a_fork_is_heard():
+    """Python drops an exception that is raised in what runs around a fork."""
+    armed = [True]
+
+    def interrupt():
+        if armed:
+            armed.clear()
+            signal.raise_signal(signal.SIGINT)
+
+    os.register_at_fork(after_in_parent=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_locally(lambda place, store, tell: time.sleep(LIMIT_S), 2, LIMIT_S, silent)
+    assert not armed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not active_children()

@@ -12,7 +12,7 @@ from typing import Any
 from meshwright.errors import InputError, Problem, UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.export.dry.compare import compare
-from meshwright.export.dry.differences import DIFFERENCES, RESTS_SHARDED, PlanKind
+from meshwright.export.dry.differences import DIFFERENCES, PlanKind
 from meshwright.export.dry.meant import Seat
 from meshwright.export.dry.ran import read_ran
 from meshwright.export.dry.result import Compared, Disagreement
@@ -92,7 +92,7 @@ def dry_run(target: str, long: LongPlan, setting: Setting, config: Mapping[str, 
 def _class_of(target: str, seat: Seat, kind: PlanKind, line: Mapping[str, Any]) -> Compared:
     """What one class showed. Raises UnsupportedError for what the script refused before it began."""
     if line.get("ran"):
-        return compare(seat, read_ran(line), kind, DIFFERENCES[target], RESTS_SHARDED.get(target, ""))
+        return compare(seat, read_ran(line), kind, DIFFERENCES[target])
     if line.get("refused"):
         raise UnsupportedError([Problem("check", target, str(line.get("message")), NEEDS_GPU)])
     failure = Disagreement("the step itself", "one step", f"ended with {line.get('message')}")
@@ -109,6 +109,6 @@ def shortened(long: LongPlan, setting: Setting) -> LongPlan:
 
 
 def stack_of(target: str, planned: Stack) -> Stack:
-    """The stack that the exported files run on: the target's own where there is one, else the plan's."""
+    """The stack that the exported files run on: as the plan has it where it is the target's own."""
     name = ASKED[target].stack
-    return planned if name is None or planned.name == name else load_stack(name)
+    return planned if planned.name == name else load_stack(name)

@@ -16,16 +16,15 @@ from meshwright.export.dry.order import hold_order
 from meshwright.export.dry.ran import Issued, Ran
 from meshwright.export.dry.result import Compared, Disagreement, Explained
 
+BY_ROWS = "parameters are cut by whole rows, the plan's by elements of a block"
 
-def compare(seat: Seat, ran: Ran, kind: PlanKind, rows: Sequence[Difference], resting: str = "") -> Compared:
-    """Everything about one class of ranks.
 
-    ``rows`` are what the target does in its own way, ``resting`` is why its parameters rest in pieces under zero2.
-    """
+def compare(seat: Seat, ran: Ran, kind: PlanKind, rows: Sequence[Difference]) -> Compared:
+    """Everything about one class of ranks; ``rows`` are what the target does in its own way."""
     rows = [row for row in rows if applies(row, kind)]
     result = Compared(ran.rank, seat.pipeline_rank, ran.seconds)
     _hold_place(seat, ran, result)
-    _hold_elements(seat, ran, resting if kind.sharding == "zero2" else "", result)
+    _hold_elements(seat, ran, result)
     meant = _alive(seat.step())
     _hold_groups(seat, meant, ran, result)
     moments, result.explained[len(result.explained) :] = reworded(meant, seat, rows, kind.sharding)
@@ -48,25 +47,17 @@ def _hold_place(seat: Seat, ran: Ran, result: Compared) -> None:
             result.disagreements.append(Disagreement(name, f"{plan:,}", f"{target:,}"))
 
 
-def _hold_elements(seat: Seat, ran: Ran, rests_sharded: str, result: Compared) -> None:
-    """Parameters as they rest, and one of the optimizer's moments; ``rests_sharded`` is why they rest in pieces."""
+def _hold_elements(seat: Seat, ran: Ran, result: Compared) -> None:
+    """Parameters as they rest, and one of the optimizer's moments."""
     held, at = seat.program.held_elements, seat.pipeline_rank
-    pieces = held(at, "optimizer")
-    for name, plan, target, excuses in (
-        (
-            "parameters",
-            held(at, "parameter"),
-            ran.parameters,
-            {rests_sharded: pieces} if rests_sharded else {},
-        ),
-        ("optimizer", pieces, ran.optimizer, {}),
+    for name, plan, target in (
+        ("parameters", held(at, "parameter"), ran.parameters),
+        ("optimizer", held(at, "optimizer"), ran.optimizer),
     ):
         result.counts.append({"quantity": name, "plan": plan, "target": target, "unit": "elements per rank"})
         shown = f"{plan:,} elements", f"{target:,} elements"
-        rows = {"parameters are cut by whole rows, the plan's by elements of a block": plan}
-        why = next((w for w, e in (excuses | rows).items() if abs(e - target) <= ran.rows), None)
-        if plan != target and why:
-            result.explained.append(Explained(f"pieces of {name}", *shown, why))
+        if 0 < abs(plan - target) <= ran.rows:
+            result.explained.append(Explained(f"pieces of {name}", *shown, BY_ROWS))
         elif plan != target:
             result.disagreements.append(Disagreement(name, *shown))
 

@@ -1,10 +1,9 @@
 """What targets do in their own way, as data: each row says where, what it does to a step, and why.
 
-``effect`` is one of nine, applied in the table's order to what the Program means and the target did:
+``effect`` is one of eight, applied in the table's order to what the Program means and the target did:
 
 ==========  ====================================================================================================
 units       what the Program sends for a whole stage at once goes block by block; the bytes stay
-every       what it sends once a step is sent in every micro-batch
 again       the target sends more of what is as large as something of the Program's, whole or in pieces: ``times`` in
             each micro-batch at most, or once more for each one of the plan's
 kept        the target sends less of it than the Program: ``times`` in each micro-batch at most
@@ -27,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Effect = Literal["units", "every", "again", "recut", "absent", "small", "order", "kept", "between"]
+Effect = Literal["units", "again", "recut", "absent", "small", "order", "kept", "between"]
 DATA = ("cp", "dp_shard", "dp_replicate", "edp_shard", "edp_replicate")
 """Axes over which states are gathered and reduced."""
 
@@ -66,23 +65,6 @@ class Difference:
 
 GATHERS, REDUCTIONS = ("all-gather",), ("reduce-scatter", "all-reduce")
 
-FSDP_UNITS = Difference(
-    name="FSDP's units",
-    effect="units",
-    why="FSDP gathers and reduces unit by unit: the embedding, each layer, the last norm with the output layer",
-    kind=(*GATHERS, *REDUCTIONS),
-    axes=DATA,
-    what=("stage",),
-)
-FSDP_RESTS_SHARDED = Difference(
-    name="parameters rest sharded",
-    effect="every",
-    why="FSDP has no state in which only gradients are sharded: parameters are gathered in every micro-batch",
-    kind=GATHERS,
-    axes=DATA,
-    shardings=("zero2",),
-    pipeline=False,
-)
 FSDP_EXPERTS = (
     Difference(
         name="experts in their layer's unit",
@@ -119,16 +101,14 @@ NORM = (
     ),
 )
 TORCHTITAN = (
-    FSDP_UNITS,
-    FSDP_RESTS_SHARDED,
     Difference(
-        name="reduction in every micro-batch",
-        effect="every",
-        why="torchtitan leaves the reduction of gradients on while it accumulates them (no pipeline)",
-        kind=REDUCTIONS,
-        axes=(*DATA, "tp"),
-        what=("embed", "layer", "head", "whole"),
-        pipeline=False,
+        name="FSDP's units",
+        effect="units",
+        why="FSDP gathers and reduces unit by unit: the embedding, each layer, the last norm with the output layer",
+        kind=(*GATHERS, *REDUCTIONS),
+        axes=DATA,
+        what=("stage",),
+        pipeline=True,
     ),
     *FSDP_EXPERTS,
     Difference(
@@ -196,14 +176,6 @@ TORCHTITAN = (
         pipeline=True,
     ),
     Difference(
-        name="collectives in selective recomputation",
-        effect="again",
-        why="selective checkpointing keeps no gather, and no other collective of the default backend spmd_types",
-        kind=("all-gather", "reduce-scatter"),
-        axes=("tp",),
-        recomputes=("selective",),
-    ),
-    Difference(
         name="keys and values gathered",
         effect="recut",
         why="context parallelism gathers keys and values where a ring would pass them on",
@@ -233,16 +205,6 @@ TORCHTITAN = (
     *NORM,
 )
 ACCELERATE = (
-    FSDP_UNITS,
-    FSDP_RESTS_SHARDED,
-    Difference(
-        name="reduction in every micro-batch",
-        effect="every",
-        why="the exported sync_each_batch reduces and so shards gradients after every micro-batch",
-        kind=REDUCTIONS,
-        axes=DATA,
-        what=("embed", "layer", "head"),
-    ),
     *FSDP_EXPERTS,
     Difference(
         name="tied table in one unit",
@@ -252,6 +214,14 @@ ACCELERATE = (
         axes=DATA,
         what=("embed", "head"),
         factor=0.5,
+    ),
+    Difference(
+        name="tied table in one unit",
+        effect="recut",
+        why="table, last norm and output layer are one unit",
+        kind=GATHERS,
+        axes=DATA,
+        what=("embed", "head"),
     ),
     Difference(
         name="tied table in one unit",
@@ -274,29 +244,11 @@ ACCELERATE = (
 )
 DEEPSPEED = (
     Difference(
-        name="reduction in every micro-batch",
-        effect="every",
-        why="ZeRO-2 reduces gradients as each micro-batch makes them",
-        kind=REDUCTIONS,
-        axes=DATA,
-        shardings=("zero2",),
-    ),
-    Difference(
         name="buckets",
         effect="recut",
         why="gradients are reduced in buckets of reduce_bucket_size elements",
-        kind=("all-reduce",),
+        kind=REDUCTIONS,
         axes=DATA,
-        shardings=("none",),
-    ),
-    Difference(
-        name="buckets by all-reduce",
-        effect="recut",
-        why="stages 1 and 2 all-reduce each bucket over all ranks and keep their part (allreduce_and_scatter)",
-        kind=("reduce-scatter",),
-        done=("all-reduce",),
-        axes=DATA,
-        shardings=("zero1", "zero2"),
     ),
     Difference(
         name="one flat gather",
@@ -307,33 +259,24 @@ DEEPSPEED = (
         shardings=("zero1", "zero2"),
     ),
     Difference(
-        name="buckets",
-        effect="recut",
-        why="gradients are reduced in buckets of reduce_bucket_size elements",
-        kind=("reduce-scatter",),
+        name="output layer kept",
+        effect="kept",
+        why="the output layer stays gathered from the forward to the backward pass",
+        times=1,
+        kind=GATHERS,
         axes=DATA,
+        what=("head",),
         shardings=("zero3",),
     ),
     Difference(
         name="module by module",
         effect="between",
-        why="parameters are gathered as modules come; up to stage3_max_live_parameters = 1e9 of them stay",
+        why="parameters are gathered as modules come; those that are used again within stage3_max_reuse_distance = "
+        "1e9 stay",
         kind=GATHERS,
         axes=DATA,
         most_bytes=2 * 10**9,
         shardings=("zero3",),
-        recomputes=("none",),
-    ),
-    Difference(
-        name="module by module",
-        effect="between",
-        why="parameters are gathered as modules come, for recomputation too, and at most 1e9 of them stay",
-        kind=GATHERS,
-        axes=DATA,
-        factor=1.5,
-        most_bytes=2 * 10**9,
-        shardings=("zero3",),
-        recomputes=("full",),
     ),
     *NORM,
 )
@@ -343,8 +286,3 @@ DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "accelerate": ACCELERATE,
 }
 """What each target does in its own way."""
-RESTS_SHARDED: Mapping[str, str] = {
-    "torchtitan": "FSDP cuts parameters wherever it cuts gradients",
-    "accelerate": "FSDP cuts parameters wherever it cuts gradients",
-}
-"""Targets whose parameters rest in pieces under zero2, and why."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from meshwright.export.dry.differences import Difference, PlanKind
 from meshwright.export.dry.meant import Members, Moment, Seat, Sent
@@ -48,16 +48,12 @@ def covers(row: Difference, sent: Sent) -> bool:
 def reworded(
     moments: Sequence[Moment], seat: Seat, rows: Sequence[Difference], sharding: str
 ) -> tuple[list[Moment], list[Explained]]:
-    """The plan's moments in the target's units and repeats, and which rows changed them."""
+    """The plan's moments in the target's units, and which rows changed them."""
     explained = []
     for row in rows:
-        if row.effect == "units":
-            changed = [tuple(p for s in m for p in _units(row, s, seat, sharding)) for m in moments]
-        elif row.effect == "every":
-            times = seat.program.micro_batches
-            changed = [tuple(r for s in m for r in _repeats(row, s, times)) for m in moments]
-        else:
+        if row.effect != "units":
             continue
+        changed = [tuple(p for s in m for p in _units(row, s, seat, sharding)) for m in moments]
         if changed != list(moments):
             plan, target = (f"{sum(map(len, side)):,} collectives" for side in (moments, changed))
             explained.append(Explained(row.name, plan, target, row.why))
@@ -67,12 +63,6 @@ def reworded(
 
 def _units(row: Difference, sent: Sent, seat: Seat, sharding: str) -> tuple[Sent, ...]:
     return seat.units(sent, sharding) if covers(row, sent) else (sent,)
-
-
-def _repeats(row: Difference, sent: Sent, times: int) -> tuple[Sent, ...]:
-    if not (sent.once and covers(row, sent)):
-        return (sent,)
-    return (replace(sent, once=False, repeated=times > 1),) * times
 
 
 def explain(sides: Sides, rows: Sequence[Difference]) -> None:
@@ -98,8 +88,8 @@ def _again(sides: Sides, row: Difference) -> None:
         most = _most(sides, row, count)
         whole = min(most, sides.theirs[one])
         pieces = Counter({t: n for t, n in sides.theirs.items() if t[:2] == one[:2] and t[2] < one[2]})
-        if _bytes(pieces) % one[2] == 0 and _bytes(pieces) // one[2] + whole <= most:
-            _take(sides, row, Counter(), pieces)
+        tried = (_fitting(pieces, times * one[2]) for times in range(most - whole, 0, -1))
+        _take(sides, row, Counter(), next(filter(None, tried), Counter()))
         _take(sides, row, Counter(), +Counter({one: whole}))
 
 

@@ -7,7 +7,7 @@ of the next layer and the reduction of the one before, beside a layer's computat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meshwright.program.items import Collective, Compute, Item, PassKind
+from meshwright.program.items import Collective, PassKind, exchanges_of
 from meshwright.program.mesh import strides
 from meshwright.program.program import Program
 from meshwright.program.states import block_elements
@@ -26,18 +26,13 @@ MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One collective of one rank: the members of its group, its logical bytes, and what it is for.
-
-    ``once`` marks what is sent once a step and not in every micro-batch, ``repeated`` what a target repeats.
-    """
+    """One collective of one rank: the members of its group, its logical bytes, and what it is for."""
 
     kind: str
     axes: tuple[str, ...]
     members: Members
     bytes: int
     what: str
-    once: bool = False
-    repeated: bool = False
 
 
 Moment = tuple[Sent, ...]
@@ -75,7 +70,7 @@ class Seat:
                 yield (self._message(action),)
             else:
                 named = self.program.collectives.get((action.stage, action.kind), ())
-                yield tuple(self._sent(collective, once=True) for collective in named)
+                yield tuple(map(self._sent, named))
 
     def _pass(self, action: Action) -> Iterator[Moment]:
         assert action.stage is not None
@@ -87,9 +82,9 @@ class Seat:
 
     def _block(self, block: int, kind: PassKind) -> Iterator[Moment]:
         for item in self.program.block_items[block, kind]:
-            yield tuple(self._sent(collective) for collective in _collectives(item))
+            yield tuple(self._sent(collective) for collective in exchanges_of(item))
 
-    def _sent(self, collective: Collective, *, once: bool = False) -> Sent:
+    def _sent(self, collective: Collective) -> Sent:
         axes, size, what = (
             collective.axes,
             round(float(collective.logical_bytes)),
@@ -97,7 +92,7 @@ class Seat:
         )
         if collective.kind == "ring":
             what = "backward" if collective.phase == "I" else "forward"
-        return Sent(collective.kind, axes, self.members(axes), size, what, once)
+        return Sent(collective.kind, axes, self.members(axes), size, what)
 
     def _name(self, what: str) -> str:
         """Blocks by their kind: units of the same kind are alike to every target."""
@@ -125,13 +120,5 @@ class Seat:
                 *gathers(held[block], name),
                 *reductions(held[block], sharding, program.shape, program.stack, name),
             ]
-            parts += [
-                self._sent(c, once=sent.once) for c in made if (c.kind, c.axes) == (sent.kind, sent.axes)
-            ]
+            parts += [self._sent(c) for c in made if (c.kind, c.axes) == (sent.kind, sent.axes)]
         return tuple(parts)
-
-
-def _collectives(item: Item) -> tuple[Collective, ...]:
-    if isinstance(item, Compute):
-        return ()
-    return (item,) if isinstance(item, Collective) else item.beside

@@ -23,11 +23,10 @@ def hold_order(
 ) -> None:
     """The first place in each group where the target sends something else than the plan.
 
-    Held are sizes of which all are equal, in groups where the plan has an order: what ``every`` has repeated has none.
+    Held are sizes of which all are equal.
     """
     ours, theirs = Counter(token(s) for m in moments for s in m), Counter(map(token, issued))
     held = {one for one, count in equal.items() if ours[one] == count == theirs[one]}
-    held -= {token(sent) for moment in moments for sent in moment if sent.repeated}
     for members in dict.fromkeys(one[1] for one in held):
         sent = next(s for moment in moments for s in moment if s.members == members)
         excuse = next((row for row in rows if row.effect == "order" and covers(row, sent)), None)

@@ -11,6 +11,9 @@ alone:
 * ZeRO-3's comparison of lists of numbers with those of the first rank, which no rank answers;
 * moving a model to its device, where it is already, and its change to bf16, in which it is made.
 
+Under ZeRO-3 the step is the second one: a training's first micro-batch only records which modules come, and gathers
+again what later ones keep until its next use.
+
 Refused are, each by name: AutoTP, which spreads and reduces otherwise than a plan's tp, and AutoEP, whose exchanges
 depend on data. Needs deepspeed, transformers and a CPU build of torch.
 """
@@ -107,6 +110,8 @@ def run(folder: Path, rank: int, recorder: Recorder) -> Counted:
             model=model, optimizer=optimizer, config=ds_config, dist_init_required=False
         )
         counted = Counted(local_elements(map(held, model.parameters())), 0, 0)
+        if engine.zero_optimization_partition_weights():
+            step_of(engine, training, length)
         with recorder:
             step_of(engine, training, length)
         states = optimizer.state.values()

@@ -16,12 +16,13 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.import_.foreign import Fact, Foreign
 from meshwright.import_.logs.events import Cells
 from meshwright.import_.logs.measured import measured_cells
+from meshwright.import_.logs.runtime import IN_FULL
 from meshwright.import_.logs.summary import LogSummary
 from meshwright.import_.logs.table import HEADER
 from meshwright.import_.model_facts import zoo_models
 from meshwright.model.load import load_model
 from meshwright.validation.cells import Reader, read_cells
-from meshwright.validation.models import NEEDED, released
+from meshwright.validation.models import NEEDED, configured, released
 from meshwright.validation.plans import SHARDING_SPELLINGS
 from meshwright.validation.rows import CHOSEN, COLUMN_OF, ESSENTIAL, GIVEN, RESULT
 
@@ -34,11 +35,11 @@ MEASURES: dict[str, Reader] = {n: r for n, r in (GIVEN | CHOSEN | RESULT).items(
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "experts", "experts_per_token")
 PADDED = 1.05
 """A vocabulary is not padded by more than this."""
-LONGEST = 200
+LONGEST, LONGEST_PATH = 200, 4096
 COVERED = ("shared experts", "dense layers between those with experts")
-"""Remarks that the name of a released model answers."""
-UNEVEN = ("stages of unequal length",)
-"""Remarks that a column of the plan answers."""
+"""Remarks that a model's own configuration answers."""
+PLANNED = {"stage_layers": "stages of unequal length", "tp": IN_FULL}
+"""Remarks that a plan answers where it fills these columns."""
 HINT = "give the plan, or set the column, for example device=h100-sxm-80gb"
 
 
@@ -58,9 +59,12 @@ class LogRow:
     problems: tuple[Problem, ...]
 
 
-def row_of(summary: LogSummary, given: Mapping[str, object]) -> LogRow:
-    """The row of a log. Raises InputError with every wrong given column and every missing one."""
-    row = _Row(_given(given))
+def row_of(summary: LogSummary, given: Mapping[str, object], own: str | None = None) -> LogRow:
+    """The row of a log. Raises InputError with every wrong given column and every missing one.
+
+    ``own`` is the id of a device that the catalogue need not have.
+    """
+    row = _Row(_given(given, own))
     row.take(summary.cells)
     row.take(_devices(row.cells))
     row.take(measured_cells(summary, row.cells))
@@ -102,14 +106,14 @@ class _Row:
                 self.cells[column], self.origins[column] = fact.value, Origin("log", words)
 
 
-def _given(given: Mapping[str, object]) -> dict[str, str]:
+def _given(given: Mapping[str, object], own: str | None) -> dict[str, str]:
     """Given columns as text. Raises InputError for unknown columns and values that a table cannot have."""
     texts = {column: _text(value) for column, value in given.items() if value is not None and value != ""}
     problems = []
     for column, text in texts.items():
         if column not in HEADER:
             problems.append(Problem(column, text, "is no column of a table of runs", nearest(column, HEADER)))
-        elif wrong := _wrong(column, text):
+        elif (column, text) != ("device", own) and (wrong := _wrong(column, text)):
             problems.append(Problem(column, text, wrong, HINT))
     if problems:
         raise InputError(problems)
@@ -124,8 +128,9 @@ def _text(value: object) -> str:
 
 def _wrong(column: str, text: str) -> str:
     """What is wrong with a cell; nothing for a good one."""
-    if not text.isprintable() or len(text) > LONGEST:
-        return f"must be one line of up to {LONGEST} characters"
+    longest = LONGEST_PATH if column == "model" else LONGEST
+    if not text.isprintable() or len(text) > longest:
+        return f"must be one line of up to {longest} characters"
     _, wrong = read_cells((text,), {column: MEASURES[column]}) if column in MEASURES else ({}, [])
     return wrong[0].partition(": ")[2] if wrong else ""
 
@@ -213,7 +218,7 @@ def _missing(cells: Mapping[str, str]) -> Iterator[Problem]:
     for column in ESSENTIAL:
         if column not in cells:
             yield Problem(column, None, "neither the log nor what is given says it", HINT)
-    if released(cells.get("model", "")) is None:
+    if configured(cells.get("model", "")) is None:
         routed = (_value("experts", cells.get("experts", "")) or 0) > 1
         shape = (*NEEDED, "experts_per_token") if routed else NEEDED
         for column in shape:
@@ -227,8 +232,8 @@ def _missing(cells: Mapping[str, str]) -> Iterator[Problem]:
 
 def _warnings(summary: LogSummary, cells: Mapping[str, str]) -> Iterator[Problem]:
     notes = summary.cells.get("notes")
-    known: tuple[str, ...] = COVERED if released(cells.get("model", "")) else ()
-    known += UNEVEN if "stage_layers" in cells else ()
+    known = [remark for column, remark in PLANNED.items() if column in cells]
+    known += COVERED if configured(cells.get("model", "")) else ()
     for remark in notes.value.split("; ") if notes else ():
         if remark in known:
             continue

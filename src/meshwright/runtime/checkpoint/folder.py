@@ -50,6 +50,12 @@ def committed(folder: Path) -> list[Path]:
     return [folder / steps[step] for step in sorted(steps)]
 
 
+def step_of(path: Path) -> int | None:
+    """The step that a checkpoint's name says; None where it has another name."""
+    match = _match(path.name)
+    return int(match[1]) if match else None
+
+
 def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the last ``keep`` checkpoints, and what crashes have left. One rank does this, between saves."""
     assert keep >= 1, keep

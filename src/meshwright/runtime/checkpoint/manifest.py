@@ -117,10 +117,14 @@ def foreign_files(path: Path, manifest: Manifest) -> Iterator[Problem]:
 
 
 def damage(path: Path, name: str, rule: str) -> Problem:
-    """A file that a checkpoint is refused for."""
-    path = path.absolute()
-    earlier = [other.name for other in committed(path.parent) if other.name < path.name]
-    suggestion = f"begin from an earlier one: {earlier[-1]}" if earlier else "give another checkpoint"
+    """A file that a checkpoint is refused for, and both ways on: another folder, or this one without it."""
+    earlier = [other for other in committed(path.parent) if other.name < path.name]
+    suggestion = f"give another checkpoint, or move {path.name} away to begin anew"
+    if earlier:
+        suggestion = (
+            f"begin from an earlier one: {earlier[-1].name}, by moving {path.name} away, or by "
+            f"--resume {earlier[-1]} with another --out"
+        )
     return Problem("checkpoint", in_short(path / name), rule, suggestion)
 
 

@@ -12,12 +12,16 @@ from hashlib import sha256
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.program.program import Program
+from meshwright.runtime.checkpoint.manifest import Manifest
 from meshwright.schedule.action import format_actions
 
 LONG = 200
 """Characters of JSON."""
+SHOWN = 60
+"""Characters of JSON that people are shown."""
 NAMES = ("name", "source", "assumed")
 """What of an architecture does not change what is computed."""
+OF_THAT_RUN = "plan.yaml in the folder of that run has it"
 RESHARDING = "a checkpoint is read under the plan that wrote it: resharding is not supported yet"
 
 
@@ -57,8 +61,32 @@ def _short(text: str) -> object:
     return json.loads(text) if len(text) <= LONG else f"sha256 {sha256(text.encode()).hexdigest()[:16]}"
 
 
-def differences(what: str, stored: Mapping[str, object], own: Mapping[str, object]) -> Iterator[Problem]:
+def misfits(manifest: Manifest, program: Program, model: ModelGraph, precision: str) -> Iterator[Problem]:
+    """Why a checkpoint is not of this plan, model and precision."""
+    own = program.signature()
+    if manifest.signature != own:
+        apart = [*differences("plan", manifest.plan, plan_facts(program), OF_THAT_RUN)]
+        yield from apart
+        if apart:
+            yield Problem("plan", "another one", RESHARDING, OF_THAT_RUN)
+        else:
+            rule = f"in the checkpoint; this run's Program is {own}: {RESHARDING}"
+            yield Problem("signature", manifest.signature, rule, OF_THAT_RUN)
+    yield from differences("model", manifest.model, model_facts(model), "the model of that run")
+    yield from differences("run", {"ranks": manifest.ranks}, {"ranks": program.grid.ranks}, OF_THAT_RUN)
+    suggestion = f"--precision {manifest.precision}"
+    yield from differences("run", {"precision": manifest.precision}, {"precision": precision}, suggestion)
+
+
+def differences(
+    what: str, stored: Mapping[str, object], own: Mapping[str, object], suggestion: str
+) -> Iterator[Problem]:
     """Facts of a checkpoint that this run has otherwise; what only one of both knows says nothing."""
     for name in (name for name in stored if name in own):
-        if stored[name] != own[name]:
-            yield Problem(f"{what}.{name}", stored[name], f"in the checkpoint; this run has {own[name]!r}")
+        here, there = stored[name], own[name]
+        if here == there:
+            continue
+        if max(len(json.dumps(value)) for value in (here, there)) > SHOWN:
+            yield Problem(f"{what}.{name}", "...", "is another one in the checkpoint", suggestion)
+        else:
+            yield Problem(f"{what}.{name}", here, f"in the checkpoint; this run has {there!r}", suggestion)

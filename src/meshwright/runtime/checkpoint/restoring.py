@@ -16,12 +16,10 @@ from meshwright.runtime.checkpoint.manifest import (
     foreign_files,
     read_manifest,
 )
-from meshwright.runtime.checkpoint.plan_facts import RESHARDING, differences, model_facts, plan_facts
+from meshwright.runtime.checkpoint.plan_facts import misfits
 from meshwright.runtime.checkpoint.shards import StretchFiles, stretches
 from meshwright.runtime.checkpoint.together import together
 from meshwright.runtime.rank import Rank
-
-SAME_PLAN = "run the plan, the model and the precision that it was written under"
 
 
 def restore_checkpoint(path: Path, rank: Rank) -> dict[str, object]:
@@ -30,7 +28,9 @@ def restore_checkpoint(path: Path, rank: Rank) -> dict[str, object]:
     Raises InputError on all ranks with everything that is wrong with the checkpoint, and then has loaded nothing.
     """
     manifest = _agreed_manifest(path, rank)
-    together(rank, "comparison of plans", lambda: _refuse(_misfits(manifest, rank)))
+    job = rank.job
+    found = misfits(manifest, job.program, job.model, job.precision)
+    together(rank, "comparison of plans", lambda: _refuse(found))
     together(rank, "check of files", lambda: _refuse(_damages(path, manifest, rank)))
     wanted = list(stretches(rank))
     with StretchFiles(path) as files:
@@ -60,18 +60,6 @@ def _agreed_manifest(path: Path, rank: Rank) -> Manifest:
         rule = "the ranks see different checkpoints under this name"
         raise InputError(Problem("checkpoint", str(path), rule, "a folder that all ranks see"))
     return read[0]
-
-
-def _misfits(manifest: Manifest, rank: Rank) -> Iterator[Problem]:
-    """What was saved under another plan, model or precision."""
-    program, own = rank.job.program, rank.job.program.signature()
-    if manifest.signature != own:
-        rule = f"in the checkpoint; this run's Program is {own}: {RESHARDING}"
-        yield Problem("signature", manifest.signature, rule, SAME_PLAN)
-        yield from differences("plan", manifest.plan, plan_facts(program))
-    yield from differences("model", manifest.model, model_facts(rank.job.model))
-    sizes = {"ranks": manifest.ranks, "precision": manifest.precision}
-    yield from differences("run", sizes, {"ranks": rank.place.ranks, "precision": rank.job.precision})
 
 
 def _damages(path: Path, manifest: Manifest, rank: Rank) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.manifest import damage
+from meshwright.runtime.durable import give_usual_rights
 from meshwright.runtime.owners import first_owner
 from meshwright.runtime.rank import Rank
 from meshwright.runtime.unit_layout import Tensor
@@ -77,6 +78,7 @@ def write_stretches(path: Path, found: Iterable[Stretch]) -> None:
     tensors = {stretch.name: stretch.values.detach().cpu() for stretch in held}
     try:
         save_file(tensors, path, metadata={METADATA: json.dumps(shapes)})
+        give_usual_rights(path)
     except SafetensorError as error:
         raise OSError(" ".join(str(error).split())[:200]) from None
 

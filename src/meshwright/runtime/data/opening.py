@@ -38,7 +38,8 @@ class TrainingData:
 
     ``evaluation_batches`` is how many batches of ``held_out`` one evaluation takes. ``identity`` is all that the batch
     of a step depends on: a run that is resumed with another one is not the same run. ``facts`` are for people.
-    ``tokenizer`` is the ``tokenizer.json`` that belongs to the run, None where there is none.
+    ``tokenizer`` is the ``tokenizer.json`` that belongs to the run, None where there is none. ``remarks`` are told
+    before a run.
     """
 
     training: Batches
@@ -47,6 +48,7 @@ class TrainingData:
     identity: Mapping[str, object]
     facts: Mapping[str, object]
     tokenizer: Path | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,16 @@ def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> Tr
             "epochs": options.steps * needs.global_batch / len(trained),
         },
         tokenizer=source.tokenizer,
+        remarks=() if len(trained) >= needs.global_batch else (_too_few(source, len(trained), needs),),
+    )
+
+
+def _too_few(source: _Source, windows: int, needs: DataNeeds) -> str:
+    """What is told where a single step goes through all the data more than once."""
+    many = "1 sequence" if windows == 1 else f"{windows} sequences"
+    return (
+        f"The data are few: {source.corpus.tokens} tokens, {many} of {needs.seq_len} tokens to train on, and every "
+        f"step takes {needs.global_batch}."
     )
 
 

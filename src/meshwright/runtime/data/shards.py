@@ -45,7 +45,7 @@ def _open_numpy(path: Path) -> Ids:
         reason = f"is no NumPy array of ids: {str(error)[:120]}"
         raise InputError(Problem("data", str(path), reason, "write it with numpy.save")) from None
     if ids.ndim != 1 or ids.dtype.newbyteorder("<") not in DTYPES.values():
-        found = f"{ids.ndim} dimensions of {ids.dtype}"
+        found = f"{ids.ndim} dimension{'' if ids.ndim == 1 else 's'} of {ids.dtype}"
         rule = f"must have one dimension of uint16 or uint32, has {found}"
         raise InputError(Problem("data", str(path), rule, "save ids.astype(numpy.uint32).ravel()"))
     return ids

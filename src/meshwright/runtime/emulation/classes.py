@@ -41,9 +41,11 @@ def check_processes(program: Program, processes: int) -> None:
     """Raise UnsupportedError where a Program can not be emulated on so many processes."""
     fewest, problems = program.pipeline_ranks, []
     if not fewest <= processes <= MOST_PROCESSES:
-        rule = f"there is one process for each of {fewest} pipeline ranks, and at most {MOST_PROCESSES}"
-        fewer = f"--ranks {fewest}" if fewest <= MOST_PROCESSES else f"layout.pp: {MOST_PROCESSES} or less"
-        problems.append(Problem("ranks", processes, rule, fewer))
+        pipeline = _counted(fewest, "pipeline rank", "pipeline ranks")
+        rule = f"there is one process for each of {pipeline}, and at most {MOST_PROCESSES}"
+        nearest = min(max(processes, fewest), MOST_PROCESSES)
+        hint = f"--ranks {nearest}" if fewest <= MOST_PROCESSES else f"layout.pp: {MOST_PROCESSES} or less"
+        problems.append(Problem("ranks", processes, rule, hint))
     if program.steps_overlap:
         rule = "its steps overlap: the norm follows with the next step, and the interpreter waits for it in its own"
         problems.append(Problem("stack", program.stack.id, rule, "stack: generic, or predict"))
@@ -75,7 +77,13 @@ def stands_for(program: Program, local: Program) -> str:
     peers = _above_one({axis: local.grid.sizes[axis] for axis in PEER_AXES})
     whole = _above_one({axis: program.grid.sizes[axis] for axis in program.grid.order})
     real = f"{peers} between real processes" if peers else "one process for each pipeline rank"
-    return f"{local.grid.ranks} processes for {program.grid.ranks} ranks ({whole or 'one device'}): {real}"
+    processes = _counted(local.grid.ranks, "process", "processes")
+    ranks = _counted(program.grid.ranks, "rank", "ranks")
+    return f"{processes} for {ranks} ({whole or 'one device'}): {real}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _above_one(degrees: Mapping[str, int]) -> str:

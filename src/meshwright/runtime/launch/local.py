@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ Tell = Callable[[str, float], None]
 """Hears what is being done and which part of all is done."""
 RankWork = Callable[[Place, dist.Store, Tell], object]
 
+LIKELY: dict[int, str] = {signal.SIGKILL: ", as the system does to processes when memory runs out"}
 DYING_S = 0.3
 """A rank's death and the broken connections of its partners are seen within this time of one another."""
 
@@ -56,9 +57,10 @@ def run_locally(work: RankWork, processes: int, limit_s: float | None, tell: Tel
     with TemporaryDirectory(prefix="meshwright-") as folder, _life() as life:
         ranks: list[Rank] = []
         try:
-            for number in range(processes):
-                place = Place(number, processes, number, "local")
-                ranks.append(_started(work, place, Path(folder) / "store", life))
+            with _interrupts_later():
+                for number in range(processes):
+                    place = Place(number, processes, number, "local")
+                    ranks.append(_started(work, place, Path(folder) / "store", life))
             return _result(ranks, limit_s, tell)
         finally:
             for rank in ranks:
@@ -78,6 +80,26 @@ def _life() -> Iterator[Life]:
             os.close(end)
 
 
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """An interrupt is heard behind this: inside a fork its exception would be raised where Python drops it.
+
+    Blocking the signal would not do: another thread may take it and leave the exception to this one.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or before is None:
+        yield
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        signal.raise_signal(signal.SIGINT)
+
+
 def _started(work: RankWork, place: Place, store: Path, life: Life) -> Rank:
     """A running rank. The parent's copy of the writing end is closed before the next fork: then its end is seen."""
     reading, writing = get_context("fork").Pipe(duplex=False)
@@ -89,9 +111,9 @@ def _started(work: RankWork, place: Place, store: Path, life: Life) -> Rank:
 
 def _run(work: RankWork, place: Place, store: Path, pipe: Connection, life: Life) -> None:
     """The life of a rank: the work, then one word on how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's, which ends all ranks
     os.close(life.writing)
     Thread(target=_end_with_parent, args=(life.reading,), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's, which ends all ranks
 
     def tell(what: str, part: float) -> None:
         pipe.send(("progress", (what, part)))
@@ -151,5 +173,6 @@ def _death(ranks: Sequence[Rank]) -> str:
     codes = {rank.number: rank.process.exitcode for rank in ranks}
     dead = {number: -code for number, code in codes.items() if code is not None and code < 0}
     return "; ".join(
-        f"rank {number} was ended by {signal.Signals(code).name}" for number, code in dead.items()
+        f"rank {number} was ended by {signal.Signals(code).name}{LIKELY.get(code, '')}"
+        for number, code in dead.items()
     )

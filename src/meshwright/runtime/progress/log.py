@@ -1,9 +1,10 @@
 """The metrics of a run as a file of JSON objects, one a line.
 
-A start of the run is ``{"meshwright": VERSION, "plan": {…}, …}``, a step is a ``StepMetrics``, an evaluation is
-``{"step": …, "held_out_loss": …, "origin": "measured"}`` behind the step that it follows. Every line is given to the
-operating system as it is written. When a run is resumed at a step, the file is first cut off behind the last line of a
-step before it, so that no step is there twice; one that was half written when its process died goes the same way.
+A start of the run is ``{"meshwright": VERSION, "plan": {…}, "model": {…}, …}``, a step is a ``StepMetrics``, an
+evaluation is ``{"step": …, "held_out_loss": …, "origin": "measured"}`` behind the step that it follows. Every line is
+given to the operating system as it is written. When a run is resumed at a step, the file is first cut off behind the
+last line of a step before it, so that no step is there twice; one that was half written when its process died goes the
+same way.
 ``import_/logs/runtime.py`` reads these files.
 """
 

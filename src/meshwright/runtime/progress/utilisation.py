@@ -11,11 +11,15 @@ from meshwright.cluster.graph import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """How a rate of tokens becomes an MFU. ``origin`` says where the peak is from, or why there is no MFU."""
+    """How a rate of tokens becomes an MFU. ``origin`` says where the peak is from, or why there is no MFU.
+
+    ``planned``: the devices are those that the plan is for.
+    """
 
     flops_per_token: float
     peak_flops_per_s: float | None
     origin: str
+    planned: bool = True
 
     def mfu(self, tokens_per_s: float) -> float | None:
         """The utilisation at a rate of all devices together; None where no peak is known."""
@@ -30,9 +34,8 @@ def utilisation(flops_per_token: float, cluster: Cluster | None, precision: str)
     ``precision`` is ``Workload.peak_precision``.
     """
     if cluster is None:
-        return Utilisation(
-            flops_per_token, None, "null: the peak of the devices that it runs on is not known"
-        )
+        why_not = "null: the peak of the devices that it runs on is not known"
+        return Utilisation(flops_per_token, None, why_not, planned=False)
     peaks = [pool.device.peak_flops.get(precision) for pool in cluster.pools]
     missing = [p.device.id for p, peak in zip(cluster.pools, peaks, strict=True) if not peak]
     if missing:

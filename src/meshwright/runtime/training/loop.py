@@ -11,7 +11,7 @@ from time import perf_counter, time
 
 import torch
 
-from meshwright.errors import RunError
+from meshwright.errors import InputError, RunError
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.opening import TrainingData
@@ -132,12 +132,15 @@ class Loop:
             self.log.evaluation(step, found.loss, found.tokens)
 
     def _save(self) -> None:
-        """A checkpoint; older ones than are to be kept go."""
+        """A checkpoint; older ones than are to be kept go. Raises RunError where it cannot be written (any more)."""
         self.peak_bytes = self._peak()
         facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}
-        self.saved = save_checkpoint(self.training.checkpoints, self.rank, facts)
-        if self.rank.place.rank == 0:
-            prune_checkpoints(self.training.checkpoints, self.training.options.keep_last)
+        try:
+            self.saved = save_checkpoint(self.training.checkpoints, self.rank, facts)
+            if self.rank.place.rank == 0:
+                prune_checkpoints(self.training.checkpoints, self.training.options.keep_last)
+        except InputError as error:
+            raise RunError(f"no checkpoint was saved behind step {self.stopping.step}: {error}") from None
 
     def _peak(self) -> int | None:
         """The most bytes that tensors had at once so far, on the rank that had most."""

@@ -18,9 +18,9 @@ class Training:
     """What all ranks of a run are told.
 
     ``initial`` is a folder of Hugging Face weights (random ones where None), ``resume`` a checkpoint, which comes
-    before both; ``export`` is where the weights go at the end, with the model's ``config``. ``plan`` is the text of the
-    plan and ``facts`` begin the log of metrics, both for the output folder. ``utilisation`` is asked with a device's
-    name and memory.
+    before both, and ``goes_on`` what is told of that; ``export`` is where the weights go at the end, with the model's
+    ``config``. ``plan`` is the text of the plan and ``facts`` begin the log of metrics, both for the output folder.
+    ``utilisation`` is asked with a device's name and memory.
     """
 
     job: Job
@@ -28,6 +28,7 @@ class Training:
     utilisation: Callable[[str, int], Utilisation]
     initial: Path | None = None
     resume: Path | None = None
+    goes_on: str = ""
     export: Path | None = None
     config: Mapping[str, object] | None = None
     plan: str = ""

@@ -9,12 +9,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem
-from meshwright.runtime.checkpoint import latest_checkpoint, read_facts
+from meshwright.runtime.checkpoint import latest_checkpoint
+from meshwright.runtime.checkpoint.folder import committed, step_of
+from meshwright.runtime.checkpoint.manifest import MANIFEST, Manifest, facts_of, read_manifest
 from meshwright.runtime.options import TrainingOptions
+from meshwright.runtime.training.outcome import CHECKPOINTS
 
 AUTO, NEVER = "auto", "never"
 OF_NO_EFFECT = ("output", "cache", "data", "checkpoint_every", "evaluate_every", "keep_last")
 """Options that may differ without changing any step; what data are is told by their own identity."""
+OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_document")} | {
+    "held_out_windows": "held_out",
+    "seq_len": "workload.seq_len",
+    "global_batch": "workload.global_batch",
+}
+"""Which option, or which entry of the plan, an entry of the data's identity follows from."""
+ANOTHER = "another folder with --out to begin anew"
 
 
 def checkpoint_to_resume(folder: Path, resume: str) -> Path | None:
@@ -29,26 +39,44 @@ def checkpoint_to_resume(folder: Path, resume: str) -> Path | None:
         if latest is not None:
             rule = f"{folder} holds checkpoints of a run"
             raise InputError(
-                Problem("resume", resume, rule, "name another folder with --output, or --resume auto")
+                Problem("resume", resume, rule, "name another folder with --out, or --resume auto")
             )
         return None
     chosen = Path(resume)
-    if latest is not None and latest.resolve() != chosen.resolve():
-        ahead, here = read_facts(latest)["step"], read_facts(chosen)["step"]
-        if isinstance(ahead, int) and isinstance(here, int) and ahead > here:
-            rule = f"{latest} is further on: its checkpoints would be taken for this run's"
-            raise InputError(Problem("resume", resume, rule, "name another folder with --output"))
+    named = step_of(chosen) is not None
+    if not chosen.is_dir() or not (named or (chosen / MANIFEST).is_file()):
+        rule = "is no checkpoint" if chosen.exists() else "no such checkpoint"
+        raise InputError(Problem("resume", resume, rule, _near(chosen)))
+    if latest is not None and latest.resolve() != chosen.resolve() and _step(latest) > _step(chosen):
+        rule = f"{latest} is further on: its checkpoints would be taken for this run's"
+        suggestion = f"name another folder with --out, or move {latest.name} away"
+        raise InputError(Problem("resume", resume, rule, suggestion))
     return chosen
 
 
-def changed_options(checkpoint: Path, options: TrainingOptions, identity: Mapping[str, object]) -> list[str]:
+def _near(path: Path) -> str:
+    """What may be meant by a path that is no checkpoint, such as the output folder of a run."""
+    for folder in (path, path / CHECKPOINTS, path.parent):
+        if folder.is_dir() and (latest := latest_checkpoint(folder)) is not None:
+            return f"--resume {latest}"
+    return "the folder of a checkpoint, such as run/checkpoints/step-00000120"
+
+
+def _step(path: Path) -> int:
+    """The step of a checkpoint by its name, so that a damaged one counts; by what it says where it was renamed."""
+    step = step_of(path)
+    return read_manifest(path).step if step is None else step
+
+
+def changed_options(
+    manifest: Manifest, options: TrainingOptions, identity: Mapping[str, object]
+) -> list[str]:
     """What is to be told of a run that goes on. Raises InputError where its data are other ones."""
-    facts = read_facts(checkpoint)
-    problems = list(_other_data(facts.get("data"), identity))
+    facts = facts_of(manifest)
+    problems = _other_data(facts, options, identity)
     if problems:
         raise InputError(problems)
-    stored, own = facts.get("options"), options.to_json()
-    before = stored if isinstance(stored, dict) else {}
+    before, own = _stored(facts, "options"), options.to_json()
     return [
         f"{name} {own[name]} in place of {before[name]}"
         for name in own
@@ -56,14 +84,48 @@ def changed_options(checkpoint: Path, options: TrainingOptions, identity: Mappin
     ]
 
 
-def _other_data(stored: object, identity: Mapping[str, object]) -> Iterator[Problem]:
-    there, here = stored if isinstance(stored, dict) else {}, _plain(dict(identity))
-    for name in dict.fromkeys([*there, *here]):
-        if there.get(name) != here.get(name):
-            rule = f"in the checkpoint; this run has {here.get(name)!r}"
-            yield Problem(
-                f"data.{name}", there.get(name), rule, "go on with the same data, or --resume never"
-            )
+def told_of_kept(options: TrainingOptions) -> Iterator[str]:
+    """What is to be told where fewer checkpoints are kept than there are."""
+    there = len(committed(options.output / CHECKPOINTS))
+    if there > options.keep_last:
+        yield f"--keep {options.keep_last}: of the {there} checkpoints there, older ones go at the next save."
+
+
+def _other_data(
+    facts: Mapping[str, object], own: TrainingOptions, identity: Mapping[str, object]
+) -> list[Problem]:
+    """What makes the data other ones: the files alone where they differ, since much else follows from them."""
+    there, here = _stored(facts, "data"), _plain(dict(identity))
+    if there.get("data") != here.get("data"):
+        return [_other_files(_stored(facts, "options").get("data"), own)]
+    return [
+        Problem(
+            OPTION_OF.get(name, f"data.{name}"),
+            here.get(name),
+            f"the checkpoint's run had {there.get(name)!r}",
+            f"the same as before, or {ANOTHER}",
+        )
+        for name in dict.fromkeys([*there, *here])
+        if there.get(name) != here.get(name)
+    ]
+
+
+def _other_files(before: object, own: TrainingOptions) -> Problem:
+    """``before`` are the names of the checkpoint's data as its options have them."""
+    names = [str(name) for name in before] if isinstance(before, list) else []
+    said = ", ".join(names) if names else "synthetic data"
+    if names == list(own.data):
+        rule = f"are not what the checkpoint's run was trained on: {said} or its tokenizer has changed since"
+        return Problem("data", names, rule, f"the files and the tokenizer of then, or {ANOTHER}")
+    again = " ".join(f"--data {name}" for name in names) if names else "leave --data out"
+    return Problem(
+        "data", list(own.data), f"the checkpoint's run was trained on {said}", f"{again}, or {ANOTHER}"
+    )
+
+
+def _stored(facts: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = facts.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _plain(value: object) -> Mapping[str, object]:

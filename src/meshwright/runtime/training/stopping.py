@@ -5,9 +5,11 @@ into the store of all ranks before it takes part in that step's norm; no rank ge
 part; and behind the step every rank looks whether this very step was named. So either all see it or none.
 """
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -16,7 +18,20 @@ import torch.distributed as dist
 from meshwright.program.program import Program
 from meshwright.schedule.action import Action, Kind
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""A terminal that is gone (SIGHUP) asks for an end as well; ``nohup`` has it ignored."""
+ACKNOWLEDGED = "Stopping: the step under way is finished and a checkpoint saved"
+
+
+def heeded() -> tuple[signal.Signals, ...]:
+    """The signals that whoever started this process has not told it to ignore."""
+    return tuple(number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def acknowledge(more: str = "") -> None:
+    """Tell people at once that a signal was heard. Only the system is asked: a signal may come amid any output."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"\n{ACKNOWLEDGED}{more}.\n".encode())
 
 
 @dataclass
@@ -43,18 +58,23 @@ class Stopping:
 
 
 @contextmanager
-def stopping(store: dist.Store, program: Program) -> Iterator[Stopping]:
-    """Listens to signals from here on. A rank that its launcher forked hears its parent's SIGTERM alone."""
+def stopping(
+    store: dist.Store, program: Program, *, told: bool, early: Sequence[int] = ()
+) -> Iterator[Stopping]:
+    """Listens to signals from here on. A rank that its launcher forked hears its parent's SIGTERM alone.
+
+    ``told``: people are told of the first one. ``early`` are signals that were heard before.
+    """
     met = (None, "NORM") in program.collectives
     heard = Stopping(store, "NORM" if met else "STEP")
 
     def hear(number: int, frame: FrameType | None) -> None:
+        if told and not heard.asked:
+            acknowledge()
         heard.asked = True
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
-        if before[number] is not signal.SIG_IGN:
-            signal.signal(number, hear)
+    before = {number: signal.signal(number, hear) for number in heeded()}
+    heard.asked = heard.asked or bool(early)
     try:
         yield heard
     finally:

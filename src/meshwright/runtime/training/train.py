@@ -1,6 +1,6 @@
 """Training as one rank: from joining the others to the last checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.options import TrainingOptions
 from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.log import MetricsLog, open_log
-from meshwright.runtime.progress.utilisation import Utilisation
 from meshwright.runtime.random_tensors import RandomTensors
 from meshwright.runtime.rank import rank_of
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
@@ -30,17 +29,34 @@ from meshwright.runtime.weights.loading import load
 
 
 def train(
-    place: Place, store: dist.Store, training: Training, data: TrainingData, console: Console | None
+    place: Place,
+    store: dist.Store,
+    training: Training,
+    data: TrainingData,
+    console: Console | None,
+    *,
+    early: Sequence[int] = (),
 ) -> Outcome:
-    """Train as a rank; ``console`` is where rank 0 shows how it goes. Raises InputError and RunError."""
+    """Train as a rank; ``console`` is where rank 0 shows how it goes. Raises InputError and RunError.
+
+    ``early`` are signals that were heard before it began.
+    """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
     initial = Blank(job.model) if chosen else _tensors(training)
-    with stopping(store, job.program) as heard, rank_of(job, place, store, initial) as rank:
+    told = console is not None and place.rank == 0 and place.launcher != "local"  # a parent tells of its own
+    with (
+        stopping(store, job.program, told=told, early=early) as heard,
+        rank_of(job, place, store, initial) as rank,
+    ):
         if chosen:
             restore_checkpoint(Path(chosen), rank)
         first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
         used = training.utilisation(device_name(device), device_bytes(device))
-        with _told(place, training, first, used, console) as (log, shown):
+        other = None if used.planned else device_name(device)
+        facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
+        with _told(place, training, first, facts, console) as (log, shown):
+            if training.goes_on:
+                shown.note(training.goes_on)
             loop = Loop(rank, training, data, heard, shown, log, used)
             loop.saved = Path(chosen) if chosen else None
             outcome = loop.run(first)
@@ -57,7 +73,7 @@ def optimizer_options(options: TrainingOptions) -> AdamW:
         betas=(options.beta1, options.beta2),
         epsilon=options.eps,
         weight_decay=options.weight_decay,
-        clip=options.clip,
+        clip=options.clip or None,
     )
 
 
@@ -98,7 +114,7 @@ class Stored(Blank):
 
 @contextmanager
 def _told(
-    place: Place, training: Training, first: int, used: Utilisation, console: Console | None
+    place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
 ) -> Iterator[tuple[MetricsLog | None, Display]]:
     """The log of metrics and what people see: rank 0's alone."""
     steps = training.options.steps
@@ -106,7 +122,7 @@ def _told(
         with display(None, steps) as shown:
             yield None, shown
         return
-    facts, output = {**training.facts, "mfu_origin": used.origin}, training.options.output
+    output = training.options.output
     with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
         (output / PLAN).write_text(training.plan, encoding="utf-8")
         yield log, shown

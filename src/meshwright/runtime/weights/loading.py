@@ -12,6 +12,8 @@ from meshwright.runtime.weights.folder import Folder
 from meshwright.runtime.weights.parts import Part, StoredTensor
 
 DTYPES = ("F64", "F32", "BF16", "F16")
+FEW = 4
+"""Names that are told one by one."""
 OTHER_TOWERS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 """What older releases wrote besides weights: causal masks, frequencies."""
@@ -65,16 +67,23 @@ def _found_names(
 
 def _name_problems(model: ModelGraph, names: Mapping[str, str], files: Iterable[str]) -> list[Problem]:
     expected, found = set(names.values()), set(files)
-    missing = [
-        Problem(name, None, "is missing from the checkpoint", f"{model.name} needs it")
-        for name in sorted(expected - found)
+    tied = model.architecture.tied_embeddings
+    extra = {name for name in found - expected if not _ignored(name, tied)}
+    return [
+        *_grouped(
+            expected - found, None, "missing from the checkpoint", f"{model.name} needs what is missing"
+        ),
+        *_grouped(extra, "stored", f"no tensor of {model.name}", "give the config.json of this checkpoint"),
     ]
-    extra = [
-        Problem(name, "stored", f"is no tensor of {model.name}", "give the config.json of this checkpoint")
-        for name in sorted(found - expected)
-        if not _ignored(name, model.architecture.tied_embeddings)
-    ]
-    return missing + extra
+
+
+def _grouped(names: set[str], value: str | None, what: str, suggestion: str) -> list[Problem]:
+    """A problem for each of a few names, and one for many."""
+    ordered = sorted(names)
+    if len(names) <= FEW:
+        return [Problem(name, value, f"is {what}", suggestion) for name in ordered]
+    shown = ", ".join([*ordered[:FEW], "..."])
+    return [Problem("weights", f"{len(names)} tensors", f"are {what}: {shown}", suggestion)]
 
 
 def _ignored(name: str, tied: bool) -> bool:

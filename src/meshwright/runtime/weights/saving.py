@@ -16,6 +16,7 @@ from torch import Tensor
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.graph import ModelGraph
+from meshwright.runtime.durable import give_usual_rights
 from meshwright.runtime.weights.families import checkpoint_of, prefixed, stored_parts
 from meshwright.runtime.weights.folder import INDEX, SINGLE
 from meshwright.runtime.weights.parts import Part
@@ -53,6 +54,7 @@ def save(
             path = target / f".partial-{number:05d}.safetensors"
             written.append((path, {name: tensor.nbytes for name, tensor in shard.items()}))
             save_file(shard, path, metadata={"format": "pt"})
+            give_usual_rights(path)
             _settle(path)
         _publish(target, written)
     except (OSError, SafetensorError) as error:

@@ -1,0 +1,124 @@
+"""``meshwright schedule``: one pipeline schedule, several beside each other, or all there are."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from meshwright.cli import schedule_options as options
+from meshwright.cli.options import AsJson, Debug
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.errors import InputError, Problem
+
+ALL, SEVERAL = "list", "compare"
+LONG = ("actions", "start", "end", "held")
+"""What has an entry for every action: a line for each rank."""
+
+
+def schedule(
+    names: options.Names,
+    stages: options.Stages = None,
+    micro_batches: options.MicroBatches = None,
+    chunks: options.Chunks = None,
+    times: options.Times = None,
+    stage_times: options.StageTimes = None,
+    memory_limit: options.MemoryLimit = None,
+    unit: options.Unit = None,
+    csv: options.Csv = None,
+    svg: options.Svg = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Play a pipeline schedule and say how long it takes, what is bubble, and what every rank holds.
+
+    Exits with 1 when a rank holds more than the memory limit.
+    """
+    given = {
+        "stages": stages,
+        "micro_batches": micro_batches,
+        "chunks": chunks,
+        "times": times,
+        "stage_times": stage_times,
+        "memory_limit": memory_limit,
+        "unit": unit,
+    }
+    files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
+    with errors_as_messages(as_json, debug):
+        for option, path in files.items():
+            check_writable(path, option)
+        if names[0] == ALL:
+            _refuse(names, {**given, **files})
+            _list(as_json)
+        elif names[0] == SEVERAL:
+            _refuse((), {"csv": csv})
+            _compare(names[1:], given, svg, as_json)
+        else:
+            _refuse(names, {})
+            _one(names[0], given, files, as_json)
+
+
+def _refuse(names: Sequence[str], given: Mapping[str, object]) -> None:
+    """What this form of the verb has no use for."""
+    several = f"meshwright schedule {SEVERAL} {' '.join(name for name in names if name != ALL)}"
+    problems = [Problem("NAME", name, "is one name too many", several) for name in names[1:]]
+    problems += [
+        Problem(f"--{name.replace('_', '-')}", str(value), "is for a single schedule", "leave it out")
+        for name, value in given.items()
+        if value is not None
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def _list(as_json: bool) -> None:
+    from meshwright import api
+
+    data = api.schedules()
+    if as_json:
+        print_json(data)
+    else:
+        from meshwright.report.scheduled import render_schedules
+
+        render_schedules(data)
+
+
+def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, as_json: bool) -> None:
+    from meshwright import api
+    from meshwright.verbs.schedule_question import Asked
+
+    found = api.compare_schedules(names, Asked(**given))
+    if svg:
+        write_all({svg: found.svg()})
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from meshwright.report.scheduled import render_compared
+
+        render_compared(found.to_json(), str(svg) if svg else None)
+
+
+def _one(name: str, given: Mapping[str, Any], files: Mapping[str, Path], as_json: bool) -> None:
+    from meshwright import api
+    from meshwright.verbs.schedule_question import Asked
+
+    found = api.schedule(name, Asked(**given))
+    write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
+    if as_json:
+        _print_lines(found.to_json())
+    else:
+        from meshwright.report.scheduled import render_schedule
+
+        render_schedule(found.to_json(), [str(path) for path in files.values()])
+
+
+def _print_lines(data: Mapping[str, Any]) -> None:
+    """One JSON document with a rank on every line of what has an entry for every action."""
+    parts = []
+    for name, value in data.items():
+        text = json.dumps(value, allow_nan=False)
+        if name in LONG:
+            text = "[\n" + ",\n".join(json.dumps(row, allow_nan=False) for row in value) + "\n]"
+        parts.append(f"{json.dumps(name)}: {text}")
+    typer.echo("{\n" + ",\n".join(parts) + "\n}")

@@ -1,0 +1,49 @@
+"""The arguments and options of ``schedule``, one type for each."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...",
+        help="A schedule or a CSV file of lists; `compare` and several of them; or `list`.",
+    ),
+]
+Stages = Annotated[int | None, typer.Option("--stages", metavar="P", help="Pipeline ranks.")]
+MicroBatches = Annotated[
+    int | None, typer.Option("--micro-batches", metavar="M", help="Micro-batches of a step.")
+]
+Chunks = Annotated[
+    int | None, typer.Option("--chunks", metavar="V", help="Stages of each rank; what is usual if not given.")
+]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        "--times",
+        metavar="F,I,W,COMM",
+        help="Of a micro-batch on a whole rank, all its chunks together, and of a message; 1,1,1,0 if not given.",
+    ),
+]
+StageTimes = Annotated[
+    str | None,
+    typer.Option(
+        "--stage-times", metavar="FILE", help="F, I and W of every stage: CSV or YAML, instead of --times."
+    ),
+]
+MemoryLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="X",
+        help="The most that a rank may hold; F of a micro-batch on a whole rank takes 2.",
+    ),
+]
+Unit = Annotated[
+    int | None,
+    typer.Option("--unit", metavar="U", help="Micro-batches that go together, for schedules with units."),
+]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write the lists, one row for each rank.")]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the timeline to this SVG file.")]

@@ -1,0 +1,102 @@
+"""What every layer of a plan costs its stage, embedding and head among the layers: for cutting stages anew.
+
+Seconds are the prices of a block's passes by themselves; what is gathered or reduced beside another block's pass is
+left out. Bytes are the block's states, whole where they are gathered for a stage at once, and what a micro-batch in
+flight keeps of it. A rank holds more: buffers of single blocks, workspace.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cost.constants import constants
+from meshwright.cost.evaluate import pipeline_groups
+from meshwright.cost.group import Floats, Group
+from meshwright.cost.group_memory import rank_ledgers
+from meshwright.cost.in_flight import in_flight, sufficient
+from meshwright.cost.memory import BufferRule, buffer_bytes
+from meshwright.cost.played import equal_lists
+from meshwright.cost.prices import total
+from meshwright.plan.arrays import from_shorts
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.program.shape import Number
+from meshwright.program.states import STATE_KINDS, Elements, state_bytes
+from meshwright.program.table import SHARDED
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCosts:
+    """Seconds and bytes of L layers on K stages over P ranks.
+
+    ``forward``, ``backward``, ``states``: (L,). ``kept``: (phases, L), of a micro-batch that waits for B or I, and that
+    waits for W; ``in_flight``: (moments, phases, K). With balanced stages stage s has the layers ``stops[s]`` to
+    ``stops[s + 1]`` and every rank holds ``held``: (P,). ``capacity``: bytes of a device that may be used.
+    """
+
+    placement: tuple[int, ...]
+    forward: Floats
+    backward: Floats
+    states: Floats
+    kept: Floats
+    in_flight: Floats
+    stops: tuple[int, ...]
+    held: Floats
+    capacity: float
+
+
+def layer_costs(short: ShortPlan, setting: Setting) -> LayerCosts:
+    """The layers of a legal plan."""
+    ((_, group),) = pipeline_groups(from_shorts([short]), setting)
+    blocks = [block for stage in group.stages for block in stage]
+    seconds = {
+        kind: _each(blocks, [total(group.prices.block(b, kind)) for b in range(len(setting.model.blocks))])
+        for kind in group.pass_kinds
+    }
+    states = _each(blocks, [_state_bytes(group, b) for b in range(len(setting.model.blocks))])
+    kept = np.stack([_each(blocks, of) for of in (group.prices.kept, group.prices.kept_for_weights)])
+    return LayerCosts(
+        placement=group.placement,
+        forward=seconds["F"],
+        backward=np.sum([of for kind, of in seconds.items() if kind != "F"], axis=0),
+        states=states,
+        kept=kept,
+        in_flight=_in_flight(group),
+        stops=(0, *np.cumsum([len(stage) for stage in group.stages]).tolist()),
+        held=sum(rank_ledgers(group).values(), start=np.zeros((1, group.ranks)))[0],
+        capacity=constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes,
+    )
+
+
+def _each(blocks: Sequence[int], of_blocks: Sequence[Number]) -> Floats:
+    """A number of every block, by layer."""
+    return np.array([float(np.ravel(of_blocks[block])[0]) for block in blocks])
+
+
+def _state_bytes(group: Group, block: int) -> Number:
+    """What a rank holds of a block's states, gathered or not yet reduced ones whole."""
+    rule, stack = BufferRule(group.sharding, group.mode.gather, group.mode.reduce), group.setting.stack
+    elements = group.block_elements[block]
+    whole = buffer_bytes(rule, elements, Elements(0, 0, 0), stack)
+    kinds = [kind for kind in STATE_KINDS if kind != "gradient" or not rule.gradients_are_whole]
+    held = (
+        state_bytes(elements, kind, kind in SHARDED[group.sharding], group.prices.local.shape, stack)
+        for kind in kinds
+    )
+    return sum(held, start=whole)
+
+
+def _in_flight(group: Group) -> Floats:
+    """Micro-batches of every stage that its rank holds, by phase, at every moment that may be its peak."""
+    stages = len(group.placement)
+    ((count, times, _),) = equal_lists(
+        sufficient(group.schedule, group.ranks, group.micro_batches), group.times
+    )
+    held = in_flight(group.schedule, group.ranks, count, tuple(range(stages)), times)
+    result = np.zeros((max(map(len, held)), 2, stages))
+    for rank, moments in enumerate(held):
+        mine = np.flatnonzero(np.array(group.placement) == rank)
+        rows = np.minimum(np.arange(len(result)), len(moments) - 1)
+        result[:, :, mine] = moments.reshape(len(moments), 2, stages)[rows][:, :, mine]
+    return result

@@ -1,0 +1,68 @@
+"""The shortest of several schedules with split backward passes, for the times and messages of a given pipeline.
+
+A ``Source`` gives an order of F and I: one that was made by hand for equal stages, or one that was played
+(``greedy.py``). Each is filled with W in several ways (``filling.py``), and the lists with the shortest makespan (the
+longest span of a rank) are taken. Long pipelines would take long: sources are compared on as many micro-batches as give
+about ``COMPARED`` passes, but on 3P at least, and only the best source is then played with all of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from meshwright.schedule.action import Action
+from meshwright.schedule.filling import Rule, fill
+from meshwright.schedule.game import Played
+from meshwright.schedule.greedy import Patience, greedy
+from meshwright.schedule.passes import Orders, numbered, without_weights
+from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
+
+Source = Callable[[Pipeline, float], list[Played]]
+"""``source(pipeline, limit)``: schedules that hold no more than ``limit`` forward passes of a stage on any rank."""
+
+RULES: tuple[Rule, ...] = ("deadline", 0.5)
+PATIENCES = (
+    Patience(0.99, 0.2),
+    Patience(0.99, 0.0),
+    Patience(0.5, 0.2),
+    Patience(0.5, 0.99),
+    Patience(0.0, 0.99),
+    Patience(0.0, 0.0),
+)
+COMPARED = 8000
+LEAST_ROUNDS = 3
+
+
+def shortest_lists(pipeline: Pipeline, memory_limit: float, sources: Sequence[Source]) -> list[list[Action]]:
+    """The best lists that keep ``memory_limit`` (in the unit of ``pipeline.py``, one micro-batch at least)."""
+    limit = max(memory_limit / PASS_MEMORY, 1.0) * pipeline.chunks
+    few = replace(pipeline, micro_batches=_compared(pipeline))
+    best = min((*sources, *PLAYED), key=lambda source: _makespan(source(few, limit)))
+    found = min(best(pipeline, limit), key=lambda played: played.makespan)
+    return numbered(found.passes, pipeline.stages)
+
+
+def filled_orders(orders: Orders, pipeline: Pipeline, limits: Sequence[float]) -> list[Played]:
+    """An order with W in it by every rule; nothing where no rule keeps the ranks' limits."""
+    found = (fill(orders, pipeline, limits, rule) for rule in RULES)
+    return [played for played in found if played is not None]
+
+
+def _played(pipeline: Pipeline, limit: float, patience: Patience) -> list[Played]:
+    as_played = greedy(pipeline, limit, patience)
+    orders = without_weights(as_played.passes, pipeline.stages)
+    return [as_played, *filled_orders(orders, pipeline, [limit] * pipeline.ranks)]
+
+
+PLAYED: tuple[Source, ...] = tuple(partial(_played, patience=patience) for patience in PATIENCES)
+
+
+def _makespan(tried: Sequence[Played]) -> float:
+    return min((played.makespan for played in tried), default=float("inf"))
+
+
+def _compared(pipeline: Pipeline) -> int:
+    """All micro-batches, or fewer with the same remainder by P."""
+    ranks, micro_batches = pipeline.ranks, pipeline.micro_batches
+    rounds = max(LEAST_ROUNDS, COMPARED // (3 * pipeline.stages * ranks))
+    return min(micro_batches, rounds * ranks + micro_batches % ranks)

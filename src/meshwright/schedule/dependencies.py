@@ -1,0 +1,72 @@
+"""What every action of a schedule waits for besides its place in its rank's list.
+
+F of a stage needs F of the stage before, B and I need B or I of the stage behind (at the end of the chain: their own
+F), W needs I. Stages may form several chains one behind the other, each a whole way through the model: then
+micro-batches enter at the first stage of each chain (bidirectional schedules).
+
+Where the vocabulary is spread over the ranks (``vocabulary/``), S of every rank needs F of the last stage, T of every
+rank needs S of all ranks, and B or I of the last stage needs T of all ranks (two barriers) or S of all (one). What all
+ranks exchange takes as long as a message this way: it is there when the last rank's part has come.
+"""
+
+from dataclasses import dataclass
+
+from meshwright.schedule.action import Action, Kind
+
+Key = tuple[str, int, int]
+"""(kind, stage, micro-batch) of a pass; I is found under ``B``, since others need the gradient of the input only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How micro-batches go through K ``stages``: in ``chains`` of K / chains stages each.
+
+    With ``barriers`` the vocabulary is spread over ``ranks`` ranks; else it is in the first and the last stage.
+    """
+
+    stages: int
+    chains: int = 1
+    barriers: int = 0
+    ranks: int = 0
+
+    @property
+    def length(self) -> int:
+        """Stages of one chain."""
+        return self.stages // self.chains
+
+    def is_first(self, stage: int) -> bool:
+        """Whether micro-batches enter here."""
+        return stage % self.length == 0
+
+    def is_last(self, stage: int) -> bool:
+        """Whether the loss is here."""
+        return stage % self.length == self.length - 1
+
+    def everywhere(self, kind: Kind, micro_batch: int) -> tuple[Key, ...]:
+        """S or T of a micro-batch on all ranks."""
+        return tuple((kind, self.stages + rank, micro_batch) for rank in range(self.ranks))
+
+
+def key_of(action: Action) -> Key:
+    """Under which name others need a pass."""
+    assert action.stage is not None
+    assert action.micro_batch is not None
+    return ("B" if action.kind == "I" else action.kind, action.stage, action.micro_batch)
+
+
+def sources(action: Action, ways: Ways) -> tuple[Key, ...]:
+    """The passes whose results an action needs."""
+    _, stage, micro_batch = key_of(action)
+    if action.kind == "F":
+        return () if ways.is_first(stage) else (("F", stage - 1, micro_batch),)
+    if action.kind == "W":
+        return (("B", stage, micro_batch),)
+    if action.kind == "S":
+        return (("F", ways.stages - 1, micro_batch),)
+    if action.kind == "T":
+        return ways.everywhere("S", micro_batch)
+    if not ways.is_last(stage):
+        return (("B", stage + 1, micro_batch),)
+    if ways.barriers:
+        return ways.everywhere("T" if ways.barriers > 1 else "S", micro_batch)
+    return (("F", stage, micro_batch),)

@@ -1,0 +1,77 @@
+"""The figures of a schedule by itself: how long it takes, how much of that is bubble, what it holds and sends.
+
+    makespan      max over ranks of (last end − first start)
+    latency       last end of all − first start of all
+    bubble rate   makespan / work of the busiest rank − 1; with equal stages that work is M·(F + I + W)
+    busy          work of a rank / makespan
+    memory        peak of each rank in the unit of ``memory.py``
+    messages      sent by each rank: one for F and one for B (or I) wherever the neighbouring stage is elsewhere
+    p2p volume    all messages beside those of 1F1B on as many ranks, 2(P − 1)·M; every message counts the same
+    parameters    on the rank that has most, beside one P-th of the model: 2 for bidirectional schedules
+
+Times are those of ``StageTimes`` and come out in the same unit. What they ignore: contention of links, host time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.schedule.action import ActionLists, Kind
+from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.memory import peaks
+from meshwright.schedule.timeline import Timeline, seconds_by_kind
+from meshwright.schedule.times import StageTimes
+
+RETURN = ("B", "I")
+"""Passes whose result goes to the stage before."""
+Passes = Counter[tuple[Kind, int]]
+"""How often a rank does what: kind and stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a schedule comes to; tuples have one entry per rank. ``p2p_volume`` is None on a single rank."""
+
+    makespan: float
+    latency: float
+    bubble_rate: float
+    peak_memory: tuple[float, ...]
+    busy: tuple[float, ...]
+    messages: tuple[int, ...]
+    p2p_volume: float | None
+    parameters_held: float
+
+
+def figures_of(lists: ActionLists, timeline: Timeline, times: StageTimes, ways: Ways) -> Figures:
+    """The figures of lists that were played; they have passed ``check.py``."""
+    counts: list[Passes] = [Counter((a.kind, a.stage or 0) for a in actions) for actions in lists]
+    where = {stage: rank for rank, passes in enumerate(counts) for _, stage in passes}
+    seconds = seconds_by_kind(times)
+    work = [sum(n * seconds[kind][stage] for (kind, stage), n in passes.items()) for passes in counts]
+    messages = tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(counts))
+    ranks, makespan = len(lists), timeline.makespan
+    micro_batches = (
+        sum(n for passes in counts for (kind, _), n in passes.items() if kind == "F") / ways.length
+    )
+    usual = 2 * (ranks - 1) * micro_batches
+    return Figures(
+        makespan=makespan,
+        latency=timeline.latency,
+        bubble_rate=max(0.0, makespan / max(work) - 1),  # below 0 only by rounding
+        peak_memory=peaks(lists, ways, times.kept),
+        busy=tuple(of_rank / makespan for of_rank in work),
+        messages=messages,
+        p2p_volume=sum(messages) / usual if usual else None,
+        parameters_held=max(Counter(where.values()).values()) * ranks / ways.length,
+    )
+
+
+def _sent(passes: Passes, rank: int, where: Mapping[int, int], ways: Ways) -> int:
+    """How many messages a rank's passes give rise to."""
+    sent = 0
+    for (kind, stage), count in passes.items():
+        if kind == "F" and not ways.is_last(stage):
+            sent += count * (where[stage + 1] != rank)
+        elif kind in RETURN and not ways.is_first(stage):
+            sent += count * (where[stage - 1] != rank)
+    return sent

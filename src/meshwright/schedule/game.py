@@ -1,0 +1,79 @@
+"""A pipeline that is being played: what every rank has done, when it ended, and what the rank holds.
+
+Memory is in forward passes of one stage: F adds 1, I takes what it does not leave for W, W takes that.
+"""
+
+from dataclasses import dataclass
+
+from meshwright.schedule.passes import Orders, Pass, PassTable, first_starts
+from meshwright.schedule.pipeline import Pipeline
+
+EPSILON = 1e-9
+"""Times and memory that differ by less are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """F, I and W of every rank, and the makespan."""
+
+    passes: list[list[Pass]]
+    makespan: float
+
+
+class Game(PassTable):
+    """The state; all ranks begin as soon as the first micro-batch can be there."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(pipeline)
+        self.micro_batches = pipeline.micro_batches
+        kept = pipeline.times.kept
+        self.changes = (1.0,) * self.stages + (kept - 1,) * self.stages + (-kept,) * self.stages
+        self.begun = first_starts(pipeline)
+        self.ends: list[list[float]] = [[] for _ in range(3 * self.stages)]
+        self.clock, self.held = [0.0] * pipeline.ranks, [0.0] * pipeline.ranks
+        self.passes: list[list[Pass]] = [[] for _ in range(pipeline.ranks)]
+
+    def ready(self, code: Pass) -> float | None:
+        """When the next F or I of a stage has what it needs; None while that is not known, or if it was the last."""
+        number, source = len(self.ends[code]), self.source[code]
+        if source < 0:
+            return 0.0 if number < self.micro_batches else None
+        ends = self.ends[source]
+        return ends[number] + self.delay[code] if number < len(ends) else None
+
+    def waits(self, stage: int) -> bool:
+        """Whether a stage has W to do."""
+        return len(self.ends[2 * self.stages + stage]) < len(self.ends[self.stages + stage])
+
+    def run(self, code: Pass, ready: float = 0.0) -> None:
+        """The next pass of a rank."""
+        rank = self.rank[code]
+        end = max(ready, self.clock[rank]) + self.seconds[code]
+        self.clock[rank] = end
+        self.ends[code].append(end)
+        self.held[rank] += self.changes[code]
+        self.passes[rank].append(code)
+
+    def played(self) -> Played:
+        """The game when it is over."""
+        return Played(self.passes, max(e - b for b, e in zip(self.begun, self.clock, strict=True)))
+
+
+def play(orders: Orders, pipeline: Pipeline) -> Played:
+    """Whole lists as they stand, F, I and W."""
+    game = Game(pipeline)
+    position, todo = [0] * len(orders), list(range(len(orders)))
+    while todo:
+        rank = todo.pop()
+        for code in orders[rank][position[rank] :]:
+            ready = game.ready(code) if code < 2 * game.stages else 0.0
+            if ready is None:
+                break
+            game.run(code, ready)
+            position[rank] += 1
+            if code < 2 * game.stages and game.target[code] >= 0:
+                todo.append(game.rank[game.target[code]])
+    assert all(at == len(order) for at, order in zip(position, orders, strict=True)), (
+        "lists wait for each other"
+    )
+    return game.played()

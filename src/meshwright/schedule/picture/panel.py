@@ -1,0 +1,109 @@
+"""What is drawn: schedules with the times at which they run, and how the reader wants to see them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from meshwright.schedule.action import Action, ActionLists
+from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.memory import levels
+from meshwright.schedule.picture.curve import Curve, curve_of
+from meshwright.schedule.picture.palette import Tone, kind_shown
+from meshwright.schedule.timeline import Timeline
+
+Scheme = Literal["auto", "light", "dark"]
+MAX_BOXES = 16_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a picture is to look.
+
+    ``scheme``: the reader's light or dark one, or one of them always. ``unit`` is what times are counted in, for the
+    axis. ``messages``: draw them, where they are few enough to be seen. ``width`` of the picture in pixels; None: as
+    wide as the boxes want to be. Of schedules with more actions than ``max_boxes`` only the beginning and the end are
+    drawn.
+    """
+
+    scheme: Scheme = "auto"
+    unit: str = ""
+    messages: bool = False
+    width: float | None = None
+    max_boxes: int = MAX_BOXES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One schedule of a picture, played: ``timeline`` holds the times of ``lists``, whose stages lie on ``ways``.
+
+    ``kept`` is the part of what F keeps that I leaves for W.
+    """
+
+    lists: ActionLists
+    timeline: Timeline
+    ways: Ways
+    title: str = ""
+    subtitle: str = ""
+    kept: float = 0.5
+
+    @property
+    def ranks(self) -> int:
+        """Rows of the chart."""
+        return len(self.lists)
+
+    @property
+    def actions(self) -> int:
+        """Boxes of the chart."""
+        return sum(map(len, self.lists))
+
+    @cached_property
+    def begin(self) -> float:
+        """The first start of all ranks."""
+        return min((float(starts[0]) for starts in self.timeline.start if starts), default=0.0)
+
+    @cached_property
+    def end(self) -> float:
+        """The last end of all ranks."""
+        return max((float(max(ends)) for ends in self.timeline.end if ends), default=0.0)
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """What every rank holds over time."""
+        played = zip(self.lists, self.timeline.start, self.timeline.end, strict=True)
+        return tuple(
+            curve_of(actions, start, end, levels(actions, self.ranks, self.ways, self.kept))
+            for actions, start, end in played
+        )
+
+    def tone(self, rank: int, action: Action) -> Tone:
+        """The colour of an action; what belongs to no stage of the model has no chunk."""
+        kind = kind_shown(action.kind)
+        if action.stage is None or action.stage >= self.ways.stages:
+            return Tone(kind)
+        way = action.stage // self.ways.length
+        chunk = self._chunks[rank, way].index(action.stage)
+        return Tone(kind, way, self.ways.chains, chunk, self._most_chunks)
+
+    @cached_property
+    def tones(self) -> frozenset[Tone]:
+        """All colours that occur."""
+        of_ranks = ({(a.kind, a.stage): a for a in actions}.values() for actions in self.lists)
+        return frozenset(self.tone(rank, a) for rank, few in enumerate(of_ranks) for a in few)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """All kinds that occur."""
+        return frozenset(action.kind for actions in self.lists for action in actions)
+
+    @cached_property
+    def _chunks(self) -> dict[tuple[int, int], list[int]]:
+        """Stages of each rank on each way, in order."""
+        found: dict[tuple[int, int], set[int]] = {}
+        for rank, actions in enumerate(self.lists):
+            for stage in {a.stage for a in actions if a.stage is not None and a.stage < self.ways.stages}:
+                found.setdefault((rank, stage // self.ways.length), set()).add(stage)
+        return {key: sorted(stages) for key, stages in found.items()}
+
+    @cached_property
+    def _most_chunks(self) -> int:
+        return max(map(len, self._chunks.values()), default=1)

@@ -1,0 +1,47 @@
+"""The modes of a rank's stages once their layers are known: all combinations are tried.
+
+Only within a rank do modes depend on each other, for its stages share its limit. O(modes^V).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from meshwright.search.partition.chain import Floats, Measure
+from meshwright.search.partition.legs import Leg
+from meshwright.search.partition.states import States
+from meshwright.search.partition.task import Task
+
+
+def in_best_modes(task: Task, states: States, legs: Sequence[Leg], rank: int) -> States:
+    """States in the modes with the least load of their rank; those that keep the limit in none are left out."""
+    modes = len(task.goal.costs)
+    goal, limit = (_costs(measure, states, legs, rank) for measure in (task.goal, task.limit))
+    best = np.full(len(states), np.inf)
+    chosen = np.zeros((len(states), len(legs)), dtype=np.int64)
+    for combination in product(range(modes), repeat=len(legs)):
+        load = _together(goal, combination) + task.goal.base[rank]
+        fits = _together(limit, combination) + task.limit.base[rank] <= task.ceiling[rank]
+        better = fits & (load < best)
+        best = np.where(better, load, best)
+        chosen[better] = combination
+    largest = np.maximum(states.largest, best)
+    return replace(states, largest=largest, modes=chosen).take(np.isfinite(best))
+
+
+def _costs(measure: Measure, states: States, legs: Sequence[Leg], rank: int) -> list[Floats]:
+    """What every leg's stage costs in every mode: (modes, moments, n) each."""
+    result = []
+    for index, leg in enumerate(legs):
+        first, last = states.share(legs, index)
+        sums = measure.sums[:, :, leg.stages[rank]]
+        result.append(sums[..., last] - sums[..., first])
+    return result
+
+
+def _together(costs: Sequence[Floats], combination: Sequence[int]) -> Floats:
+    """The largest over the moments: (n,)."""
+    total = sum((of_leg[mode] for of_leg, mode in zip(costs, combination, strict=True)), start=np.zeros(1))
+    return np.asarray(total.max(0))

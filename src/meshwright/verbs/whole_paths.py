@@ -1,0 +1,33 @@
+"""A plan that means the same wherever it is read: with whole paths in place of names of files.
+
+``plan/resolve.py`` reads relative names from the plan's folder or the present one; a plan that is written elsewhere has
+neither. What is no file keeps its name: models of the zoo and of hubs, clusters in short, stacks, even where a file or
+folder happens to be called so.
+"""
+
+from pathlib import Path
+
+from meshwright.model.on_disk import model_path
+from meshwright.plan.files import Plan
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def with_whole_paths(plan: Plan) -> Plan:
+    """The plan with whole paths of those files that are there."""
+    found = {
+        "model": model_path(plan.model),
+        "cluster": file_path(plan.cluster),
+        "stack": file_path(plan.stack),
+    }
+    return plan.model_copy(update={name: str(path) for name, path in found.items() if path})
+
+
+def file_path(name: str) -> Path | None:
+    """The whole path of the file that a cluster or stack is read from; None for one that has another name."""
+    try:
+        path = Path(name)
+        is_read = path.suffix in SUFFIXES or "/" in name
+        return path.resolve() if is_read and path.is_file() else None
+    except (OSError, ValueError):
+        return None
