@@ -14,9 +14,9 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action, format_actions, most_in_flight, parse_actions
 from meshwright.schedule.dependencies import Ways, key_of, sources
 from meshwright.schedule.order import DeadlockError
-from meshwright.schedule.pipeline import Pipeline, equal_pipeline
+from meshwright.schedule.pipeline import Pipeline, looped_placement
 from meshwright.schedule.timeline import run
-from meshwright.schedule.times import StageTimes
+from meshwright.schedule.times import StageTimes, equal_times
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.schedule.vocabulary.comparison import most_waiting
 from meshwright.schedule.vocabulary.delay import delayed
@@ -217,7 +217,7 @@ def test_lists_of_two_small_cases():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_bidirectional_schedule_is_refused_by_name(form):
-    pipeline = equal_pipeline(2, 4, 2)
+    pipeline = Pipeline(ranks=2, micro_batches=4, placement=looped_placement(2, 2), times=equal_times(4))
     with pytest.raises(UnsupportedError, match="one last stage"):
         FORMS[form].lists([[], []], pipeline, Ways(4, chains=2), ShareTimes(1, 1))
 

@@ -42,9 +42,11 @@ def shortest_lists(pipeline: Pipeline, memory_limit: float, sources: Sequence[So
     return numbered(found.passes, pipeline.stages)
 
 
-def filled_orders(orders: Orders, pipeline: Pipeline, limits: Sequence[float]) -> list[Played]:
+def filled_orders(
+    orders: Orders, pipeline: Pipeline, limits: Sequence[float], rules: Sequence[Rule] = RULES
+) -> list[Played]:
     """An order with W in it by every rule; nothing where no rule keeps the ranks' limits."""
-    found = (fill(orders, pipeline, limits, rule) for rule in RULES)
+    found = (fill(orders, pipeline, limits, rule) for rule in rules)
     return [played for played in found if played is not None]
 
 

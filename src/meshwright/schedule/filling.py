@@ -2,7 +2,8 @@
 
 Where W goes is decided by playing: a rank that waits for the input of its next pass runs the oldest W that is left, and
 one that would pass its memory limit with the next F runs W until it fits. A W that ends later than the wait delays the
-next pass, which a ``Rule`` allows for a part of W, or as long as the schedule need not be longer (``deadlines.py``).
+next pass, which a ``Rule`` allows for a part of W, as long as the schedule need not be longer (``deadlines.py``), or
+always, so that every W is right behind its I.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from meshwright.schedule.game import EPSILON, Game, Played
 from meshwright.schedule.passes import Orders, Pass
 from meshwright.schedule.pipeline import Pipeline
 
-Rule = float | Literal["deadline"]
-"""By what part of itself a W may end after a wait; or by as much as the next pass may wait."""
+Rule = float | Literal["deadline", "at-once"]
+"""By what part of itself a W may end after a wait; by as much as the next pass may wait; or however much."""
 
 
 def fill(orders: Orders, pipeline: Pipeline, limits: Sequence[float], rule: Rule) -> Played | None:
@@ -27,7 +28,8 @@ class _Filling(Game):
     def __init__(self, orders: Orders, pipeline: Pipeline, limits: Sequence[float], rule: Rule) -> None:
         super().__init__(pipeline)
         self.orders, self.limits = orders, limits
-        self.part = 0.0 if rule == "deadline" else rule
+        self.part = rule if isinstance(rule, float) else 0.0
+        self.at_once = rule == "at-once"
         self.latest = latest_starts(orders, pipeline) if rule == "deadline" else None
         self.position = [0] * len(orders)
         self.weights: list[list[Pass]] = [[] for _ in orders]
@@ -73,6 +75,8 @@ class _Filling(Game):
             self.run(weight)
 
     def _allowed(self, rank: int, weight: Pass, ready: float) -> bool:
+        if self.at_once:
+            return True
         clock = self.clock[rank]
         if ready <= clock + EPSILON:
             return False

@@ -5,7 +5,7 @@ Memory is in forward passes of one stage: F adds 1, I takes what it does not lea
 
 from dataclasses import dataclass
 
-from meshwright.schedule.passes import Orders, Pass, PassTable, first_starts
+from meshwright.schedule.passes import Pass, PassTable, first_starts
 from meshwright.schedule.pipeline import Pipeline
 
 EPSILON = 1e-9
@@ -57,23 +57,3 @@ class Game(PassTable):
     def played(self) -> Played:
         """The game when it is over."""
         return Played(self.passes, max(e - b for b, e in zip(self.begun, self.clock, strict=True)))
-
-
-def play(orders: Orders, pipeline: Pipeline) -> Played:
-    """Whole lists as they stand, F, I and W."""
-    game = Game(pipeline)
-    position, todo = [0] * len(orders), list(range(len(orders)))
-    while todo:
-        rank = todo.pop()
-        for code in orders[rank][position[rank] :]:
-            ready = game.ready(code) if code < 2 * game.stages else 0.0
-            if ready is None:
-                break
-            game.run(code, ready)
-            position[rank] += 1
-            if code < 2 * game.stages and game.target[code] >= 0:
-                todo.append(game.rank[game.target[code]])
-    assert all(at == len(order) for at, order in zip(position, orders, strict=True)), (
-        "lists wait for each other"
-    )
-    return game.played()

@@ -51,14 +51,6 @@ def without_weights(passes: Orders, stages: int) -> Orders:
     return [[code for code in of_rank if code < 2 * stages] for of_rank in passes]
 
 
-def with_weights(orders: Orders, stages: int) -> Orders:
-    """An order of F and I with every W right behind its I."""
-    return [
-        [each for code in order for each in ((code,) if code < stages else (code, code + stages))]
-        for order in orders
-    ]
-
-
 def first_starts(pipeline: Pipeline) -> list[float]:
     """When the first micro-batch can come to every rank."""
     table, starts, clock = PassTable(pipeline), [-1.0] * pipeline.ranks, 0.0

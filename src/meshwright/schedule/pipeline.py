@@ -7,7 +7,7 @@ adds 2 (one of V chunks 2/V), I takes away a half of that and W the rest; where 
 
 from dataclasses import dataclass
 
-from meshwright.schedule.times import StageTimes, equal_times
+from meshwright.schedule.times import StageTimes
 
 PASS_MEMORY = 2.0
 """What the forward pass of a micro-batch over a whole rank holds."""
@@ -63,15 +63,3 @@ def v_placement(ranks: int, chunks: int) -> tuple[int, ...]:
     """Pipeline rank of each stage when every second chunk goes back: 0 1 2 3 3 2 1 0."""
     there, back = tuple(range(ranks)), tuple(reversed(range(ranks)))
     return tuple(rank for chunk in range(chunks) for rank in (back if chunk % 2 else there))
-
-
-def equal_pipeline(
-    ranks: int, micro_batches: int, chunks: int = 1, placement: tuple[int, ...] | None = None
-) -> Pipeline:
-    """F, I and W of all stages take equally long and messages no time; stages lie in a loop if nothing is said."""
-    return Pipeline(
-        ranks=ranks,
-        micro_batches=micro_batches,
-        placement=placement or looped_placement(ranks, chunks),
-        times=equal_times(ranks * chunks),
-    )

@@ -13,9 +13,9 @@ from functools import partial
 from math import ceil, floor
 
 from meshwright.schedule.action import Action
-from meshwright.schedule.automatic import Source, filled_orders, shortest_lists
-from meshwright.schedule.game import EPSILON, Played, play
-from meshwright.schedule.passes import Orders, with_weights
+from meshwright.schedule.automatic import RULES, Source, filled_orders, shortest_lists
+from meshwright.schedule.game import EPSILON, Played
+from meshwright.schedule.passes import Orders
 from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
 
 ROUNDED_UP = (0.0, 0.5, 1.0)
@@ -37,23 +37,13 @@ def zb_h2(pipeline: Pipeline) -> list[list[Action]]:
 
     Of equally long ones those that begin with as many F as come before the first I, as its authors' lists do.
     """
-    return shortest_lists(
-        pipeline, 2 * PASS_MEMORY * pipeline.ranks, (*AHEAD, _as_1f1b, _with_whole_backward)
-    )
+    return shortest_lists(pipeline, 2 * PASS_MEMORY * pipeline.ranks, (*AHEAD, _as_1f1b))
 
 
 def _as_1f1b(pipeline: Pipeline, limit: float) -> list[Played]:
+    """Filled, and with W right behind I: never longer than 1F1B, however stages differ."""
     warm_up = [min(int(limit + EPSILON), pipeline.ranks - rank) for rank in range(pipeline.ranks)]
-    return filled_orders(_in_turn(pipeline, warm_up), pipeline, [limit] * pipeline.ranks)
-
-
-def _with_whole_backward(pipeline: Pipeline, limit: float) -> list[Played]:
-    """1F1B as it is, W right behind I: never longer than it, however stages differ."""
-    ranks, count = pipeline.ranks, pipeline.micro_batches
-    if min(ranks, count) > limit + EPSILON:
-        return []
-    orders = _in_turn(pipeline, [min(count, ranks - rank) for rank in range(ranks)])
-    return [play(with_weights(orders, pipeline.stages), pipeline)]
+    return filled_orders(_in_turn(pipeline, warm_up), pipeline, [limit] * pipeline.ranks, (*RULES, "at-once"))
 
 
 def _until_first_input(pipeline: Pipeline, limit: float, part: float) -> list[Played]:
@@ -62,7 +52,7 @@ def _until_first_input(pipeline: Pipeline, limit: float, part: float) -> list[Pl
 
 
 AHEAD: tuple[Source, ...] = tuple(partial(_until_first_input, part=part) for part in ROUNDED_UP)
-SOURCES: tuple[Source, ...] = (_as_1f1b, *AHEAD, _with_whole_backward)
+SOURCES: tuple[Source, ...] = (_as_1f1b, *AHEAD)
 
 
 def _warm_up(pipeline: Pipeline, most: int, rounded_up: int) -> list[int]:
