@@ -15,24 +15,26 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-import schedule_published
-import vocabulary_memory
-import vocabulary_passes
-import vocabulary_runs
-import zero_bubble_memory
-import zero_bubble_runs
-from schedule_section import Section, filled, page_of
-from schedule_speed import speed
-from schedule_units import trade_off
+from schedule_page import (
+    published,
+    vocabulary_memory,
+    vocabulary_passes,
+    vocabulary_runs,
+    zero_bubble_memory,
+    zero_bubble_runs,
+)
+from schedule_page.section import Section, filled, page_of
+from schedule_page.speed import speed
+from schedule_page.units import trade_off
 
 from meshwright import __version__
 
 
 def by_itself() -> Iterator[Section]:
     """What is published of schedules, and what they take to be made."""
-    yield schedule_published.makespans()
-    yield schedule_published.zb_v()
-    yield schedule_published.forms()
+    yield published.makespans()
+    yield published.zb_v()
+    yield published.forms()
     yield trade_off()
     yield speed()
     yield vocabulary_passes.iterations()

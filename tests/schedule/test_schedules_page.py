@@ -18,8 +18,8 @@ def benchmarks(monkeypatch):
 
 
 def test_no_1f1b_is_below_its_bound_and_without_messages_it_is_the_bound():
-    from schedule_play import play
-    from schedule_published import goldens
+    from schedule_page.play import play
+    from schedule_page.published import goldens
 
     for golden in goldens():
         found = play("1f1b", golden.pipe).figures.makespan
@@ -28,7 +28,7 @@ def test_no_1f1b_is_below_its_bound_and_without_messages_it_is_the_bound():
 
 
 def test_a_golden_makespan_is_met_beaten_or_missed():
-    from schedule_published import verdict
+    from schedule_page.published import verdict
 
     assert verdict(0.1 + 0.2, 0.3) == "met"
     assert verdict(99.0, 100.0) == "beaten by 1"
@@ -36,7 +36,7 @@ def test_a_golden_makespan_is_met_beaten_or_missed():
 
 
 def test_figures_come_out_in_the_unit_of_the_times():
-    from schedule_play import Pipe, play
+    from schedule_page.play import Pipe, play
 
     from meshwright.verbs.schedule_times import RankTimes
 
@@ -48,7 +48,7 @@ def test_figures_come_out_in_the_unit_of_the_times():
 
 
 def test_a_stage_is_gathered_once_for_passes_in_a_row():
-    from schedule_play import gathers
+    from schedule_page.play import gathers
 
     lists = [parse_actions("0F0 0F1 2F0 2F1 2I1 0F2 2I0 2W0 2W1 0I0 0I1"), parse_actions("1F0 1B0")]
     assert gathers(lists) == (3 + 2) + (1 + 1)
@@ -56,7 +56,7 @@ def test_a_stage_is_gathered_once_for_passes_in_a_row():
 
 @pytest.mark.parametrize(("unit", "chunks"), list(product((4, 5, 12), (2, 3))))
 def test_every_stage_is_gathered_twice_for_each_unit(unit, chunks):
-    from schedule_play import gathers
+    from schedule_page.play import gathers
 
     units = -(-12 // unit)
     for name in ("zeropp", "looped-bfs"):
@@ -65,7 +65,7 @@ def test_every_stage_is_gathered_twice_for_each_unit(unit, chunks):
 
 
 def test_equal_predictions_are_in_no_order_and_close_measurements_are_not_counted():
-    from schedule_order import order_of, summary
+    from schedule_page.order import order_of, summary
 
     first, second = order_of([1.0, 1.04, 2.0], [3.0, 2.0, 4.0]), order_of([1.0, 2.0], [1.0, 1.0])
     assert (first.right, first.counted) == (2, 2)
@@ -92,7 +92,7 @@ def test_lists_with_measured_passes_put_places_of_the_vocabulary_in_the_measured
 
 
 def test_targets_stand_in_front_and_missed_ones_stand_out():
-    from schedule_section import Section, Target, page_of
+    from schedule_page.section import Section, Target, page_of
 
     text = page_of([Section("One", "what it says", (Target("x", "1 s", "2 s", False),)), Section("Two", "")])
     assert text.index("## Targets") < text.index("**no**") < text.index("## One") < text.index("## Two")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from accuracy import signed, table
-from schedule_order import within
-from schedule_section import Section, Target
-from zero_bubble_runs import WITHIN, Profiled, setting_key
 
 from meshwright.schedule.vocabulary.comparison import most_activations
 from meshwright.units import GIB
+from schedule_page.order import within
+from schedule_page.section import Section, Target
+from schedule_page.zero_bubble_runs import WITHIN, Profiled, setting_key
 
 ROUNDING_GB = 0.5
 DECIMAL = GIB / 1e9

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 
 from accuracy import table
-from schedule_section import Section, Target
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.figures import figures_of
 from meshwright.schedule.pipeline import Knobs
 from meshwright.schedule.timeline import played
 from meshwright.schedule.times import StageTimes, equal_times, rounded_times
+from schedule_page.section import Section, Target
 
 REPEATS = 3
 LARGE = (64, 2048)

@@ -1,11 +1,11 @@
 """ZeroPP: what a larger unit of micro-batches gives in gathers, and takes in bubble and memory."""
 
 from accuracy import table
-from schedule_play import EQUAL, Pipe, gathers, play
-from schedule_section import Section
 
 from meshwright.schedule.pipeline import Knobs
 from meshwright.verbs.schedule_times import RankTimes
+from schedule_page.play import EQUAL, Pipe, gathers, play
+from schedule_page.section import Section
 
 RANKS, CHUNKS, MICRO_BATCHES = 8, 2, 96
 UNITS = (8, 12, 16, 24, 32, 48, 96)

@@ -14,13 +14,13 @@ from functools import cached_property
 from itertools import groupby
 
 from accuracy import signed, table
-from schedule_models import Measured, measured_runs
-from schedule_order import CELLS, all_right, order_of, summary, within
-from schedule_play import Pipe, Shown, play
-from schedule_section import Section, Target
 
 from meshwright.calibration.profiles import read_notes
 from meshwright.verbs.schedule_times import RankTimes
+from schedule_page.models import Measured, measured_runs
+from schedule_page.order import CELLS, all_right, order_of, summary, within
+from schedule_page.play import Pipe, Shown, play
+from schedule_page.section import Section, Target
 
 SOURCE = "Zero Bubble"
 PROFILE = re.compile(r"theoretical bubble ([\d.]+); profiled TF/TB/TW/Tcomm ms ([\d./]+)")

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from accuracy import table
-from schedule_order import within
-from schedule_section import Section, Target
-from vocabulary_runs import PLACES, WITHIN, Placed, names
 
 from meshwright.cost.spread_vocabulary import FORMS as CLOSED_FORMS
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import most_in_flight
 from meshwright.units import GIB
+from schedule_page.order import within
+from schedule_page.section import Section, Target
+from schedule_page.vocabulary_runs import PLACES, WITHIN, Placed, names
 
 
 def predicted(groups: Sequence[Sequence[Placed]]) -> Section:

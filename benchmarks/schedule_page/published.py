@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accuracy import table
-from schedule_play import EQUAL, Pipe, Shown, play
-from schedule_section import Section, Target
 
 from meshwright.schedule.pipeline import Knobs
 from meshwright.verbs.schedule_times import RankTimes
+from schedule_page.play import EQUAL, Pipe, Shown, play
+from schedule_page.section import Section, Target
 
 ROUNDING = 1e-6
-GOLDEN = Path(__file__).parent / "schedules" / "zero-bubble.csv"
+GOLDEN = Path(__file__).parent / "zero-bubble.csv"
 ZERO_CASES = ((4, 8), (4, 12), (8, 24), (8, 32), (8, 64))
 """P and M for which the released scheduler of ZB-V leaves no bubble at equal times."""
 SIZES = ((4, 16), (8, 32), (16, 64))

@@ -12,9 +12,6 @@ from itertools import groupby
 from math import isnan
 
 from accuracy import table
-from schedule_models import Measured, measured_runs
-from schedule_order import CELLS, Order, all_right, order_of, summary, within
-from schedule_section import Section, Target
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action, most_in_flight
@@ -23,6 +20,9 @@ from meshwright.schedule.timeline import run as play_lists
 from meshwright.schedule.times import StageTimes
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.schedule.vocabulary.times import PassTimes, ShareTimes, durations
+from schedule_page.models import Measured, measured_runs
+from schedule_page.order import CELLS, Order, all_right, order_of, summary, within
+from schedule_page.section import Section, Target
 
 SOURCE = "Vocabulary Parallelism"
 PLACES = ("baseline", "redis", *FORMS)

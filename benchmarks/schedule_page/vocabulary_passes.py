@@ -11,15 +11,15 @@ from pathlib import Path
 from statistics import mean
 
 from accuracy import table
-from schedule_order import CELLS, all_right, order_of, summary, within
-from schedule_section import Section, Target
-from vocabulary_runs import played
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.times import StageTimes
 from meshwright.schedule.vocabulary.times import PassTimes
+from schedule_page.order import CELLS, all_right, order_of, summary, within
+from schedule_page.section import Section, Target
+from schedule_page.vocabulary_runs import played
 
-PASSES = Path(__file__).parents[1] / "tests" / "schedule" / "vocabulary_passes.csv"
+PASSES = Path(__file__).parents[2] / "tests" / "schedule" / "vocabulary_passes.csv"
 SHAPE = (8, 128, 1)
 WITHIN = 0.025
 Row = dict[str, str]

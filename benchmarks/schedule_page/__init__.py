@@ -1,0 +1,1 @@
+"""The parts of the page of pipeline schedules, `schedules.py` puts them together."""
