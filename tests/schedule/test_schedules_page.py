@@ -75,7 +75,7 @@ def test_equal_predictions_are_in_no_order_and_close_measurements_are_not_counte
 
 
 def test_a_share_of_rounded_peaks_is_an_interval_that_holds_the_true_one():
-    from zero_bubble_memory import share_interval
+    from schedule_page.zero_bubble_memory import share_interval
 
     least, most = share_interval(40, 30, 59, 0.5)
     assert least < 10 / 29 < most
@@ -84,7 +84,7 @@ def test_a_share_of_rounded_peaks_is_an_interval_that_holds_the_true_one():
 
 
 def test_lists_with_measured_passes_put_places_of_the_vocabulary_in_the_measured_order():
-    from vocabulary_passes import iterations
+    from schedule_page.vocabulary_passes import iterations
 
     section = iterations()
     assert [target.met for target in section.targets] == [True, True]
