@@ -20,7 +20,7 @@ from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
 Source = Callable[[Pipeline, float], list[Played]]
 """``source(pipeline, limit)``: schedules that hold no more than ``limit`` forward passes of a stage on any rank."""
 
-RULES: tuple[Rule, ...] = ("deadline", 0.5)
+RULES: tuple[Rule, ...] = ("deadline", 0.75)
 PATIENCES = (
     Patience(0.99, 0.2),
     Patience(0.99, 0.0),
