@@ -1,4 +1,4 @@
-"""How long it takes to make lists and to play them, in CPU seconds of this process."""
+"""CPU seconds of making lists and of playing them, by themselves and as the Program of a model."""
 
 import gc
 import random
@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 from accuracy import table
 
+from meshwright.cost.pricing import program_prices
+from meshwright.plan.resolve import resolve
+from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.program.lower import lower
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.figures import figures_of
 from meshwright.schedule.pipeline import Knobs
 from meshwright.schedule.timeline import played
 from meshwright.schedule.times import StageTimes, equal_times, rounded_times
+from meshwright.simulate.simulator import simulate
 from schedule_page.section import Section, Target
 
 REPEATS = 3
@@ -59,6 +64,9 @@ CASES = (
     Case("v-half", *LARGE, 2, LARGE_S),
 )
 
+SIMULATED = CASES[:3]
+MODEL, DEVICE = "llama-3.1-405b", "h100-sxm-80gb"
+
 
 def speed() -> Section:
     """CPU seconds of every case beside its target."""
@@ -72,14 +80,64 @@ def speed() -> Section:
         targets.append(
             Target(what, f"≤ {case.target_s:g} CPU s", f"{whole:.2f} CPU s", whole <= case.target_s)
         )
+    simulated, simulated_targets = _simulated()
     header = ["schedule", "P", "M", "V", "passes", "lists", "figures", "together", "target"]
     text = f"""\
 Measured: CPU seconds of this process, best of {REPEATS}, on a host with other work. *Lists*: made anew.
 *Figures*: the lists played, and memory, messages and bubbles counted. *Unequal stages* differ by up to a
 tenth and have messages.
 
-{table(header, rows)}"""
-    return Section("Speed", text, tuple(targets))
+{table(header, rows)}
+
+The simulator plays a whole step: passes on the compute stream, exchanges of states beside it, every link with one
+message at a time. *Lowered*: the plan as a Program; *simulated*: its step; both for {MODEL} on one `{DEVICE}` a
+pipeline rank.
+
+{table(SIMULATED_HEADER, simulated)}"""
+    return Section("Speed", text, (*targets, *simulated_targets))
+
+
+SIMULATED_HEADER = ["schedule", "P", "M", "V", "actions", "lowered", "simulated", "target"]
+
+
+def _simulated() -> tuple[list[list[object]], list[Target]]:
+    """Whole steps in the simulator: rows and targets."""
+    rows: list[list[object]] = []
+    targets = []
+    for case in SIMULATED:
+        actions, lowered_s, simulated_s = _simulated_seconds(case)
+        shape = [case.words, case.ranks, case.micro_batches, case.chunks]
+        rows.append([*shape, f"{actions:,}", f"{lowered_s:.2f}", f"{simulated_s:.2f}", f"{case.target_s:g}"])
+        what = f"simulated step of {case.words}, {case.ranks} × {case.micro_batches} × {case.chunks}"
+        met = simulated_s <= case.target_s
+        targets.append(Target(what, f"≤ {case.target_s:g} CPU s", f"{simulated_s:.2f} CPU s", met))
+    return rows, targets
+
+
+def _simulated_seconds(case: Case) -> tuple[int, float, float]:
+    """Actions of a step, CPU seconds of lowering its plan, the least CPU seconds of playing it."""
+    plan = ShortPlan(
+        plan=1,
+        model=MODEL,
+        cluster=f"{DEVICE} x {case.ranks}",
+        workload=WorkloadSpec(seq_len=4096, global_batch=case.micro_batches),
+        stack="meshwright",
+        layout=ShortLayout(pp=case.ranks),
+        pipeline=ShortPipeline(schedule=case.name, virtual_stages=case.chunks),
+    )
+    resolved = resolve(plan)
+    setting = resolved.setting
+    gc.collect()
+    begun = time.process_time()
+    program = lower(resolved.long, setting.model, setting.cluster, setting.workload, setting.stack)
+    lowered_s = time.process_time() - begun
+    prices, seconds = program_prices(program, setting), list[float]()
+    for _ in range(REPEATS):
+        gc.collect()
+        begun = time.process_time()
+        simulate(program, prices)
+        seconds.append(time.process_time() - begun)
+    return sum(map(len, program.lists)), lowered_s, min(seconds)
 
 
 def _passes(case: Case) -> int:
