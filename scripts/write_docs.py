@@ -150,7 +150,7 @@ def _plan_row(number: int, found: Proposal) -> Iterator[object]:
     yield number
     yield from (getattr(layout, axis) for axis in EXAMPLE_DEGREES)
     chunks = pipeline.virtual_stages
-    yield pipeline.schedule + (f" ×{chunks}" if chunks > 1 else "")
+    yield str(pipeline.choice) + (f" ×{chunks}" if chunks > 1 else "")
     yield from (found.plan.sharding, found.plan.recompute)
     yield f"{report.step_time_s:.1f} s"
     yield f"{report.mfu:.1%}" if report.mfu else None

@@ -16,11 +16,13 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
+    Schedule,
     ShortLayout,
     ShortPipeline,
     ShortPlan,
     WorkloadSpec,
 )
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -83,10 +85,25 @@ CLUSTERS = {
 }
 """Clusters with their global batch, in sequences."""
 
-CHUNKS = {"interleaved-1f1b": (2, 2, 4), "v-half": (2,), "v-min": (2,)}
+CHUNKS = {
+    "interleaved-1f1b": (2, 2, 4),
+    "looped-bfs": (2, 2, 4),
+    "v-half": (2,),
+    "v-min": (2,),
+    "zb-v": (2,),
+    "zeropp": (2, 2, 4),
+}
 WHOLE = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-1f1b")
 SPLIT = ("zb-h1", "zb-h2", "v-half", "v-min")
 """Schedules with whole and with split backward passes, as often as they are drawn."""
+TURNED_WHOLE = (ScheduleChoice("interleaved-1f1b", unit=8), ScheduleChoice("looped-bfs", unit=4))
+TURNED_SPLIT = (
+    ScheduleChoice("zero-bubble", memory_limit=0.5),
+    ScheduleChoice("zero-bubble", memory_limit=1.5),
+    ScheduleChoice("zb-v", memory_limit=0.75),
+    ScheduleChoice("zeropp", unit=8),
+)
+"""The same with knobs turned."""
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")
 RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
@@ -110,7 +127,12 @@ class Family:
 
 
 def family(
-    model: str, cluster: str, stack: str, count: int, seed: int, schedules: tuple[str, ...] = WHOLE
+    model: str,
+    cluster: str,
+    stack: str,
+    count: int,
+    seed: int,
+    schedules: tuple[str | ScheduleChoice, ...] = WHOLE,
 ) -> Family:
     """``count`` different legal plans of a setting, in an order that only the seed decides.
 
@@ -130,7 +152,7 @@ def family(
     )
     found: dict[str, ShortPlan] = {}
     for plan in _legal_plans(header, setting, rng, schedules):
-        if schedules is SPLIT and plan.sharding not in setting.stack.shardings:
+        if schedules in (SPLIT, TURNED_SPLIT) and plan.sharding not in setting.stack.shardings:
             continue
         found[plan.model_dump_json()] = plan
         if len(found) == count:
@@ -139,7 +161,7 @@ def family(
 
 
 def _legal_plans(
-    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str, ...]
+    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str | ScheduleChoice, ...]
 ) -> Iterator[ShortPlan]:
     while True:
         plan = _random_plan(header, setting, rng, schedules)
@@ -150,7 +172,7 @@ def _legal_plans(
 
 
 def _random_plan(
-    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str, ...]
+    header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str | ScheduleChoice, ...]
 ) -> ShortPlan:
     sharding = rng.choice(("none", "zero1", "zero2", "zero3"))
     rest = setting.cluster.devices
@@ -163,8 +185,9 @@ def _random_plan(
     sparse = setting.model.architecture.moe is not None
     ep = rng.choice([e for e in (1, 2, 4, 8) if ranks % e == 0]) if sparse else 1
     etp = rng.choice([e for e in (1, 1, 2) if ranks // ep % e == 0]) if sparse else 1
-    schedule = rng.choice(schedules)
-    virtual = rng.choice(CHUNKS[schedule]) if schedule in CHUNKS else 1
+    drawn = rng.choice(schedules)
+    choice = ScheduleChoice(drawn) if isinstance(drawn, str) else drawn
+    virtual = rng.choice(CHUNKS[choice.name]) if choice.name in CHUNKS else 1
     return header.model_copy(
         update={
             "layout": ShortLayout(
@@ -177,7 +200,7 @@ def _random_plan(
             ),
             "sharding": sharding,
             "pipeline": ShortPipeline(
-                schedule=schedule, micro_batch=rng.choice((1, 1, 2, 4)), virtual_stages=virtual
+                schedule=Schedule.of(choice), micro_batch=rng.choice((1, 1, 2, 4)), virtual_stages=virtual
             ),
             "recompute": rng.choice(
                 ("none", "selective", "full", ("core_attn",), ("layernorm", "moe_act"), ("mlp",))

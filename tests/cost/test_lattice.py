@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, WHOLE, family
+from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, TURNED_SPLIT, TURNED_WHOLE, WHOLE, family
 
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.traffic import array_traffic, program_traffic
@@ -58,6 +58,15 @@ def test_closed_forms_equal_the_simulated_program(model, cluster, stack):
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic"])
 def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack):
     hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=SPLIT))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
+def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, model):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=3, schedules=schedules)
+    used = {plan.pipeline.choice for plan in chosen.plans if plan.layout.pp > 1}
+    assert used == set(schedules)
+    hold_together(chosen)
 
 
 @pytest.mark.parametrize("model", MODELS)

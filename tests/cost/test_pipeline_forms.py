@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 
 from meshwright.cost.in_flight import in_flight, sufficient
-from meshwright.cost.pipeline import FORMS, PLAYED_ACTIONS, PLAYED_UNEVEN_ACTIONS, pipeline_seconds
+from meshwright.cost.pipeline import (
+    FORMS,
+    PLAYED_ACTIONS,
+    PLAYED_UNEVEN_ACTIONS,
+    has_form,
+    pipeline_seconds,
+)
 from meshwright.cost.played import Passes, periodic_micro_batches, played_seconds, played_span
 from meshwright.plan.layers import balanced_counts
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.timeline import run
 from meshwright.schedule.times import rounded_times
 
@@ -19,12 +26,33 @@ UNEVEN_INTERLEAVED_BOUND = 0.09
 
 
 INPUT_SHARE = 0.6
+TURNED = {
+    "zero-bubble within half": lambda ranks: ScheduleChoice("zero-bubble", memory_limit=max(0.5, 1 / ranks)),
+    "zero-bubble within more": lambda ranks: ScheduleChoice("zero-bubble", memory_limit=1.5),
+    "zb-v within less": lambda ranks: ScheduleChoice("zb-v", memory_limit=max(0.75, 1 / ranks)),
+    "interleaved-1f1b by two rounds": lambda ranks: ScheduleChoice("interleaved-1f1b", unit=2 * ranks),
+    "looped-bfs by rounds": lambda ranks: ScheduleChoice("looped-bfs", unit=ranks),
+    "zeropp by two rounds": lambda ranks: ScheduleChoice("zeropp", unit=2 * ranks),
+}
+"""Schedules with a knob turned, for a number of ranks."""
+CASES = (*SCHEDULES, *TURNED)
 
 
-def random_shape(schedule, rng):
-    if SCHEDULES[schedule].chunked:
+def kind_of(case):
+    return SCHEDULES[case.split()[0]]
+
+
+def choice_of(case, ranks):
+    return TURNED[case](ranks) if case in TURNED else ScheduleChoice(case)
+
+
+def random_shape(case, rng):
+    kind = kind_of(case)
+    if kind.chunked:
         ranks, chunks = rng.choice((2, 4, 8, 16)), rng.choice((2, 3, 4))
-        chunks = SCHEDULES[schedule].fixed_chunks or chunks
+        chunks = kind.fixed_chunks or chunks
+        if case.endswith("two rounds"):
+            return ranks, 2 * ranks * rng.randint(1, 5), chunks
         return ranks, ranks * rng.randint(1, 10), chunks
     return rng.choice((1, 2, 3, 4, 6, 8, 16, 32)), rng.randint(1, 100), 1
 
@@ -43,16 +71,17 @@ def random_passes(stages, rng, equal_layers):
     return forward, backward, message
 
 
-def table_length(schedule, ranks, micro_batches, chunks, forward, backward, message):
+def table_length(case, ranks, micro_batches, chunks, forward, backward, message):
     """The length by the table, with the lists that ``played_length`` has."""
-    lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks, stage_times(forward, backward, message))
+    choice = choice_of(case, ranks)
+    lists = choice.lists(ranks, micro_batches, chunks, stage_times(forward, backward, message))
     seconds = {
         "F": forward,
         "B": backward,
         "I": INPUT_SHARE * backward,
         "W": (1 - INPUT_SHARE) * backward,
     }
-    ways = SCHEDULES[schedule].ways(ranks, chunks)
+    ways = choice.kind.ways(ranks, chunks)
     return run(lists, lambda action: seconds[action.kind][action.stage], message, ways).latency
 
 
@@ -61,59 +90,65 @@ def stage_times(forward, backward, message):
     return rounded_times(forward, *halves, message, 0.5)
 
 
-def played_length(schedule, forward, backward, message, micro_batches, ranks):
-    if not SCHEDULES[schedule].split:
-        return played_seconds(schedule, forward, backward, message, micro_batches, ranks)
+def played_length(case, forward, backward, message, micro_batches, ranks):
+    choice = choice_of(case, ranks)
+    if not choice.kind.split:
+        return played_seconds(choice, forward, backward, message, micro_batches, ranks)
     times = [stage_times(f, b, m) for f, b, m in zip(forward, backward, message, strict=True)]
     halves = INPUT_SHARE * backward, (1 - INPUT_SHARE) * backward
-    passes = Passes(forward, *halves, times if SCHEDULES[schedule].automatic else None)
-    return played_span(schedule, passes, message, micro_batches, ranks).end.max(1)
+    passes = Passes(forward, *halves, times if choice.kind.automatic else None)
+    return played_span(choice, passes, message, micro_batches, ranks).end.max(1)
 
 
-def estimated_length(schedule, *arguments):
-    return (pipeline_seconds if schedule in FORMS else played_length)(schedule, *arguments)
+def estimated_length(case, *arguments):
+    choice = choice_of(case, arguments[-1])
+    return pipeline_seconds(choice, *arguments) if has_form(choice) else played_length(case, *arguments)
 
 
 def as_arrays(forward, backward, message, micro_batches):
     return forward[None], backward[None], np.array([message]), np.array([micro_batches])
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(25))
-def test_played_lists_equal_the_schedule_table(schedule, seed):
+def test_played_lists_equal_the_schedule_table(case, seed):
     rng = random.Random(seed)
-    ranks, micro_batches, chunks = random_shape(schedule, rng)
+    ranks, micro_batches, chunks = random_shape(case, rng)
     ranks = min(ranks, 8)
     micro_batches = ranks * rng.randint(1, 4) if chunks > 1 else rng.randint(1, 4 * ranks)
+    if case.endswith("two rounds"):
+        micro_batches = 2 * ranks * rng.randint(1, 2)
     assert periodic_micro_batches(micro_batches, ranks) == micro_batches
     forward, backward = (np.array([rng.uniform(0.2, 2) for _ in range(ranks * chunks)]) for _ in "FB")
-    found = played_length(schedule, *as_arrays(forward, backward, 0.3, micro_batches), ranks)
-    expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, 0.3)
+    found = played_length(case, *as_arrays(forward, backward, 0.3, micro_batches), ranks)
+    expected = table_length(case, ranks, micro_batches, chunks, forward, backward, 0.3)
     assert found[0] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(10))
-def test_long_schedules_are_extrapolated_from_their_periodic_regime(schedule, seed):
+def test_long_schedules_are_extrapolated_from_their_periodic_regime(case, seed):
     rng = random.Random(1000 + seed)
-    ranks, chunks = 4, 2 if SCHEDULES[schedule].chunked else 1
+    ranks, chunks = 4, 2 if kind_of(case).chunked else 1
     micro_batches = ranks * rng.randint(10, 20)
+    if case.endswith("two rounds"):
+        micro_batches *= 2
     forward, backward, message = random_passes(ranks * chunks, rng, equal_layers=False)
     assert periodic_micro_batches(micro_batches, ranks) < micro_batches
-    found = played_length(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
-    expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, message)
+    found = played_length(case, *as_arrays(forward, backward, message, micro_batches), ranks)
+    expected = table_length(case, ranks, micro_batches, chunks, forward, backward, message)
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(40))
-def test_a_pipeline_of_equal_layers_comes_within_the_bound(schedule, seed):
+def test_a_pipeline_of_equal_layers_comes_within_the_bound(case, seed):
     rng = random.Random(seed)
-    ranks, micro_batches, chunks = random_shape(schedule, rng)
-    equal = SCHEDULES[schedule].chunked
+    ranks, micro_batches, chunks = random_shape(case, rng)
+    equal = kind_of(case).chunked
     forward, backward, message = random_passes(ranks * chunks, rng, equal)
-    found = estimated_length(schedule, *as_arrays(forward, backward, message, micro_batches), ranks)
-    expected = table_length(schedule, ranks, micro_batches, chunks, forward, backward, message)
+    found = estimated_length(case, *as_arrays(forward, backward, message, micro_batches), ranks)
+    expected = table_length(case, ranks, micro_batches, chunks, forward, backward, message)
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
 
@@ -123,7 +158,7 @@ def test_interleaved_stages_that_differ_are_played_where_that_is_affordable(seed
     ranks, micro_batches, chunks = random_shape("interleaved-1f1b", rng)
     forward, backward, message = random_passes(ranks * chunks, rng, equal_layers=False)
     arguments = as_arrays(forward, backward, message, micro_batches)
-    found = pipeline_seconds("interleaved-1f1b", *arguments, ranks)
+    found = pipeline_seconds(ScheduleChoice("interleaved-1f1b"), *arguments, ranks)
     expected = table_length("interleaved-1f1b", ranks, micro_batches, chunks, forward, backward, message)
     actions = 2 * ranks * chunks * periodic_micro_batches(micro_batches, ranks)
     played = actions <= (PLAYED_UNEVEN_ACTIONS if len(set(forward[1:-1])) > 1 else PLAYED_ACTIONS)
@@ -134,8 +169,9 @@ def test_interleaved_stages_that_differ_are_played_where_that_is_affordable(seed
 def test_many_plans_at_once_are_the_same_as_one_by_one(schedule):
     rng, chunks = random.Random(3), 2 if SCHEDULES[schedule].chunked else 1
     plans = [as_arrays(*random_passes(4 * chunks, rng, False), 4 * rng.randint(1, 40)) for _ in range(30)]
-    together = pipeline_seconds(schedule, *(np.concatenate(column) for column in zip(*plans, strict=True)), 4)
-    alone = [pipeline_seconds(schedule, *plan, 4)[0] for plan in plans]
+    choice, columns = ScheduleChoice(schedule), zip(*plans, strict=True)
+    together = pipeline_seconds(choice, *(np.concatenate(column) for column in columns), 4)
+    alone = [pipeline_seconds(choice, *plan, 4)[0] for plan in plans]
     assert together == pytest.approx(np.array(alone))
 
 
@@ -153,22 +189,23 @@ def test_a_pipeline_grows_with_messages_and_micro_batches(schedule):
     assert all(a < b for values in (by_message, by_count) for a, b in pairwise(values))
 
 
-def peaks_of(schedule, ranks, micro_batches, kinds, sizes):
+def peaks_of(choice, ranks, micro_batches, kinds, sizes):
     """Peak of every rank when a stage of kind k keeps ``sizes[k]`` bytes until B or I, one less until W."""
     both = np.concatenate([sizes, sizes - 1])
-    held = in_flight(schedule, ranks, micro_batches, tuple(kinds))
+    held = in_flight(choice, ranks, micro_batches, tuple(kinds))
     return [(candidates @ both).max() for candidates in held]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(15))
-def test_counts_in_flight_give_the_peak_of_walking_the_list(schedule, seed):
+def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
     rng = random.Random(seed)
-    ranks, micro_batches, chunks = random_shape(schedule, rng)
+    ranks, micro_batches, chunks = random_shape(case, rng)
+    choice = choice_of(case, ranks)
     kinds = [rng.randint(0, 2) for _ in range(ranks * chunks - 1)] + [2]
     sizes = np.array([rng.randint(1, 9) for _ in range(3)])
-    peaks = peaks_of(schedule, ranks, micro_batches, kinds, sizes)
-    for rank, actions in enumerate(SCHEDULES[schedule].lists(ranks, micro_batches, chunks)):
+    peaks = peaks_of(choice, ranks, micro_batches, kinds, sizes)
+    for rank, actions in enumerate(choice.lists(ranks, micro_batches, chunks)):
         held = peak = 0
         for action in actions:
             size = sizes[kinds[action.stage]]
@@ -178,20 +215,20 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(schedule, seed):
         assert peaks[rank] == peak
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("chunks", [2, 3, 4])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-def test_as_many_micro_batches_as_suffice_show_the_same_peak_as_all(schedule, ranks, chunks):
-    kind = SCHEDULES[schedule]
+def test_as_many_micro_batches_as_suffice_show_the_same_peak_as_all(case, ranks, chunks):
+    kind, choice = kind_of(case), choice_of(case, ranks)
     if kind.fault(ranks, ranks):
         assert kind.rank_multiple > 1
         return
     stages = ranks * (kind.fixed_chunks or (chunks if kind.chunked else 1))
     kinds, sizes = range(stages), np.array([1 + (7 * stage) % 5 for stage in range(stages)])
-    counts = np.array([ranks, 3 * ranks, 9 * ranks])
-    enough = sufficient(schedule, ranks, counts)
+    counts = choice.period(ranks) * np.array([1, 3, 9])
+    enough = sufficient(choice, ranks, counts)
     assert (enough <= counts).all()
     for few, every in zip(enough, counts, strict=True):
-        assert peaks_of(schedule, ranks, int(few), kinds, sizes) == peaks_of(
-            schedule, ranks, int(every), kinds, sizes
+        assert peaks_of(choice, ranks, int(few), kinds, sizes) == peaks_of(
+            choice, ranks, int(every), kinds, sizes
         )

@@ -92,6 +92,9 @@ REFUSED_BY_ALL = {
     "pipeline.schedule.memory_limit": lambda plan: {
         "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", memory_limit=1.0)})
     },
+    "pipeline.schedule.unit": lambda plan: {
+        "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", unit=4)})
+    },
     "synchronise": lambda plan: {
         "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)
     },
@@ -128,4 +131,4 @@ def test_all_problems_come_at_once(target: str) -> None:
         pipeline=this.plan.pipeline.model_copy(update={"schedule": Schedule(name="gpipe", memory_limit=2.0)}),
     )
     fields = problem_fields(replace(this, plan=changed), target)
-    assert fields == {"workload.task", "pipeline.schedule.memory_limit", "pipeline.schedule.name"}
+    assert fields == {"workload.task", "pipeline.schedule.memory_limit", "pipeline.schedule"}

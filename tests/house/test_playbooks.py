@@ -25,6 +25,7 @@ from meshwright.plan.files import parse_plan
 from meshwright.program.messages import insert_messages
 from meshwright.program.rendezvous import check_messages
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.timeline import run
 from meshwright.stack.load import load_stack
@@ -71,7 +72,7 @@ def test_the_new_closed_form_is_what_is_played(rounds):
     message = rng.uniform(0, 0.2, 50)
     arguments = forward, backward, message, np.full(50, ROUNDS * RANKS), RANKS
     np.testing.assert_allclose(
-        pipeline.FORMS[rounds](*arguments), played_seconds(rounds, *arguments), rtol=1e-9
+        pipeline.FORMS[rounds](*arguments), played_seconds(ScheduleChoice(rounds), *arguments), rtol=1e-9
     )
 
 

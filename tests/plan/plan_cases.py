@@ -119,6 +119,12 @@ recompute = st.sampled_from(("none", "selective", "full", ("mlp", "core_attn"), 
 axes = st.permutations(("tp", "cp", "dp_shard", "dp_replicate", "pp")).map(tuple)
 
 
+named = st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"))
+schedules = named | st.fixed_dictionaries(
+    {"name": named, "memory_limit": st.none() | st.floats(0.001, 1e9), "unit": st.none() | degree}
+)
+
+
 @st.composite
 def short_plans(draw: st.DrawFn) -> ShortPlan:
     layout = {axis: draw(degree) for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")}
@@ -133,7 +139,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
         "sharding": draw(st.sampled_from(("none", "zero1", "zero2", "zero3"))),
         "gather": draw(st.sampled_from((None, "per-layer", "per-micro-batch", "per-step"))),
         "pipeline": {
-            "schedule": draw(st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"))),
+            "schedule": draw(schedules),
             "micro_batch": draw(degree),
             "virtual_stages": draw(degree),
         },
@@ -172,6 +178,7 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
         "name": draw(st.none() | name),
         "file": draw(st.none() | name),
         "memory_limit": draw(st.none() | st.floats(0.001, 1e9)),
+        "unit": draw(st.none() | degree),
     }
     data["groups"] = draw(st.dictionaries(name, st.fixed_dictionaries({"devices": name}), max_size=2))
     data["layouts"][draw(name)] = data["layouts"]["main"] | {

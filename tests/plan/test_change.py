@@ -7,6 +7,7 @@ from plan_cases import short_plan
 
 from meshwright.errors import InputError, PlanError
 from meshwright.plan.change import apply_settings, moved_degrees
+from meshwright.schedule.choice import ScheduleChoice
 
 FREE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -71,6 +72,30 @@ def test_names_find_their_section_and_values_their_type():
     assert (plan.gather, plan.stack) == ("per-step", "torchtitan@0.3")
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["schedule=zb-h1"], "zb-h1"),
+        (["pipeline.schedule.memory_limit=0.5"], ("1f1b", 0.5, None)),
+        (["memory_limit=0.5", "schedule=zero-bubble"], ("zero-bubble", 0.5, None)),
+        (["schedule.unit=8", "schedule=zeropp"], ("zeropp", None, 8)),
+        (["schedule={name: zero-bubble, memory_limit: 2}"], ("zero-bubble", 2.0, None)),
+    ],
+)
+def test_a_schedule_is_set_by_name_and_by_its_knobs(changes, expected):
+    schedule = apply_settings(short_plan(), changes, 64).pipeline.schedule
+    found = schedule if isinstance(schedule, str) else (schedule.name, schedule.memory_limit, schedule.unit)
+    assert found == expected
+
+
+def test_knobs_are_kept_with_their_schedule_and_go_with_it():
+    plan = apply_settings(short_plan(), ["schedule=zero-bubble", "memory_limit=0.5"], 64)
+    assert apply_settings(plan, ["pp=2"], 64).pipeline.choice == ScheduleChoice("zero-bubble", 0.5)
+    assert apply_settings(plan, ["unit=4"], 64).pipeline.choice == ScheduleChoice("zero-bubble", 0.5, 4)
+    assert apply_settings(plan, ["memory_limit=null"], 64).pipeline.schedule == "zero-bubble"
+    assert apply_settings(plan, ["schedule=zb-h2"], 64).pipeline.schedule == "zb-h2"
+
+
 def test_no_setting_changes_nothing():
     assert apply_settings(short_plan(), [], 64) == short_plan()
 
@@ -78,6 +103,9 @@ def test_no_setting_changes_nothing():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        (["name=1f1b"], "unknown key"),
+        (["memory_limit=-1"], "pipeline.schedule.memory_limit = -1: must be more than 0"),
+        (["schedule.unit=0"], "must be at least 1"),
         (["tpp=4"], "tpp' unknown key|did you mean tp"),
         (["modle=4"], "did you mean model"),
         (["plan=2"], "unknown key"),

@@ -23,6 +23,11 @@ from meshwright.plan.case import Case
 from meshwright.plan.check import RULES, check_plan
 from meshwright.plan.expand import expand
 
+KNOBS = replace(
+    STACK,
+    schedules=("1f1b", "interleaved-1f1b", "zero-bubble", "zeropp"),
+    schedule_knobs=("memory_limit", "unit"),
+)
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
@@ -262,6 +267,41 @@ CASES = [
         "cp: 1",
     ),
     (long_plan(pipeline={"schedule": "dualpipe"}), {}, "pipeline.schedule", "not supported yet", "dualpipev"),
+    (
+        long_plan(pipeline={"schedule": {"name": "1f1b", "memory_limit": 0.5}}),
+        {},
+        "pipeline.schedule.memory_limit",
+        "1f1b does not look at it",
+        "take it out, or a schedule that does: zero-bubble, zb-v",
+    ),
+    (
+        long_plan(pipeline={"schedule": {"name": "zero-bubble", "unit": 4}}),
+        {"stack": KNOBS},
+        "pipeline.schedule.unit",
+        "zero-bubble does not look at it",
+        "take it out, or a schedule that does: interleaved-1f1b, looped-bfs, zeropp",
+    ),
+    (
+        long_plan(pipeline={"schedule": {"name": "zero-bubble", "memory_limit": 0.2}}),
+        {"stack": KNOBS},
+        "pipeline.schedule.memory_limit",
+        "memory_limit·pp = 0.2·4 = 0.8 < 1 micro-batch, the least that a rank holds",
+        "memory_limit: 0.25",
+    ),
+    (
+        long_plan(pipeline=INTERLEAVED | {"schedule": {"name": "interleaved-1f1b", "unit": 3}}),
+        {"stack": KNOBS},
+        "pipeline.schedule.unit",
+        "pp = 4 ≤ unit = 3 ≤ micro-batches = 8 must hold",
+        "unit: 4",
+    ),
+    (
+        long_plan(pipeline=INTERLEAVED | {"schedule": {"name": "interleaved-1f1b", "unit": 4}}),
+        {"stack": replace(STACK, schedule_knobs=("memory_limit",))},
+        "pipeline.schedule.unit",
+        "test-stack@1.0 has no choice of it",
+        "take it out",
+    ),
 ]
 
 
@@ -310,6 +350,26 @@ def test_learned_positions_end_where_others_only_degrade():
     assert legal(plan)
     assert not legal(plan, architecture=replace(DENSE, positions="learned"))
     assert check(plan, replace(DENSE, positions="alibi")) == []
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [
+        ({"name": "zero-bubble", "memory_limit": 0.25}, 1),
+        ({"name": "zero-bubble", "memory_limit": 7}, 1),
+        ({"name": "interleaved-1f1b", "unit": 8}, 2),
+        ({"name": "zeropp", "unit": 5}, 2),
+    ],
+)
+def test_knobs_that_a_schedule_looks_at_may_be_turned(schedule, chunks):
+    plan = long_plan(pipeline={"schedule": schedule, "virtual_stages": chunks})
+    assert check(plan, stack=KNOBS) == []
+
+
+def test_a_named_unit_frees_interleaving_from_whole_rounds():
+    """Six micro-batches over four ranks: no multiple of pp, and one unit of six."""
+    chosen = {"schedule": {"name": "interleaved-1f1b", "unit": 6}, "virtual_stages": 2}
+    assert check(long_plan(pipeline=chosen, workload={"global_batch": 48}), stack=KNOBS) == []
 
 
 small = st.sampled_from((1, 2, 3, 4, 8, 16))

@@ -128,7 +128,6 @@ def test_degrees_beyond_reason_are_refused_before_they_take_memory():
         {"layers": {"embed": {"layout": "main"}, "0..007": {"layout": "main"}, "head": {"layout": "main"}}},
         {"states": {"optimizer": ("dp_shard",)}},
         {"pipeline": {"placement": (0, 1, 1, 0), "schedule": {"name": "1f1b"}}},
-        {"pipeline": {"placement": (0, 1, 2, 3), "schedule": {"file": "s.csv"}}},
         {
             "pipeline": {
                 "placement": (0,),

@@ -15,6 +15,7 @@ from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import lower
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.stack.load import load_stack
 
 SEQ_LEN = 24
@@ -55,6 +56,8 @@ class Proven:
     gather: str | None = None
     recompute: str | tuple[str, ...] = "none"
     schedule: str = "1f1b"
+    memory_limit: float | None = None
+    unit: int | None = None
     micro_batches: int = 2
     micro_batch: int = 1
     layers: int = 3
@@ -94,12 +97,15 @@ class Proven:
         legal = resolve_with(plan, model, cluster, stack)
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
 
+    def _schedule(self):
+        return {"name": self.schedule, "memory_limit": self.memory_limit, "unit": self.unit}
+
     def _data(self):
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
         layout = {axis: getattr(self, axis) for axis in AXES}
         layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
         pipeline = {
-            "schedule": self.schedule,
+            "schedule": self._schedule(),
             "micro_batch": self.micro_batch,
             "virtual_stages": self.chunks,
         }
@@ -155,6 +161,22 @@ SPECIAL = (
     NOTHING,
 )
 """What a draw might miss."""
+TURNED = (
+    Proven("llama", pp=4, schedule="zero-bubble", memory_limit=0.5, micro_batches=6, layers=4),
+    Proven(
+        "qwen3",
+        pp=2,
+        dp_shard=2,
+        sharding="zero2",
+        schedule="zb-v",
+        memory_limit=0.5,
+        micro_batches=4,
+        layers=4,
+    ),
+    Proven("llama", pp=2, schedule="interleaved-1f1b", unit=3, micro_batches=6, layers=4),
+    Proven("gpt2", pp=2, dp_shard=2, sharding="zero3", schedule="zeropp", unit=3, micro_batches=5, layers=4),
+)
+"""Knobs of schedules."""
 
 
 def covering_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
@@ -200,7 +222,9 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    values = {key: value for key, value in vars(plan).items() if key not in ("layers",)}
+    values = {
+        key: value for key, value in vars(plan).items() if key not in ("layers", "memory_limit", "unit")
+    }
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
 
@@ -209,7 +233,8 @@ def told(plan: Proven) -> str:
     """The plan in a line."""
     parts = [" ".join(f"{axis} {degree}" for axis in AXES if (degree := getattr(plan, axis)) > 1)]
     if plan.pp > 1 or plan.schedule != "1f1b":
-        parts.append(plan.schedule + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
+        choice = ScheduleChoice(plan.schedule, plan.memory_limit, plan.unit)
+        parts.append(str(choice) + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
     if plan.stages and plan.pp > 1:
         parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")
     parts += [f"{plan.sharding} {plan.gather or ''}".strip()] if plan.dp_shard > 1 else []

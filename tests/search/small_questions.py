@@ -196,7 +196,7 @@ def choices_of(space: Space) -> list[Choice]:
     plans = space.plans
     names = {
         "sharding": ("none", "zero1", "zero2", "zero3"),
-        "schedule": plans.schedules,
+        "schedule": tuple(map(str, plans.schedules)),
         "recompute": plans.recomputes,
     }
     keys = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "micro_batch", "schedule", "virtual_stages")

@@ -151,7 +151,7 @@ def test_arrays_hold_what_the_plans_say(table):
         assert [getattr(arrays, name)[number] for name in numbers] == [
             getattr(plan, name) for name in numbers
         ]
-        assert arrays.schedules[arrays.schedule[number]] == plan.schedule
+        assert str(arrays.schedules[arrays.schedule[number]]) == plan.schedule
         assert arrays.recomputes[arrays.recompute[number]] == plan.recompute
 
 

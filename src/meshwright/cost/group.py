@@ -18,8 +18,9 @@ from meshwright.cost.pricing import array_mesh, array_shape, message_seconds, pa
 from meshwright.cost.spread_vocabulary import Share, vocabulary_share
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.layers import stage_layers
-from meshwright.plan.long import Pipeline, Schedule
+from meshwright.plan.long import Pipeline
 from meshwright.plan.setting import Setting
+from meshwright.plan.short import Schedule
 from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.passes import Shared, pass_body
@@ -29,7 +30,7 @@ from meshwright.program.stages import stage_blocks
 from meshwright.program.states import Elements, StateKind, block_elements
 from meshwright.program.synchronise import add, stage_gathers, unit_exchanges
 from meshwright.program.table import SHARDED
-from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.pipeline import looped_placement
 from meshwright.schedule.times import StageTimes, rounded_times
@@ -63,14 +64,14 @@ class Group:
         return int(self.plans.virtual_stages[0])
 
     @property
-    def schedule(self) -> str:
-        """Name of the schedule."""
+    def schedule(self) -> ScheduleChoice:
+        """What the plans say of the schedule."""
         return self.plans.schedules[int(self.plans.schedule[0])]
 
     @property
     def kind(self) -> ScheduleKind:
         """Facts about the schedule."""
-        return SCHEDULES[self.schedule]
+        return self.schedule.kind
 
     @property
     def split(self) -> bool:
@@ -148,7 +149,7 @@ class Group:
     @cached_property
     def stages(self) -> tuple[tuple[int, ...], ...]:
         """Block indices of every stage."""
-        schedule = Schedule(name=self.schedule)
+        schedule = Schedule.of(self.schedule)
         pipeline = Pipeline(stages=self.plans.stages, placement=self.placement, schedule=schedule)
         model = self.setting.model
         contents = stage_layers(pipeline, len(model.layer_blocks))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
-from meshwright.cost.pipeline import FORMS, pipeline_seconds
+from meshwright.cost.pipeline import has_form, pipeline_seconds
 from meshwright.cost.played import Passes, Span, played_span
 from meshwright.cost.prices import collective_seconds
 from meshwright.cost.step import (
@@ -25,6 +25,7 @@ from meshwright.program.items import Collective
 from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
 from meshwright.program.synchronise import step_gathers, unit_reduction
+from meshwright.schedule.choice import ScheduleChoice
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
@@ -59,9 +60,9 @@ def pipelined(group: Group, messages: bool) -> Pipelined:
 def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
     """Length of every group's schedule; those with a form and of one shape are computed together."""
     lengths: dict[int, Length] = {}
-    shapes: dict[tuple[str, int, int], list[int]] = {}
+    shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if group.schedule in FORMS:
+        if has_form(group.schedule):
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group)

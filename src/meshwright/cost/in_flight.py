@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.played import stages_of_ranks
-from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.times import StageTimes
 
 Counts = NDArray[np.int64]
@@ -25,7 +25,11 @@ CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1)}
 
 @lru_cache(maxsize=4096)
 def in_flight(
-    schedule: str, ranks: int, micro_batches: int, kinds: tuple[int, ...], times: StageTimes | None = None
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    kinds: tuple[int, ...],
+    times: StageTimes | None = None,
 ) -> tuple[Counts, ...]:
     """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
 
@@ -43,13 +47,12 @@ def in_flight(
 
 @lru_cache(maxsize=1024)
 def _held(
-    schedule: str, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None
+    schedule: ScheduleChoice, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None
 ) -> tuple[Counts, ...]:
-    kind = SCHEDULES[schedule]
-    if chunks == 1 and kind.in_flight is not None:
-        declared = [kind.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
+    declared = [schedule.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
+    if chunks == 1 and None not in declared:
         return tuple(np.array([[[count], [0]]]) for count in declared)
-    lists = kind.lists(ranks, micro_batches, chunks, times)
+    lists = schedule.lists(ranks, micro_batches, chunks, times)
     at = stages_of_ranks(schedule, ranks, chunks)
     return tuple(held_counts(actions, at[:, rank].tolist()) for rank, actions in enumerate(lists))
 
@@ -67,7 +70,7 @@ def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
     return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
 
 
-def sufficient(schedule: str, ranks: int, micro_batches: Counts) -> Counts:
+def sufficient(schedule: ScheduleChoice, ranks: int, micro_batches: Counts) -> Counts:
     """Micro-batches that suffice to see the peak: the steady state of a schedule repeats."""
-    rounds = SCHEDULES[schedule].steady_rounds
+    rounds = schedule.steady_rounds
     return micro_batches if rounds is None else np.minimum(micro_batches, rounds * ranks)

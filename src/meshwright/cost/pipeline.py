@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.played import Array, periodic_micro_batches, played_seconds
+from meshwright.schedule.choice import ScheduleChoice
 
 PipelineForm = Callable[[Array, Array, Array, NDArray[np.int64], int], Array]
 
@@ -90,7 +91,13 @@ FORMS: dict[str, PipelineForm] = {
     "1f1b": one_f_one_b_seconds,
     "interleaved-1f1b": interleaved_seconds,
 }
-"""The closed form of every schedule that has one."""
+"""The closed form of every schedule that has one, with usual knobs."""
+
+
+def has_form(schedule: ScheduleChoice) -> bool:
+    """Whether a closed form holds for what a plan says of its schedule."""
+    return schedule.usual and schedule.name in FORMS
+
 
 PLAYED_ACTIONS = 400
 PLAYED_UNEVEN_ACTIONS = 1600
@@ -98,7 +105,7 @@ EVEN = 0.02
 
 
 def pipeline_seconds(
-    schedule: str,
+    schedule: ScheduleChoice,
     forward: Array,
     backward: Array,
     message: Array,
@@ -114,7 +121,7 @@ def pipeline_seconds(
         if small[rows[0]]:
             result[rows] = played_seconds(schedule, f, b, c, m, ranks)
         else:
-            result[rows] = FORMS[schedule](f, b, c, m, ranks)
+            result[rows] = FORMS[schedule.name](f, b, c, m, ranks)
     return result
 
 

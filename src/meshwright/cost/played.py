@@ -1,10 +1,11 @@
 """Play a schedule's lists on arrays of stage times: the general form for any schedule, exact.
 
 The order in which actions can run does not depend on durations, so ``schedule/order.py`` finds it once per (schedule,
-P, M, V) and then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``·P micro-batches the
-schedule is in its periodic regime (a max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows
-by a constant for every P further ones: it is extrapolated from the last two rounds, and by no less than the
-work of the busiest rank, which a pipeline with one slow stage comes to only after many rounds. Automatic schedules
+P, M, V) and then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS`` rounds of P
+micro-batches, or of a unit that the plan names, the schedule is in its periodic regime (a max-plus linear system;
+Baccelli et al. 1992, theorem 3.28) and the makespan grows by a constant for every further round: it is extrapolated
+from the last two, and by no less than the work of the busiest rank, which a pipeline with one slow stage comes to only
+after many rounds. Automatic schedules
 have lists of their own for every distinct (rounded) set of stage times.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.program.mesh import Ints
-from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.order import Step, playable
 from meshwright.schedule.times import StageTimes
 
@@ -60,7 +61,7 @@ class Span(NamedTuple):
 
 
 def played_seconds(
-    schedule: str,
+    schedule: ScheduleChoice,
     forward: Array,
     backward: Array,
     message: Array,
@@ -72,15 +73,15 @@ def played_seconds(
 
 
 def played_span(
-    schedule: str, passes: Passes, message: Array, micro_batches: NDArray[np.int64], ranks: int
+    schedule: ScheduleChoice, passes: Passes, message: Array, micro_batches: NDArray[np.int64], ranks: int
 ) -> Span:
     """First starts and last ends of the ranks."""
     begin, end = np.empty((len(message), ranks)), np.empty((len(message), ranks))
     for count, times, rows in equal_lists(micro_batches, passes.times):
         some = passes.take(rows)
         arguments = schedule, some, message[rows], ranks, times
-        rounds = ROUNDS if times is None else AUTOMATIC_ROUNDS
-        played, back = int(periodic_micro_batches(count, ranks, rounds)), rounds // ROUNDS * ranks
+        rounds, period = ROUNDS if times is None else AUTOMATIC_ROUNDS, schedule.period(ranks)
+        played, back = int(periodic_micro_batches(count, period, rounds)), rounds // ROUNDS * period
         begin[rows], end[rows] = _play(*arguments, played)
         if played < count:
             before = _play(*arguments, played - back).end.max(1)
@@ -104,28 +105,33 @@ def equal_lists(
         yield from ((int(count), of, np.array(members)) for of, members in same.items())
 
 
-def _busiest(schedule: str, passes: Passes, ranks: int) -> Array:
+def _busiest(schedule: ScheduleChoice, passes: Passes, ranks: int) -> Array:
     """Seconds of one micro-batch on the rank that has most to do; of several ways it goes only one."""
     whole = passes.whole
     at = stages_of_ranks(schedule, ranks, whole.shape[1] // ranks)
-    return whole[:, at].sum(1).max(1) / SCHEDULES[schedule].chains
+    return whole[:, at].sum(1).max(1) / schedule.kind.chains
 
 
 @lru_cache(maxsize=256)
-def stages_of_ranks(schedule: str, ranks: int, chunks: int) -> NDArray[np.int64]:
+def stages_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> NDArray[np.int64]:
     """The stages of every rank in the order of the data's way: (V, P)."""
-    placement = np.array(SCHEDULES[schedule].placement(ranks, chunks))
+    placement = np.array(schedule.kind.placement(ranks, chunks))
     return np.stack([np.flatnonzero(placement == rank) for rank in range(ranks)], 1)
 
 
-def periodic_micro_batches(micro_batches: Ints, ranks: int, rounds: int = ROUNDS) -> NDArray[np.int64]:
-    """How many are played: all, or as many as keep the remainder by P and reach the periodic regime."""
-    few = np.asarray(micro_batches) <= (rounds + 1) * ranks
-    return np.where(few, micro_batches, rounds * ranks + np.asarray(micro_batches) % ranks)
+def periodic_micro_batches(micro_batches: Ints, period: int, rounds: int = ROUNDS) -> NDArray[np.int64]:
+    """How many are played: all, or as many as keep the remainder by the period and reach the periodic regime."""
+    few = np.asarray(micro_batches) <= (rounds + 1) * period
+    return np.where(few, micro_batches, rounds * period + np.asarray(micro_batches) % period)
 
 
 def _play(
-    schedule: str, passes: Passes, message: Array, ranks: int, times: StageTimes | None, micro_batches: int
+    schedule: ScheduleChoice,
+    passes: Passes,
+    message: Array,
+    ranks: int,
+    times: StageTimes | None,
+    micro_batches: int,
 ) -> Span:
     steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times)
     weight = np.zeros_like(passes.backward) if passes.weight is None else passes.weight
@@ -166,8 +172,8 @@ def _walk(
 
 @lru_cache(maxsize=1024)
 def action_order(
-    schedule: str, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
+    schedule: ScheduleChoice, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
 ) -> tuple[Step, ...]:
     """All actions of a schedule, each after its list predecessor and its data."""
-    kind = SCHEDULES[schedule]
-    return tuple(playable(kind.lists(ranks, micro_batches, chunks, times), kind.ways(ranks, chunks)))
+    lists = schedule.lists(ranks, micro_batches, chunks, times)
+    return tuple(playable(lists, schedule.kind.ways(ranks, chunks)))

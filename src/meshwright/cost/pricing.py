@@ -21,7 +21,7 @@ from meshwright.program.lower import product_input_bytes
 from meshwright.program.mesh import Ints, strides
 from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
-from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 
 
 def setting_forms(setting: Setting) -> Forms:
@@ -52,14 +52,14 @@ def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
         for index, block in enumerate(setting.model.blocks)
-        for kind in dict.fromkeys(kind for name in plans.schedules for kind in pass_kinds(name))
+        for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice))
     }
     return Prices(Local(forms, shape, mode, setting.stack), mesh, items, setting.model.blocks)
 
 
-def pass_kinds(schedule: str) -> tuple[PassKind, ...]:
+def pass_kinds(schedule: ScheduleChoice) -> tuple[PassKind, ...]:
     """The passes of a micro-batch over a stage under a schedule."""
-    return ("F", "I", "W") if SCHEDULES[schedule].split else ("F", "B")
+    return ("F", "I", "W") if schedule.kind.split else ("F", "B")
 
 
 def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:

@@ -183,12 +183,7 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
         (f"layouts.{name}.batch_share", layout.batch_share is not None, layout.batch_share, "equal shares"),
         (f"layouts.{name}.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
         ("pipeline.schedule.file", schedule.file is not None, schedule.file, "a schedule by name"),
-        (
-            "pipeline.schedule.memory_limit",
-            schedule.memory_limit is not None,
-            schedule.memory_limit,
-            "leave out",
-        ),
+        *((f"pipeline.schedule.{k}", True, v, "leave out") for k, v in schedule.choice.turned.items()),
         ("sequence", plan.sequence is not None, plan.sequence and plan.sequence.policy, "cp"),
         ("synchronise", bool(plan.synchronise), [s.state for s in plan.synchronise], "leave out"),
         ("calls", bool(plan.calls), list(plan.calls or ()), "one training call"),

@@ -15,11 +15,13 @@ from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
     Recompute,
+    Schedule,
     ShardingName,
     ShortLayout,
     ShortPipeline,
     ShortPlan,
 )
+from meshwright.schedule.choice import ScheduleChoice
 
 Ints = NDArray[np.int64]
 SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
@@ -42,7 +44,7 @@ class PlanArrays:
     schedule: Ints
     recompute: Ints
     sequence_parallel: NDArray[np.bool_]
-    schedules: tuple[str, ...]
+    schedules: tuple[ScheduleChoice, ...]
     recomputes: tuple[Recompute, ...]
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     stages: Stages = "balanced"
@@ -73,7 +75,7 @@ class PlanArrays:
                 ),
                 "sharding": SHARDINGS[number["sharding"]],
                 "pipeline": ShortPipeline(
-                    schedule=self.schedules[number["schedule"]],
+                    schedule=Schedule.of(self.schedules[number["schedule"]]),
                     micro_batch=number["micro_batch"],
                     virtual_stages=number["virtual_stages"],
                 ),
@@ -91,7 +93,7 @@ COLUMNS: tuple[str, ...] = tuple(
 
 def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
     """Arrays of plans that share everything the arrays do not hold."""
-    schedules = tuple(dict.fromkeys(p.pipeline.schedule for p in plans))
+    schedules = tuple(dict.fromkeys(p.pipeline.choice for p in plans))
     recomputes = tuple(dict.fromkeys(p.recompute for p in plans))
     degrees = {
         name: np.array([getattr(p.layout, name) for p in plans], dtype=np.int64)
@@ -110,7 +112,7 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         micro_batch=np.array([p.pipeline.micro_batch for p in plans], dtype=np.int64),
         virtual_stages=np.array([p.pipeline.virtual_stages for p in plans], dtype=np.int64),
         sharding=np.array([SHARDINGS.index(p.sharding) for p in plans], dtype=np.int64),
-        schedule=np.array([schedules.index(p.pipeline.schedule) for p in plans], dtype=np.int64),
+        schedule=np.array([schedules.index(p.pipeline.choice) for p in plans], dtype=np.int64),
         recompute=np.array([recomputes.index(p.recompute) for p in plans], dtype=np.int64),
         sequence_parallel=np.array(sequence, dtype=np.bool_),
         schedules=schedules,

@@ -1,12 +1,13 @@
-"""Changes to a short plan from the command line: ``tp=4``, ``sharding=zero1``, ``pipeline.schedule=gpipe``.
+"""Changes to a short plan from the command line: ``tp=4``, ``pipeline.schedule=gpipe``, ``schedule.memory_limit=0.5``.
 
-A bare name means the key of that name wherever it lies. When a degree changes, data parallelism absorbs it so
+A bare name means the key of that name wherever it lies. A schedule that is set comes without the knobs of the one
+before. When a degree changes, data parallelism absorbs it so
 that the product stays the number of devices: dp_shard does, or dp_replicate where nothing is sharded or
 dp_shard was itself set. When sharding is turned on or off, the data-parallel degrees move to where it puts
 them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest
@@ -59,7 +60,7 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
         path = paths.get(name.rpartition(".")[2], "")
         if not sign or not text:
             problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
-        elif name in FIXED or name not in (path, path.rpartition(".")[2]):
+        elif name in FIXED or not f".{path}".endswith(f".{name}"):
             problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], known)))
         elif path in changes:
             problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
@@ -90,8 +91,8 @@ def _below(field: str, path: str) -> bool:
 
 def _with_changes(plan: ShortPlan, changes: Mapping[str, object]) -> ShortPlan:
     data = plan.model_dump(exclude_none=True)
-    for path, value in changes.items():
-        _put(data, path, value)
+    for path in sorted(changes, key=lambda path: path.count(".")):
+        _put(data, path.split("."), changes[path])
     return validated(ShortPlan, data)
 
 
@@ -104,11 +105,15 @@ def _moved(
     return _absorbed(moved, degrees, devices) if degrees and devices is not None else moved
 
 
-def _put(data: dict[str, object], path: str, value: object) -> None:
-    section, _, key = path.rpartition(".")
-    inner = data[section] if section else data
-    assert isinstance(inner, dict)
-    inner[key] = value
+def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
+    """Set the value at a path; a name on the way becomes the mapping that it is short for."""
+    key, *below = path
+    if below:
+        inner = data.get(key)
+        data[key] = inner = inner if isinstance(inner, dict) else {"name": inner}
+        _put(inner, below, value)
+    else:
+        data[key] = value
 
 
 def _data_degrees_moved(before: ShortPlan, after: ShortPlan) -> ShortPlan:

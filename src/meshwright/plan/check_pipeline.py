@@ -1,12 +1,13 @@
 """Rules on sequences, batches, micro-batches, stages and layers."""
 
 from collections.abc import Iterator
-from math import lcm
+from math import ceil, lcm
 
 from meshwright.errors import Problem
 from meshwright.plan.case import Case, Rule
 from meshwright.plan.layers import layer_rules, stage_problems
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.generators import nearest_unit
 
 
 def layers_and_stages(case: Case) -> Iterator[Problem]:
@@ -90,7 +91,8 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
     name = case.plan.pipeline.schedule.name
     if micro_batches is None or workload is None or name not in SCHEDULES:
         return
-    multiple = SCHEDULES[name].micro_batch_multiple(pp)
+    named = "unit" in case.plan.pipeline.schedule.choice.heeded
+    multiple = 1 if named else SCHEDULES[name].micro_batch_multiple(pp)
     batch = _nearest_multiple(workload.global_batch, case.sequences_at_once * multiple)
     hint = f"global_batch: {batch} (gives {batch // case.sequences_at_once} micro-batches)"
     if micro_batches % multiple:
@@ -101,6 +103,32 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
         rule = f"{micro_batches} micro-batches < pp = {pp}: some pipeline ranks are always idle"
         enough = f"a global_batch of at least {case.sequences_at_once * pp}, or a smaller pp"
         yield Problem("layout.pp", pp, rule, enough, "warning")
+
+
+def schedule_knobs(case: Case) -> Iterator[Problem]:
+    """Only knobs that the schedule looks at are turned, and not so far that nothing fits."""
+    choice, pp = case.plan.pipeline.schedule.choice, case.pp
+    if choice.name not in SCHEDULES:
+        return
+    for knob, value in choice.turned.items():
+        if knob not in choice.heeded:
+            others = [name for name, kind in SCHEDULES.items() if knob in kind.looks_at and kind.planned]
+            rule = f"{choice.name} does not look at it"
+            hint = f"take it out, or a schedule that does: {', '.join(others)}"
+            yield Problem(f"pipeline.schedule.{knob}", value, rule, hint)
+    limit, unit, field = choice.memory_limit, choice.unit, "pipeline.schedule"
+    if limit is not None and "memory_limit" in choice.heeded and limit * pp < 1:
+        rule = (
+            f"memory_limit·pp = {limit:g}·{pp} = {limit * pp:g} < 1 micro-batch, the least that a rank holds"
+        )
+        yield Problem(f"{field}.memory_limit", limit, rule, f"memory_limit: {ceil(1000 / pp) / 1000:g}")
+    if unit is None or "unit" not in choice.heeded or case.micro_batches is None:
+        return
+    fault = choice.fault(pp, case.micro_batches)
+    if fault:
+        other = nearest_unit(choice.kind, pp, case.micro_batches, unit)
+        hint = f"unit: {other}" if other else "more micro-batches, or a smaller pp"
+        yield Problem(f"{field}.unit", unit, fault, hint)
 
 
 def _nearest_multiple(value: int, unit: int) -> int:
@@ -115,4 +143,5 @@ PIPELINE_RULES: tuple[Rule, ...] = (
     batch_division,
     schedule_shape,
     micro_batch_count,
+    schedule_knobs,
 )

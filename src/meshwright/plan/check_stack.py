@@ -32,6 +32,11 @@ def stack_choices(case: Case) -> Iterator[Problem]:
     if name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
         rule = f"{stack.id} does not run this schedule"
         yield Problem("pipeline.schedule", name, rule, nearest(name, stack.schedules))
+    if name in SCHEDULES and case.pp > 1:
+        choice = case.plan.pipeline.schedule.choice
+        for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
+            rule = f"{stack.id} has no choice of it"
+            yield Problem(f"pipeline.schedule.{knob}", choice.turned[knob], rule, "take it out")
     if sharding not in stack.shardings:
         hint = nearest(sharding, stack.shardings)
         yield Problem("sharding", sharding, f"{stack.id} does not shard this way", hint)

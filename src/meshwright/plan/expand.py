@@ -29,7 +29,6 @@ from meshwright.plan.long import (
     Layout,
     LongPlan,
     Pipeline,
-    Schedule,
     ShardAxis,
     States,
 )
@@ -70,7 +69,7 @@ def expand(short: ShortPlan, architecture: Architecture) -> LongPlan:
 def shorten(long: LongPlan) -> ShortPlan | None:
     """The short form that expands to ``long``; None where the short form cannot say it."""
     key, pipeline = _only_range(long), long.pipeline
-    if set(long.layouts) != {MAIN} or key is None or pipeline.schedule.name is None or not pipeline.usual:
+    if set(long.layouts) != {MAIN} or key is None or not pipeline.usual:
         return None
     short = short_of(long)
     model = ModelFacts(int(key[3:]) + 1, long.layouts[MAIN].experts is not None)
@@ -91,7 +90,7 @@ def short_of(long: LongPlan) -> ShortPlan:
         sharding=long.sharding,
         gather=gather,
         pipeline=ShortPipeline(
-            schedule=pipeline.schedule.name or "1f1b",
+            schedule=pipeline.schedule,
             micro_batch=pipeline.micro_batch,
             virtual_stages=pipeline.virtual_stages,
         ),
@@ -111,6 +110,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
     if problems:
         raise PlanError(problems)
     pipeline, pp = short.pipeline, short.layout.pp
+    schedule = pipeline.schedule_in_full
     return LongPlan(
         plan=short.plan,
         model=short.model,
@@ -127,9 +127,9 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             "head": LayerRule(layout=MAIN),
         },
         pipeline=Pipeline(
-            placement=schedule_placement(pipeline.schedule, pp, pipeline.virtual_stages),
+            placement=schedule_placement(schedule.name, pp, pipeline.virtual_stages),
             micro_batch=pipeline.micro_batch,
-            schedule=Schedule(name=pipeline.schedule),
+            schedule=schedule,
         ),
     )
 

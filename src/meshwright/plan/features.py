@@ -58,7 +58,7 @@ def stage_counts(long: LongPlan, model: ModelGraph) -> tuple[int, ...]:
 
 
 def _pipeline(short: ShortPlan, long: LongPlan, model: ModelGraph) -> str:
-    parts = [f"pipeline {short.pipeline.schedule}"]
+    parts = [f"pipeline {short.pipeline.choice}"]
     if short.pipeline.virtual_stages > 1:
         parts.append(f"{short.pipeline.virtual_stages} stages a rank")
     if len(set(stage_counts(long, model))) > 1:

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from meshwright.plan.short import Axis, Degree, Gather, Recompute, ShardingName, Version, WorkloadSpec
+from meshwright.plan.short import (
+    Axis,
+    Degree,
+    Gather,
+    Recompute,
+    Schedule,
+    ShardingName,
+    Version,
+    WorkloadSpec,
+)
 from meshwright.plan.strict import Strict, name_or_list
 from meshwright.schedule import schedule_placement
 
@@ -88,14 +97,6 @@ class LayerRule(Strict):
     layout: str
     recompute: Recompute = "none"
     vocabulary: tuple[VocabularyAxis, ...] | None = None
-
-
-class Schedule(Strict):
-    """A schedule by name, with its options, or a hand-written action list in a file."""
-
-    name: str | None = None
-    file: str | None = None
-    memory_limit: Annotated[float, Field(gt=0)] | None = None
 
 
 class Pipeline(Strict):

@@ -61,6 +61,8 @@ TYPES = {
     "missing": "is required",
     "extra_forbidden": "unknown key",
 }
+SAID_ABOVE = ("name", "file")
+"""What a mapping says that may also be a name: its name, or what stands for one."""
 Facts = Mapping[str, Any]
 
 
@@ -89,7 +91,11 @@ def sections(kind: type[Strict]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
         inner = _strict_in(field.annotation)
-        found |= {name: name} if inner is None else {key: f"{name}.{key}" for key in inner.model_fields}
+        if inner is None or inner is not field.annotation:
+            found[name] = name
+        if inner is not None:
+            below = {key: f"{name}.{path}" for key, path in sections(inner).items()}
+            found |= {key: path for key, path in below.items() if key not in SAID_ABOVE}
     return found
 
 
@@ -105,7 +111,7 @@ def _path(facts: Facts) -> list[str | int]:
     """The place in the file: pydantic's, without the names of union branches and its mark for keys."""
     place = list(facts["loc"])
     last = [place.pop()] if facts["type"] in ("missing", "extra_forbidden") else []
-    return [part for part in place if part not in ("<name>", "<list>", "[key]")] + last
+    return [part for part in place if part not in ("<name>", "<list>", "<mapping>", "[key]")] + last
 
 
 def _rule(facts: Facts) -> str:

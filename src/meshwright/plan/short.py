@@ -5,9 +5,10 @@ The product pp·dp_replicate·dp_shard·cp·tp is the number of devices.
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from meshwright.plan.strict import Strict, name_or_list
+from meshwright.plan.strict import Strict, name_or_list, name_or_mapping
+from meshwright.schedule.choice import ScheduleChoice
 
 MAX_DEGREE = 2**20
 Version = Annotated[int, Field(ge=1, le=1)]
@@ -55,12 +56,57 @@ class ShortLayout(Strict):
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
 
 
+class Schedule(Strict):
+    """A schedule by name, with the knobs that are turned, or a hand-written action list in a file.
+
+    ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank. ``unit``: the
+    micro-batches that go through a rank's stages together.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    memory_limit: Annotated[float, Field(gt=0)] | None = None
+    unit: Degree | None = None
+
+    @classmethod
+    def of(cls, choice: ScheduleChoice) -> "Schedule":
+        """What a plan writes for a choice."""
+        return cls(name=choice.name, memory_limit=choice.memory_limit, unit=choice.unit)
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The name, which the table may not have, with the knobs."""
+        return ScheduleChoice(self.name or "", self.memory_limit, self.unit)
+
+
+def _name_alone(value: "str | Schedule") -> "str | Schedule":
+    return value.name if isinstance(value, Schedule) and value == Schedule(name=value.name) else value  # type: ignore[return-value]
+
+
+NamedSchedule = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[Schedule, Tag("<mapping>")],
+    Discriminator(name_or_mapping),
+    AfterValidator(_name_alone),
+]
+"""A name, or a mapping where more than the name is said."""
+
+
 class ShortPipeline(Strict):
     """How micro-batches pass the stages. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
 
-    schedule: str = "1f1b"
+    schedule: NamedSchedule = "1f1b"
     micro_batch: Degree = 1
     virtual_stages: Degree = 1
+
+    @property
+    def schedule_in_full(self) -> Schedule:
+        """The schedule as the long form has it."""
+        return Schedule(name=self.schedule) if isinstance(self.schedule, str) else self.schedule
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The schedule with its knobs."""
+        return self.schedule_in_full.choice
 
 
 class ShortPlan(Strict):

@@ -20,8 +20,9 @@ from meshwright.plan.features import AXIS_DEGREE, Feature, features, micro_batch
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
 from meshwright.plan.runnable import OWN_STACK
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.schedule import SCHEDULES
+from meshwright.plan.short import Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.generators import nearest_unit
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
 SEQ_LEN = 16
@@ -78,6 +79,7 @@ def _small(
     """The small plan that has the ``chosen`` features."""
     degrees = _degrees(short, chosen, ranks)
     schedule, chunks = _schedule(short, degrees["pp"])
+    count = _micro_batches(short, schedule, degrees["pp"])
     counts = _small_counts(stage_counts(plan, model), degrees["pp"] * chunks, layer_kinds(model.architecture))
     small = shrunk_model(
         model,
@@ -87,9 +89,11 @@ def _small(
         full_seq_len=short.workload.seq_len,
     )
     pipeline = ShortPipeline(
-        schedule=schedule, micro_batch=min(short.pipeline.micro_batch, 2), virtual_stages=chunks
+        schedule=Schedule.of(_small_knobs(short, schedule, degrees["pp"], count)),
+        micro_batch=min(short.pipeline.micro_batch, 2),
+        virtual_stages=chunks,
     )
-    long = expand(_small_short(short, plan, degrees, pipeline), small.architecture)
+    long = expand(_small_short(short, plan, degrees, pipeline, count), small.architecture)
     if len(set(counts)) > 1:
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
         long = long.model_copy(update={"pipeline": uneven})
@@ -106,11 +110,11 @@ def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, i
 
 
 def _small_short(
-    short: ShortPlan, plan: LongPlan, degrees: Mapping[str, int], pipeline: ShortPipeline
+    short: ShortPlan, plan: LongPlan, degrees: Mapping[str, int], pipeline: ShortPipeline, count: int
 ) -> ShortPlan:
-    """The small plan but for uneven stages."""
+    """The small plan of ``count`` micro-batches but for uneven stages."""
     sharded, replicas = degrees["dp_shard"] > 1, degrees["dp_replicate"] * degrees["dp_shard"]
-    batch = replicas * pipeline.micro_batch * _micro_batches(short, pipeline.schedule, degrees["pp"])
+    batch = replicas * pipeline.micro_batch * count
     return ShortPlan(
         plan=short.plan,
         model=short.model,
@@ -132,17 +136,27 @@ def _small_short(
     )
 
 
-def _schedule(short: ShortPlan, pp: int) -> tuple[str, int]:
+def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:
     """The schedule and its stages per rank; without a pipeline one stage in the usual order."""
-    name = short.pipeline.schedule
-    if not SCHEDULES[name].chunked:
-        return name, 1
-    return (name, 2) if pp > 1 else ("1f1b", 1)
+    choice = short.pipeline.choice
+    if not choice.kind.chunked:
+        return choice, 1
+    return (choice, 2) if pp > 1 else (ScheduleChoice("1f1b"), 1)
 
 
-def _micro_batches(short: ShortPlan, schedule: str, pp: int) -> int:
+def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int) -> ScheduleChoice:
+    """The schedule with its knobs in proportion to the small pipeline: one micro-batch at least, and a legal unit."""
+    limit, unit = schedule.memory_limit, schedule.unit
+    if limit is not None:
+        limit = max(limit, 1 / pp)
+    if unit is not None:
+        unit = nearest_unit(schedule.kind, pp, count, max(1, round(unit * pp / short.layout.pp)))
+    return ScheduleChoice(schedule.name, limit, unit)
+
+
+def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
     """Two for each pipeline rank, or as many as the plan has, in the schedule's multiple."""
-    multiple = SCHEDULES[schedule].micro_batch_multiple(pp)
+    multiple = schedule.kind.micro_batch_multiple(pp)
     most = min(micro_batches(short), MICRO_BATCHES * pp)
     return max(1, most // multiple) * multiple
 
@@ -166,7 +180,7 @@ def _choices(short: ShortPlan, long: LongPlan) -> list[str]:
     if short.layout.pp > 1:
         chunks = f" ×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
         uneven = "" if long.pipeline.stages == "balanced" else " with uneven stages"
-        said.append(f"{pipeline.schedule}{chunks}{uneven}")
+        said.append(f"{pipeline.choice}{chunks}{uneven}")
     if short.sharding != "none":
         said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
     if short.layout.sequence_parallel:

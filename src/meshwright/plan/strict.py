@@ -22,6 +22,11 @@ def name_or_list(value: object) -> str:
     return "<list>" if isinstance(value, tuple | list) else "<name>"
 
 
+def name_or_mapping(value: object) -> str:
+    """Which branch of a union "a name or a mapping" a value means."""
+    return "<mapping>" if isinstance(value, Mapping | Strict) else "<name>"
+
+
 def _data(value: object) -> object:
     if isinstance(value, Strict):
         return value.to_data()

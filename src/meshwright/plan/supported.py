@@ -142,9 +142,6 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
         yield Problem(f"{field}.file", schedule.file, f"a schedule from a file {NOT_YET}", hint)
     elif schedule.name is None:
         yield Problem(field, None, "has no name", hint)
-    if schedule.memory_limit is not None:
-        limit = schedule.memory_limit
-        yield Problem(f"{field}.memory_limit", limit, f"a memory limit {NOT_YET}", "take it out")
     if schedule.name is not None and schedule.name not in SCHEDULES:
         yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, SCHEDULES))
     elif schedule.name is not None and not SCHEDULES[schedule.name].planned:

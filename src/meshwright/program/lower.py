@@ -24,7 +24,6 @@ from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import stage_gathers, unit_exchanges
 from meshwright.program.table import state_table
-from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
 from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
@@ -159,21 +158,20 @@ def p2p_bytes(hidden: int, shape: LocalShape, mode: Mode, stack: Stack) -> float
 
 
 def _schedule(plan: LongPlan, micro_batches: int, times: StageTimes | None) -> ActionLists:
-    assert plan.pipeline.schedule.name is not None
     ranks = plan.pipeline.ranks
-    kind = SCHEDULES[plan.pipeline.schedule.name]
-    return kind.lists(ranks, micro_batches, len(plan.pipeline.placement) // ranks, times)
+    chunks = len(plan.pipeline.placement) // ranks
+    return plan.pipeline.schedule.choice.lists(ranks, micro_batches, chunks, times)
 
 
 def _in_flight(plan: LongPlan, micro_batches: int, lists: ActionLists) -> tuple[int, ...]:
     """As the schedule declares it, or counted where it declares nothing."""
-    assert plan.pipeline.schedule.name is not None
-    bound = SCHEDULES[plan.pipeline.schedule.name].in_flight
-    ranks = plan.pipeline.ranks
+    ranks, choice = plan.pipeline.ranks, plan.pipeline.schedule.choice
     chunks = len(plan.pipeline.placement) // ranks
-    if bound is None:
-        return tuple(map(most_in_flight, lists))
-    return tuple(bound(rank, ranks, micro_batches, chunks) for rank in range(ranks))
+    declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
+    return tuple(
+        most_in_flight(actions) if most is None else most
+        for actions, most in zip(lists, declared, strict=True)
+    )
 
 
 def _block_items(model: ModelGraph, step: StepPlan) -> dict[tuple[int, PassKind], tuple[Item, ...]]:

@@ -6,6 +6,7 @@ from rich.markup import escape
 
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
@@ -49,7 +50,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
             str(number),
             layout_words(plan["layout"]),
             str(pipeline["micro_batch"]),
-            pipeline["schedule"] + (f" ×{chunks}" if chunks > 1 else ""),
+            schedule_words(pipeline["schedule"]) + (f" ×{chunks}" if chunks > 1 else ""),
             plan["sharding"],
             str(plan["recompute"]),
             format_seconds(report["step_time_s"]),
@@ -64,6 +65,11 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
 def layout_words(layout: dict[str, Any]) -> str:
     """The degrees above 1, as ``pp4 tp4 dp_shard8``."""
     return " ".join(f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1) or "one device"
+
+
+def schedule_words(schedule: str | dict[str, Any]) -> str:
+    """A plan's schedule, as ``1f1b`` or ``zero-bubble (memory limit 0.5)``."""
+    return schedule if isinstance(schedule, str) else str(ScheduleChoice(**schedule))
 
 
 def _print_space(out: Any, data: dict[str, Any]) -> None:

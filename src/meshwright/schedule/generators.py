@@ -123,6 +123,12 @@ class ScheduleKind:
         return (chunks > 1) == self.chunked
 
 
+def nearest_unit(kind: ScheduleKind, ranks: int, micro_batches: int, unit: int) -> int | None:
+    """The unit next to ``unit`` that so many ranks and micro-batches can have; None where they can have none."""
+    near = sorted(range(1, micro_batches + 1), key=lambda other: abs(other - unit))
+    return next((other for other in near if not kind.fault(ranks, micro_batches, Knobs(unit=other))), None)
+
+
 @lru_cache(maxsize=256)
 def _made(make: Generator, pipeline: Pipeline) -> tuple[tuple[Action, ...], ...]:
     return tuple(map(tuple, make(pipeline)))

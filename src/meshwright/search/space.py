@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 
 MAX_MICRO_BATCH = 64
@@ -105,7 +106,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
     plans = PlanArrays(
         **cutter.table,  # type: ignore[arg-type]
         sequence_parallel=cutter.column("tp") > 1,
-        schedules=tuple(SCHEDULES),
+        schedules=tuple(map(ScheduleChoice, SCHEDULES)),
         recomputes=RECOMPUTES,  # type: ignore[arg-type]
     )
     return Space(plans, considered, dict(cutter.rejected))

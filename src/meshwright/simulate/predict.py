@@ -9,7 +9,6 @@ from meshwright.plan.setting import Setting
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
 from meshwright.program.validate import validate
-from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import COMPUTE_KINDS
 from meshwright.schedule.times import StageTimes, rounded_times
 from meshwright.simulate.ledger import rank_ledger
@@ -21,7 +20,7 @@ def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
     """Lower a plan, hold the Program against its laws and play it."""
     nouns = setting.model, setting.cluster, setting.workload, setting.stack
     program = lower(plan, *nouns)
-    if SCHEDULES[plan.pipeline.schedule.name or ""].automatic:
+    if plan.pipeline.schedule.choice.kind.automatic:
         program = lower(plan, *nouns, stage_times(program, program_prices(program, setting)))
     problems = validate(program, setting.model)
     assert not problems, "a legal plan was lowered to a Program that breaks a law: " + str(problems[0])

@@ -31,6 +31,7 @@ NARROWED: dict[str, Any] = {
     "release": Name,
     "source": Annotated[str, Field(min_length=1, max_length=2000)],
     "schedules": tuple[ScheduleName, ...],
+    "schedule_knobs": tuple[Literal["memory_limit", "unit"], ...],
     "shardings": tuple[ShardingName, ...],
     "pipeline_shardings": tuple[ShardingName, ...],
     "reduces_each_micro_batch": tuple[Literal["none", "zero2", "zero3"], ...],

@@ -68,6 +68,8 @@ class Stack:
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
         what the stack can run, in our words; ``recomputes`` also names the single operators that it knows.
+    schedule_knobs
+        what of a schedule a plan may choose besides its name.
     pipeline_shardings
         which of the shardings run together with pp > 1.
     selective_recompute
@@ -111,6 +113,7 @@ class Stack:
     deduplicates_exchange: bool = False
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
+    schedule_knobs: tuple[str, ...] = ()
     shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")

@@ -25,6 +25,7 @@ from meshwright.plan.partition import head_in_layers, redistributed_stages, writ
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Recompute
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.validation.rows import Chosen
 
 Ints = NDArray[np.int64]
@@ -239,9 +240,9 @@ def _stages(plan: RunPlan, setting: Setting) -> Stages:
 
 
 def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
-    schedules = tuple(dict.fromkeys(plan.schedule for plan in plans))
+    names = tuple(dict.fromkeys(plan.schedule for plan in plans))
     recomputes = tuple(dict.fromkeys(plan.recompute for plan in plans))
-    codes = {"sharding": SHARDINGS.index, "schedule": schedules.index, "recompute": recomputes.index}
+    codes = {"sharding": SHARDINGS.index, "schedule": names.index, "recompute": recomputes.index}
     columns = {
         name: np.array(
             [codes[name](getattr(p, name)) if name in codes else getattr(p, name) for p in plans],
@@ -249,4 +250,5 @@ def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
         )
         for name in COLUMNS
     }
+    schedules = tuple(map(ScheduleChoice, names))
     return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)  # type: ignore[arg-type]

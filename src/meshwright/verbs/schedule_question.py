@@ -13,7 +13,7 @@ from math import isfinite
 from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
-from meshwright.schedule.generators import ScheduleKind
+from meshwright.schedule.generators import ScheduleKind, nearest_unit
 from meshwright.schedule.pipeline import Knobs
 from meshwright.schedule.shape import Shape, shape_of
 from meshwright.schedule.table import FORM
@@ -158,10 +158,9 @@ def _mending(kind: ScheduleKind, ranks: int, micro_batches: int, unit: int | Non
     """The option to change so that the schedule can be made, and its nearest value: ranks, a unit, or M."""
     if ranks % kind.rank_multiple:
         return "stages", ranks + -ranks % kind.rank_multiple
-    units = range(1, micro_batches + 1) if unit is not None else ()
-    for other in sorted(units, key=lambda other: abs(other - (unit or 0))):
-        if not kind.fault(ranks, micro_batches, Knobs(unit=other)):
-            return "unit", other
+    other = None if unit is None else nearest_unit(kind, ranks, micro_batches, unit)
+    if other is not None:
+        return "unit", other
     return "micro-batches", next(m for m in count(micro_batches) if not kind.fault(ranks, m))
 
 

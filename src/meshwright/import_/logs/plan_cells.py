@@ -31,7 +31,7 @@ def plan_cells(plan: ShortPlan) -> dict[str, str]:
         "tp": layout.tp,
         "pp": layout.pp,
         "virtual_stages": plan.pipeline.virtual_stages,
-        "schedule": plan.pipeline.schedule if layout.pp > 1 else "none",
+        "schedule": plan.pipeline.choice.name if layout.pp > 1 else "none",
         "cp": layout.cp,
         "ep": layout.ep,
         "etp": layout.etp,
@@ -61,11 +61,16 @@ def long_plan_cells(plan: LongPlan, architecture: Architecture) -> dict[str, str
 
 
 def without_column(plan: ShortPlan) -> list[Problem]:
-    """What a short plan says and no column does: when sharded parameters are gathered, where that is not the usual."""
+    """What a short plan says and no column does: knobs of its schedule, and an unusual gather of sharded parameters."""
+    knobs = plan.pipeline.choice.turned
+    problems = [
+        Problem(f"pipeline.schedule.{knob}", value, NO_COLUMN, "take it out, if that is what ran")
+        for knob, value in knobs.items()
+    ]
     usual = default_gather(plan.sharding, plan.layout.pp)
-    if plan.sharding != "zero3" or plan.gather in (None, usual):
-        return []
-    return [Problem("gather", plan.gather, NO_COLUMN, f"gather: {usual}, if that is what ran")]
+    if plan.sharding == "zero3" and plan.gather not in (None, usual):
+        problems.append(Problem("gather", plan.gather, NO_COLUMN, f"gather: {usual}, if that is what ran"))
+    return problems
 
 
 def _used_order(plan: ShortPlan, order: Sequence[str]) -> list[str]:
