@@ -5,7 +5,7 @@ files of stacks and from the checks that a plan goes through.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -20,7 +20,6 @@ from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand
 from meshwright.plan.files import parse_plan
 from meshwright.plan.runnable import OWN_STACK, hindrances
-from meshwright.plan.supported import unsupported
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.vocabulary import FORMS
@@ -48,14 +47,6 @@ SPREAD = ("1f1b", "v-half", "zb-v")
 LAYERS = 32
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What a plan may do with a schedule: why not where it may not, else None."""
-
-    planned: str | None
-    run: str | None
-
-
 @cache
 def played(name: str, asked: Asked = SMALL) -> Scheduled:
     """A schedule as the verb plays it."""
@@ -79,7 +70,7 @@ def _overview(name: str, kind: ScheduleKind) -> Iterator[object]:
     yield f"{max(figures.peak_memory):g}"
     yield _ratio(figures.p2p_volume)
     yield _ratio(figures.parameters_held)
-    yield "no" if standing(name).run else "yes"
+    yield "no" if not_run(name) else "yes"
 
 
 def schedule_parts() -> str:
@@ -155,10 +146,8 @@ def _who(name: str) -> str:
     """Stacks, our runtime, plans."""
     found = [f"`{load_stack(stack).id}`" for stack in stack_names() if _has(stack, name)]
     stacks = f"Stacks: {', '.join(found)}." if found else "Stacks: none that we have facts of."
-    at = standing(name)
-    if at.planned:
-        return f"{stacks} Not in plans: {at.planned}."
-    ours = f"does not run it: {at.run}" if at.run else "runs it"
+    refused = not_run(name)
+    ours = f"does not run it: {refused}" if refused else "runs it"
     search = "tries it by itself" if SCHEDULES[name].searched else f"tries it with `--keep schedule={name}`"
     return f"{stacks} Meshwright's own runtime {ours}. `meshwright plan` {search}, for a stack that runs it."
 
@@ -170,15 +159,13 @@ def _has(stack: str, name: str) -> bool:
 
 
 @cache
-def standing(name: str) -> Standing:
-    """Whether a small plan with the schedule is taken, and whether our runtime runs it."""
+def not_run(name: str) -> str | None:
+    """Why our runtime does not run a small plan with the schedule; None where it does."""
     short = parse_plan(PLAN.format(stack=OWN_STACK, name=name, chunks=usual_chunks(SCHEDULES[name])))
     model, stack = load_model(short.model), load_stack(short.stack)
     plan = expand(short, model.architecture)
-    refused = unsupported(plan)
     found = [*check_plan(plan, model, load_cluster(short.cluster), stack), *hindrances(plan, model)]
-    wrong = [problem for problem in found if problem.severity == "error"]
-    return Standing(refused[0].rule if refused else None, wrong[0].rule if wrong else None)
+    return next((problem.rule for problem in found if problem.severity == "error"), None)
 
 
 def vocabulary_places() -> str:

@@ -86,10 +86,9 @@ def stacks() -> str:
 
 
 def schedules() -> str:
-    """Schedules, and those that plans can not name yet."""
+    """Schedules, all of which plans can name."""
     rows = [(f"[`{name}`](schedules.md#{name})", kind.summary) for name, kind in SCHEDULES.items()]
-    refused = [f"`{name}`" for name, kind in SCHEDULES.items() if not kind.planned]
-    return table(("schedule", "what it does"), rows) + f"\nRefused by name in a plan: {', '.join(refused)}.\n"
+    return table(("schedule", "what it does"), rows)
 
 
 def targets() -> str:

@@ -100,6 +100,18 @@ def test_what_is_kept_is_in_every_proposal():
         assert not {"pp", "sharding", "recompute", "micro_batch"} & {r.field for r in proposal.reasons}
 
 
+def test_a_schedule_that_holds_parameters_twice_is_tried_when_it_is_asked_for():
+    found = planned("llama-3.1-8b", "h100-sxm-80gb x 16", "schedule=dualpipe", stack="generic")
+    assert found.proposals
+    for proposal in found.proposals:
+        plan = proposal.plan
+        assert (plan.pipeline.schedule, plan.pipeline.virtual_stages) == ("dualpipe", 2)
+        setting = setting_of(plan)
+        long = expand(plan, setting.model.architecture)
+        problems = check_plan(long, setting.model, setting.cluster, setting.stack)
+        assert not [problem for problem in problems if problem.severity == "error"]
+
+
 def test_keeping_never_helps():
     free = planned("llama-3.1-8b", "h100-sxm-80gb x 16", top=1)
     kept = planned("llama-3.1-8b", "h100-sxm-80gb x 16", "tp=8", top=1)

@@ -90,3 +90,8 @@ def test_other_words_are_refused(stages):
 def test_without_a_pipeline_there_is_nothing_to_cut():
     found = asked("time", "pp=1")
     assert [p.plan for p in found.proposals] == [p.plan for p in planned(*LARGE_HEAD, "pp=1").proposals]
+
+
+def test_stages_of_a_schedule_that_holds_layers_twice_are_not_cut_anew():
+    with pytest.raises(InputError, match="every layer on 2 ranks"):
+        asked("time", "schedule=dualpipe", "pp=2", stack="generic")

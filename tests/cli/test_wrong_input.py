@@ -39,7 +39,7 @@ QUESTIONS = [
         ("--keep", "sharding=zero9"),
         "keep.sharding = 'zero9': is no such choice. Suggestion: did you mean zero",
     ),
-    (("--keep", "schedule=dualpipe"), "keep.schedule = 'dualpipe': is no such choice"),
+    (("--keep", "schedule=dualpipes"), "keep.schedule = 'dualpipes': is no such choice"),
 ]
 
 
@@ -179,7 +179,7 @@ PLANS = [
     ({"layout": "{dp_shard: 4, cp: 2}", "workload": "{seq_len: 4098, global_batch: 64}"}, "4098 % 4 = 2 ≠ 0"),
     ({"layout": "{dp_shard: 8, ep: 2}"}, "the model has no experts"),
     ({"sharding": "zero2", "layout": "{pp: 2, dp_shard: 4}"}, "does not run zero2 with pp = 2 > 1"),
-    ({"pipeline": "{schedule: dualpipe}"}, "'dualpipe': a schedule that holds parameters on two ranks"),
+    ({"pipeline": "{schedule: dualpipe}"}, "pipeline.schedule = 'dualpipe': "),
     (
         {"pipeline": "{schedule: 1f2b}"},
         "pipeline.schedule = '1f2b': unknown schedule. Suggestion: did you mean 1f1b",

@@ -92,10 +92,12 @@ CHUNKS = {
     "v-min": (2,),
     "zb-v": (2,),
     "zeropp": (2, 2, 4),
+    "dualpipe": (2,),
 }
 WHOLE = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-1f1b")
 SPLIT = ("zb-h1", "zb-h2", "v-half", "v-min")
-"""Schedules with whole and with split backward passes, as often as they are drawn."""
+TWICE = ("dualpipe",)
+"""Schedules with whole and with split backward passes, and such that hold all parameters twice, as often as drawn."""
 TURNED_WHOLE = (ScheduleChoice("interleaved-1f1b", unit=8), ScheduleChoice("looped-bfs", unit=4))
 TURNED_SPLIT = (
     ScheduleChoice("zero-bubble", memory_limit=0.5),
@@ -152,7 +154,7 @@ def family(
     )
     found: dict[str, ShortPlan] = {}
     for plan in _legal_plans(header, setting, rng, schedules):
-        if schedules in (SPLIT, TURNED_SPLIT) and plan.sharding not in setting.stack.shardings:
+        if schedules in (SPLIT, TURNED_SPLIT, TWICE) and plan.sharding not in setting.stack.shardings:
             continue
         found[plan.model_dump_json()] = plan
         if len(found) == count:

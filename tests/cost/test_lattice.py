@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, TURNED_SPLIT, TURNED_WHOLE, WHOLE, family
+from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, TURNED_SPLIT, TURNED_WHOLE, TWICE, WHOLE, family
 
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.traffic import array_traffic, program_traffic
@@ -70,6 +70,13 @@ def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, m
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
+@pytest.mark.parametrize("stack", ["megatron-zero-bubble", "torchtitan", "deepspeed", "generic"])
+def test_closed_forms_equal_the_simulated_program_with_parameters_held_twice(model, cluster, stack):
+    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=TWICE))
+
+
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster):
     chosen = family(model, cluster, "megatron-core", PLANS_PER_FAMILY, seed=1)
@@ -77,7 +84,7 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster):
     hold_together(replace(chosen, setting=setting))
 
 
-@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("facts", EXCHANGES)
 def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_states(facts, model, schedules):

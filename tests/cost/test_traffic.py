@@ -114,6 +114,16 @@ def test_every_boundary_carries_activations_and_gradients_of_every_micro_batch()
     assert traffic("untied", pp=4, dp_replicate=2)["pp"] == 2 * 3 * BATCH // 2 * size
 
 
+def test_two_chains_take_half_of_the_micro_batches_each_and_sum_up_all_gradients():
+    both = {"schedule": "dualpipe", "virtual_stages": 2}
+    message = 2 * SEQ_LEN * TIED.hidden
+    found = traffic("tied", stack="generic", pp=8, pipeline=both)
+    assert found["pp"] == 2 * 7 * BATCH * message
+    assert found["dp"] == 2 * 2 * parameters(TIED, tied=True) + 8 * NORM_BYTES
+    cut = traffic("tied", stack="generic", sharding="zero1", pp=2, dp_shard=4, pipeline=both)
+    assert cut["dp"] == 2 * (2 + 2 + 2 / 4) * parameters(TIED, tied=True) + 2 * NORM_BYTES
+
+
 def test_a_ring_carries_keys_and_values_once_forward_and_twice_backward():
     width = 2 * TIED.kv_heads * TIED.head_dim
     found = traffic("tied", cp=8)

@@ -28,6 +28,7 @@ KNOBS = replace(
     schedules=("1f1b", "interleaved-1f1b", "zero-bubble", "zeropp"),
     schedule_knobs=("memory_limit", "unit"),
 )
+TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
@@ -266,7 +267,6 @@ CASES = [
         "can be planned, not run yet",
         "cp: 1",
     ),
-    (long_plan(pipeline={"schedule": "dualpipe"}), {}, "pipeline.schedule", "not supported yet", "dualpipev"),
     (
         long_plan(pipeline={"schedule": {"name": "1f1b", "memory_limit": 0.5}}),
         {},
@@ -301,6 +301,20 @@ CASES = [
         "pipeline.schedule.unit",
         "test-stack@1.0 has no choice of it",
         "take it out",
+    ),
+    (
+        long_plan({"pp": 2, "dp_shard": 32}, workload={"global_batch": 96}, pipeline=TWO_WAYS),
+        {},
+        "workload.global_batch",
+        "3 % 2 = 1, must be 0",
+        "global_batch: 64 (gives 2 micro-batches)",
+    ),
+    (
+        long_plan({"pp": 3, "dp_shard": 16}, pipeline=TWO_WAYS),
+        {},
+        "layout.pp",
+        "dualpipe needs pp % 2 = 3 % 2 = 0",
+        "pp: 4",
     ),
 ]
 

@@ -125,8 +125,8 @@ def test_unknown_layouts_get_near_names():
     assert (problem.field, problem.suggestion) == ("layers.embed.layout", "did you mean main?")
 
 
-def pipeline(placement, stages="balanced"):
-    keys = {"placement": placement, "stages": stages, "schedule": {"name": "1f1b"}}
+def pipeline(placement, stages="balanced", schedule="1f1b"):
+    keys = {"placement": placement, "stages": stages, "schedule": {"name": schedule}}
     return changed(long_plan(), pipeline=keys).pipeline
 
 
@@ -143,6 +143,37 @@ def test_written_stages():
     stages = stage_layers(written, 16)
     assert [(stage.first, stage.count) for stage in stages] == [(0, 0), (0, 9), (9, 7)]
     assert [(stage.embed, stage.head) for stage in stages] == [(True, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize("stages", ["balanced", (("embed", "0..7"), ("8..15", "head"))])
+def test_each_chain_of_stages_holds_the_whole_model(stages):
+    two_ways = pipeline((0, 1, 1, 0), stages, "dualpipe")
+    assert stage_problems(two_ways, 16) == []
+    held = stage_layers(two_ways, 16)
+    assert [(stage.first, stage.last, stage.embed, stage.head) for stage in held] == [
+        (0, 8, True, False),
+        (8, 16, False, True),
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("placement", "stages", "layers", "rule", "suggestion"),
+    [
+        ((0, 1, 2, 3, 3, 2, 1, 0), "balanced", 3, "pp·virtual_stages / 2 = 4 stages > 3 layers", "pp: 2, "),
+        ((0, 1, 1), "balanced", 16, "2 chains of equal length", "a placement of 4 stages"),
+        (
+            (0, 1, 1, 0),
+            (("embed", "0..3"), ("4..7",), ("8..11",), ("12..15", "head")),
+            16,
+            "4 stages, but placement names 4, 2 in each chain",
+            "write 2 stages or a placement of 8",
+        ),
+    ],
+)
+def test_wrong_stages_of_two_chains(placement, stages, layers, rule, suggestion):
+    (problem,) = stage_problems(pipeline(placement, stages, "dualpipe"), layers)
+    assert rule in problem.rule
+    assert suggestion in problem.suggestion
 
 
 def test_a_stage_with_the_head_only():

@@ -58,7 +58,6 @@ CASES = [
     (layers(**{"3": MAIN | {"recompute": "full"}}), "layers", "differs between layers"),
     (pipeline(schedule={"file": "s.csv"}), "pipeline.schedule.file", "a schedule from a file"),
     (pipeline(schedule={}), "pipeline.schedule", "has no name"),
-    (pipeline(schedule={"name": "dualpipe"}), "pipeline.schedule", "not supported yet"),
     (pipeline(schedule={"name": "1f1bb"}), "pipeline.schedule", "unknown schedule"),
     (pipeline(placement=(0, 1, 1, 0)), "pipeline.placement", "another placement"),
     (pipeline(placement=(0, 1, 0)), "pipeline.placement", "another placement"),

@@ -17,6 +17,7 @@ from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
+from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
@@ -119,10 +120,10 @@ def legal(short: ShortPlan) -> bool:
 def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
     """Legal plans over every axis, sharding, schedule and recomputation."""
     name = name or draw(st.sampled_from(tuple(CONFIGS)))
-    schedule = draw(st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b")))
+    schedule = draw(st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "dualpipe")))
     few = st.sampled_from((1, 1, 2, 4))
     layout = {axis: draw(few) for axis in ("pp", "cp", "tp", "dp_replicate", "dp_shard")}
-    layout["pp"] = max(2, layout["pp"]) if schedule == "interleaved-1f1b" else layout["pp"]
+    layout["pp"] = max(2, layout["pp"]) if SCHEDULES[schedule].chunked else layout["pp"]
     sharding = draw(st.sampled_from(("none", "zero1", "zero2", "zero3")))
     ranks = layout["cp"] * layout["tp"] * layout["dp_replicate"] * layout["dp_shard"]
     if name == "moe":
@@ -143,11 +144,11 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
             "micro_batch": micro_batch,
             "virtual_stages": draw(st.sampled_from((2, 4) if layout["pp"] == 2 else (2,)))
             if schedule == "interleaved-1f1b"
-            else 1,
+            else SCHEDULES[schedule].fixed_chunks or 1,
         },
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         workload={"seq_len": 128, "global_batch": batch},
-        stack=draw(st.sampled_from(("megatron-core", "meshwright"))),
+        stack="generic" if schedule == "dualpipe" else draw(st.sampled_from(("megatron-core", "meshwright"))),
     )
     assume(legal(short))
     return short

@@ -104,13 +104,13 @@ def test_elements_copies_and_padding_add_up(short):
 @given(short_plans())
 @settings(max_examples=60, deadline=None)
 def test_the_whole_model_is_covered(short):
-    """Elements of all units = the model's parameters, a tied table twice where two ranks hold it."""
+    """Elements of all units = the model's parameters for each chain, a tied table twice where two ranks hold it."""
     made = lowered(short)
     rows = [row for row in coverage(made.program, made.model) if row.kind == "parameter"]
     arch = made.model.architecture
     twice = arch.tied_embeddings and len(made.program.end_ranks) == 2
     table = arch.vocab * arch.hidden if twice else 0
-    assert sum(row.elements for row in rows) == made.model.parameters + table
+    assert sum(row.elements for row in rows) == made.program.chains * made.model.parameters + table
 
 
 def test_padding_by_hand():

@@ -44,7 +44,9 @@ def test_short_form_long_form_and_file_mean_the_same_program(short):
 def test_every_layer_is_in_one_stage_and_one_row(short):
     plan = lowered(short)
     program, count = plan.program, len(plan.model.layer_blocks)
-    assert [layer for stage in program.stages for layer in stage.layers] == list(range(count))
+    assert [layer for stage in program.stages for layer in stage.layers] == list(
+        range(count)
+    ) * program.chains
     for kind in ("parameter", "gradient", "optimizer"):
         for expert in (False, True):
             rows = [r for r in program.states if r.kind == kind and r.name.endswith(".experts") is expert]
@@ -54,7 +56,7 @@ def test_every_layer_is_in_one_stage_and_one_row(short):
                 for i, b in enumerate(plan.model.layer_blocks)
                 if not expert or "moe" in plan.model.blocks[b].name
             ]
-            assert layers == Counter(wanted)
+            assert layers == Counter(wanted * program.chains)
 
 
 @given(short_plans())

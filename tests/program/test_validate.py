@@ -16,6 +16,15 @@ INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 BASE = lowered(short_plan("moe", {"pp": 4, "dp_shard": 2, "ep": 2}, sharding="zero1"))
 CHUNKED = lowered(short_plan("dense", {"pp": 2, "tp": 2}, pipeline=INTERLEAVED))
 GATHERED = lowered(short_plan("dense", {"pp": 2, "dp_shard": 2}, sharding="zero3"))
+TWICE = lowered(
+    short_plan(
+        "moe",
+        {"pp": 4, "dp_shard": 2},
+        sharding="zero1",
+        pipeline={"schedule": "dualpipe", "virtual_stages": 2},
+        stack="generic",
+    )
+)
 LATE = lowered(short_plan("dense", {"dp_shard": 2}, sharding="zero1"), overlap_parameter_gather=False)
 
 
@@ -103,6 +112,9 @@ LISTS = {
     "a message that nobody needs": (BASE, edited(0, add("0RECV_F0")), "every_message_once"),
     "a message is sent twice": (BASE, edited(1, add("1SEND_F2")), "every_message_once"),
     "ranks wait for each other": (BASE, edited(0, move_to_front("0RECV_B0")), "every_message_once"),
+    "a micro-batch of the other chain": (TWICE, edited(1, add("1F4")), "every_pass_once"),
+    "a pass of a chain is missing": (TWICE, edited(1, drop("6F4")), "every_pass_once"),
+    "a message from one chain to the other": (TWICE, edited(3, add("3SEND_F0")), "every_message_once"),
     "too much in flight": (
         BASE,
         lambda program: replace(program, in_flight=(1, *program.in_flight[1:])),
@@ -131,6 +143,36 @@ STEPS = {
     "gathered after the first pass": (GATHERED, edited(1, move_to_end("1GATHER")), "step_actions_in_order"),
     "freed before the last pass": (GATHERED, edited(1, move_before("1FREE", "1B7")), "step_actions_in_order"),
     "gathered before the optimizer": (LATE, edited(0, move_to_front("0GATHER")), "step_actions_in_order"),
+    "copies of layers are not summed up": (TWICE, edited(1, drop("1REDUCE_MIRRORED")), "step_actions_once"),
+    "copies are summed up before they are reduced": (
+        TWICE,
+        edited(1, swap("1REDUCE", "1REDUCE_MIRRORED")),
+        "step_actions_in_order",
+    ),
+    "norm before the copies are summed up": (
+        TWICE,
+        edited(1, swap("1REDUCE_MIRRORED", "NORM")),
+        "step_actions_in_order",
+    ),
+    "copies are summed up in two orders": (
+        TWICE,
+        edited(1, swap("1REDUCE_MIRRORED", "6REDUCE_MIRRORED")),
+        "copies_exchange_gradients",
+    ),
+    "copies drift apart": (
+        TWICE,
+        lambda p: replace(
+            p, collectives={k: c for k, c in p.collectives.items() if k[1] != "REDUCE_MIRRORED"}
+        ),
+        "copies_exchange_gradients",
+    ),
+    "copies exchange unlike gradients": (
+        TWICE,
+        lambda p: replace(
+            p, collectives=p.collectives | {(1, "REDUCE_MIRRORED"): p.collectives[0, "REDUCE_MIRRORED"]}
+        ),
+        "copies_exchange_gradients",
+    ),
     "a collective of one rank": (
         BASE,
         lambda p: replace(
@@ -195,6 +237,12 @@ STATES = {
     "a block is missing": (BASE, stage(1, blocks=lambda s: s.blocks[1:]), "every_layer_once"),
     "a layer is in two stages": (BASE, stage(1, layers=lambda s: (1, *s.layers[1:])), "every_layer_once"),
     "a stage on another rank": (BASE, stage(1, rank=lambda s: 2), "every_layer_once"),
+    "a layer is missing in the second chain": (
+        TWICE,
+        stage(6, blocks=lambda s: s.blocks[1:]),
+        "every_layer_once",
+    ),
+    "copies on one rank": (TWICE, stage(4, rank=lambda s: 0), "copies_on_ranks_of_their_own"),
     "stages out of order": (BASE, stage(1, index=lambda s: 2), "every_layer_once"),
     "a pass without a layer": (
         BASE,
@@ -221,7 +269,11 @@ def test_a_mistake_is_seen_by_its_rule(name):
     assert rule in rules_broken(plan, make(plan.program))
 
 
-@pytest.mark.parametrize("plan", [BASE, CHUNKED, GATHERED, LATE], ids=["base", "chunked", "gathered", "late"])
+@pytest.mark.parametrize(
+    "plan",
+    [BASE, CHUNKED, GATHERED, TWICE, LATE],
+    ids=["base", "chunked", "gathered", "twice", "late"],
+)
 def test_the_programs_without_mistakes_are_good(plan):
     assert validate(plan.program, plan.model) == []
 

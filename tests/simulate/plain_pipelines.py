@@ -89,9 +89,10 @@ def lowered(
 
 def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Program:
     """The schedule's lists with messages, and no collective, norm or optimizer."""
-    placement = SCHEDULES[schedule].placement(ranks, chunks)
-    lists = insert_messages(SCHEDULES[schedule].lists(ranks, micro_batches, chunks), placement)
-    kinds = "FIW" if SCHEDULES[schedule].split else "FB"
+    kind = SCHEDULES[schedule]
+    placement, ways = kind.placement(ranks, chunks), kind.ways(ranks, chunks)
+    lists = insert_messages(kind.lists(ranks, micro_batches, chunks), placement, ways)
+    kinds = "FIW" if kind.split else "FB"
     return replace(
         lowered().program,
         stages=tuple(Stage(index, rank, (0,), ()) for index, rank in enumerate(placement)),
@@ -102,6 +103,7 @@ def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1
         activation_bytes=(STAGE_BYTES,) * len(placement),
         weight_gradient_bytes=(STAGE_BYTES - 1,) * len(placement),
         lists=tuple(tuple(actions) for actions in lists),
+        chains=kind.chains,
     )
 
 

@@ -11,8 +11,10 @@ from meshwright.cost.forms import Forms
 from meshwright.cost.prices import total
 from meshwright.cost.pricing import program_prices
 from meshwright.cost.step import optimizer_seconds, send_occupancy
+from meshwright.plan.expand import expand
+from meshwright.program.lower import lower
 from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import most_in_flight
+from meshwright.schedule.action import Action, most_in_flight
 from meshwright.schedule.timeline import run
 from meshwright.simulate.ledger import activation_curve
 from meshwright.simulate.simulator import simulate
@@ -28,6 +30,7 @@ SHAPES = [
     ("zb-h2", 3, 9, 1),
     ("v-half", 4, 8, 2),
     ("v-min", 2, 6, 2),
+    ("dualpipe", 4, 8, 2),
 ]
 
 
@@ -40,9 +43,10 @@ def random_seconds(stages: int, seed: int) -> dict[tuple[int, str], float]:
 @pytest.mark.parametrize("seed", range(5))
 def test_without_messages_a_pipeline_is_the_schedule_table(schedule, ranks, micro_batches, chunks, seed):
     seconds = random_seconds(ranks * chunks, seed)
-    played = simulate(plain_program(schedule, ranks, micro_batches, chunks), GivenPrices(seconds, 0.0))
+    program = plain_program(schedule, ranks, micro_batches, chunks)
+    played = simulate(program, GivenPrices(seconds, 0.0))
     lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks)
-    table = run(lists, lambda action: seconds[action.stage, action.kind])
+    table = run(lists, lambda action: seconds[action.stage, action.kind], ways=program.ways)
     for records, starts, ends in zip(played.ranks, table.start, table.end, strict=True):
         passes = [record for record in records if record.stream == "compute"]
         assert [record.start for record in passes] == pytest.approx(starts)
@@ -65,7 +69,7 @@ def test_a_message_keeps_its_sender_and_then_travels(schedule, ranks, micro_batc
         return seconds[action.stage, action.kind] + (kept * message if sends else 0.0)
 
     lists = SCHEDULES[schedule].lists(ranks, micro_batches, chunks)
-    table = run(lists, duration, (1 - kept) * message)
+    table = run(lists, duration, (1 - kept) * message, program.ways)
     assert simulate(program, prices).step_s == pytest.approx(table.latency)
 
 
@@ -117,12 +121,12 @@ def test_no_rank_runs_two_passes_at_once_nor_a_pass_before_its_data(schedule, ra
         feeds = action.stage + {"F": 1, "B": -1, "I": -1, "W": 0}[action.kind]
         if action.kind == "W":
             assert record.start >= passes[replace(action, kind="I")].end - 1e-12
-        elif 0 <= feeds < ranks * chunks:
+        elif 0 <= feeds < ranks * chunks and replace(action, stage=feeds) in passes:
             fed = passes[replace(action, stage=feeds)]
             crossing = 0.1 if placement[feeds] != placement[action.stage] else 0.0
             assert fed.start >= record.end + crossing - 1e-12
     kinds = 3 if SCHEDULES[schedule].split else 2
-    assert len(passes) == kinds * ranks * chunks * micro_batches
+    assert len(passes) == kinds * ranks * chunks * micro_batches // program.chains
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved-1f1b"])
@@ -150,6 +154,34 @@ def test_what_is_held_returns_to_nothing(schedule, ranks, micro_batches, chunks)
         in_flight = expected.get(schedule, most_in_flight(program.lists[rank]))
         assert max(curve) <= STAGE_BYTES * in_flight
         assert max(curve) == STAGE_BYTES * in_flight or SCHEDULES[schedule].split
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_ranks_with_the_same_layers_meet_to_sum_up_their_gradients(overlap):
+    """Each exchange begins when the later of both is ready, and both end it at once."""
+    made = lowered(pp=4, dp_replicate=2, schedule="dualpipe", virtual_stages=2, stack="generic")
+    stack = replace(made.setting.stack, overlap_gradient_reduction=overlap)
+    setting = replace(made.setting, stack=stack)
+    nouns = setting.model, setting.cluster, setting.workload, setting.stack
+    program = lower(expand(made.short, setting.model.architecture), *nouns)
+    played = simulate(program, program_prices(program, setting))
+    records = [{r.action: r for r in of_rank} for of_rank in played.ranks]
+    prices = program_prices(program, setting)
+    for position in range(4):
+        a, b = program.ways.same_layers(position)
+        met = [records[program.stages[s].rank][Action("REDUCE_MIRRORED", s)] for s in (a, b)]
+        assert met[0].start == met[1].start
+        took = prices.collectives(program.collectives[a, "REDUCE_MIRRORED"])
+        assert met[0].end == met[1].end == pytest.approx(met[0].start + took)
+    for ranks in program.mirrors:
+        ready = [
+            max(r.end for action, r in records[rank].items() if action.kind in ("I", "W", "REDUCE"))
+            for rank in ranks
+        ]
+        first = min(
+            r.start for rank in ranks for a, r in records[rank].items() if a.kind == "REDUCE_MIRRORED"
+        )
+        assert first == pytest.approx(max(ready))
 
 
 class FreeLinks(Forms):

@@ -92,7 +92,14 @@ def test_sequence_parallelism_is_on_with_tp_unless_told(table):
         ({"pp": 8, "tp": 1, "dp": 1, "layers": 5}, "8 stages > 5 layers, embedding and head"),
         ({"global_batch": 31}, "global_batch % (dp·micro_batch) = 31 % 2 = 1 ≠ 0"),
         ({"seq_len": 1023}, "seq_len % (cp·tp) = 1023 % 2 = 1 ≠ 0"),
-        ({"schedule": "dualpipe"}, "schedule dualpipe is not priced yet"),
+        (
+            {"schedule": "dualpipe", "virtual_stages": 2, "pp": 8, "tp": 1, "dp": 1, "layers": 5},
+            "8 stages > 5 layers, embedding and head",
+        ),
+        (
+            {"schedule": "dualpipe+vocab-1", "virtual_stages": 2},
+            "dualpipe with the vocabulary vocab-1 is not priced",
+        ),
         ({"vocab_parallel": "elsewhere"}, "elsewhere is no place of the vocabulary that we know"),
         (
             {"schedule": "1f1b+interlaced", "pp": 8, "tp": 1, "dp": 1, "layers": 7},

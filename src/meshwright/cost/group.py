@@ -95,14 +95,15 @@ class Group:
 
     @cached_property
     def stages_at(self) -> Ints:
-        """The stages of every rank in the order of the data's way: (V, P)."""
+        """The stages of every rank by their places in a chain: (V, P)."""
         return stages_of_ranks(self.schedule, self.ranks, self.chunks)
 
     @cached_property
     def crosses(self) -> Floats:
         """1 for each stage whose successor is on another rank, 0 for the others."""
-        ranks = np.array(self.placement)
-        return np.append(ranks[1:] != ranks[:-1], False).astype(np.float64)
+        ranks = np.array(self.placement).reshape(self.kind.chains, -1)
+        crosses = np.pad(ranks[:, 1:] != ranks[:, :-1], ((0, 0), (0, 1)))
+        return crosses.reshape(-1).astype(np.float64)
 
     @property
     def ends_together(self) -> bool:
@@ -135,6 +136,11 @@ class Group:
     def micro_batches(self) -> Ints:
         """M of every plan."""
         return self.plans.micro_batches(self.setting.workload.global_batch)
+
+    @property
+    def visits(self) -> Ints:
+        """Micro-batches that go through a stage, of every plan: M by the number of chains."""
+        return self.micro_batches // self.kind.chains
 
     @cached_property
     def shape(self) -> LocalShape:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
+from meshwright.cost.mirrored import mirrored_seconds
 from meshwright.cost.pipeline import has_form, pipeline_seconds
 from meshwright.cost.played import Passes, Span, played_span
 from meshwright.cost.prices import collective_seconds
@@ -90,7 +91,7 @@ def _played_length(group: Group) -> Length:
     span = played_span(group.schedule, passes, message, counts, group.ranks)
     seconds = (span.end - span.begin if group.steps_overlap else span.end).max(1)
     n = len(group.plans)
-    return Length(seconds[:n], seconds[n:], Span(span.begin[:n], span.end[:n]))
+    return Length(seconds[:n], seconds[n:], span.take(slice(n)))
 
 
 def _stacked(one: Any, other: Any) -> Any:
@@ -132,7 +133,7 @@ def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
             sum((group.per_plan(parts.get(name, 0.0)) for parts in of_stage), start=np.zeros(len(rank)))
             for of_stage in zip(*passes, strict=True)
         ]
-        result[name] = group.micro_batches * group.per_rank(group.spread(per_kind))[rows, rank]
+        result[name] = group.visits * group.per_rank(group.spread(per_kind))[rows, rank]
     if group.vocabulary is not None:
         of_stage = group.vocabulary.forward_s + group.vocabulary.backward_s
         result["compute"] = result["compute"] + group.micro_batches * group.chunks * of_stage
@@ -164,8 +165,10 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
     arrival = np.zeros(len(message))
     ideal = np.zeros(len(message))
     whole = group.per_rank(seconds)
+    in_turn = np.cumsum(seconds[:, group.stages_at], 1)
     for stage in range(group.ranks):
-        gathered = seconds[:, stage] if beside else whole[:, stage]
+        turn = group.stages_at[:, stage].tolist().index(stage)
+        gathered = in_turn[:, turn, stage] if beside else whole[:, stage]
         start = arrival if beside else np.maximum(arrival, gathered)
         left = np.maximum(0.0, gathered - start)
         end = start + (beside_gather(forward[:, stage], left, group.forms) if beside else forward[:, stage])
@@ -175,7 +178,10 @@ def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Float
 
 
 def _reductions(group: Group, span: Span | None) -> Floats:
-    """What gradient reductions add after (and, by slowing it down, inside) the last backward passes."""
+    """What gradient reductions add after (and, by slowing it down, inside) the last backward passes.
+
+    Ranks that have the same layers need the same time to sum up what they have reduced: the later one counts.
+    """
     stack, shape, mode = group.setting.stack, group.shape, group.mode
 
     def collectives(elements: Elements) -> tuple[Collective, ...]:
@@ -185,21 +191,25 @@ def _reductions(group: Group, span: Span | None) -> Floats:
 
     seconds = group.seconds(collectives)
     if not stack.overlap_gradient_reduction:
-        return _ranks_end(group, span, group.per_rank(seconds))
+        return _ranks_end(group, span, group.per_rank(seconds) + mirrored_seconds(group))
     units = np.array([len(blocks) for blocks in group.stages])
     last = group.backward_s if group.weight_s is None else group.weight_s
-    after = _ranks_end(group, span, _first_chunks_tail(group, seconds, last, units))
-    if group.split:
-        return after  # a slowed W holds up no message
-    return after + np.asarray(reduction_slowdown(seconds, last, units, group.forms)).sum(1)
+    tail = _first_chunks_tail(group, seconds, last, units, span)
+    slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.forms))
+    if group.kind.chains > 1:  # the passes of another chain come behind a slowed W
+        tail = tail + slowdown[:, group.stages_at[1:]].sum(1)
+    after = _ranks_end(group, span, tail + mirrored_seconds(group))
+    return after if group.split else after + slowdown.sum(1)  # else a slowed W holds up no message
 
 
-def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: Ints) -> Floats:
+def _first_chunks_tail(
+    group: Group, seconds: Floats, backward: Floats, units: Ints, span: Span | None
+) -> Floats:
     """What is left of each rank's reductions when its last pass ends: (n, P).
 
     A rank's reductions follow each other. Between the last pass of its chunk c+1 and that of its chunk c the last
     micro-batch comes back through the P−1 stages between the two: what chunk c+1's reduction needs beyond that
-    delays chunk c's.
+    delays chunk c's. Where the schedule was played the time between the two is known.
     """
     ranks, message = group.ranks, group.message_s[:, None]
     passed = np.cumsum(backward, 1)
@@ -208,8 +218,11 @@ def _first_chunks_tail(group: Group, seconds: Floats, backward: Floats, units: I
         chunk = group.stages_at[number]
         ahead = np.zeros_like(tail)
         if number + 1 < group.chunks:
-            between = passed[:, group.stages_at[number + 1] - 1] - passed[:, chunk]
-            ahead = np.maximum(0.0, tail - between - ranks * message)
+            between = passed[:, group.stages_at[number + 1] - 1] - passed[:, chunk] + ranks * message
+            if span is not None:
+                ended = span.stage_end[:, group.stages_at[[number, number + 1]]]
+                between = ended[:, 0] - backward[:, chunk] - ended[:, 1]
+            ahead = np.maximum(0.0, tail - between)
         tail = np.asarray(
             reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
         )

@@ -54,10 +54,15 @@ class Passes(NamedTuple):
 
 
 class Span(NamedTuple):
-    """When every pipeline rank begins its first and ends its last pass: (n, P) each."""
+    """When every pipeline rank begins its first and ends its last pass, (n, P) each; when every stage ends: (n, K)."""
 
     begin: Array
     end: Array
+    stage_end: Array
+
+    def take(self, rows: slice) -> "Span":
+        """The plans at ``rows``."""
+        return Span(*(times[rows] for times in self))
 
 
 def played_seconds(
@@ -76,18 +81,20 @@ def played_span(
     schedule: ScheduleChoice, passes: Passes, message: Array, micro_batches: NDArray[np.int64], ranks: int
 ) -> Span:
     """First starts and last ends of the ranks."""
-    begin, end = np.empty((len(message), ranks)), np.empty((len(message), ranks))
+    sizes = ranks, ranks, passes.forward.shape[1]
+    begin, end, stage_end = (np.empty((len(message), size)) for size in sizes)
     for count, times, rows in equal_lists(micro_batches, passes.times):
         some = passes.take(rows)
         arguments = schedule, some, message[rows], ranks, times
         rounds, period = ROUNDS if times is None else AUTOMATIC_ROUNDS, schedule.period(ranks)
         played, back = int(periodic_micro_batches(count, period, rounds)), rounds // ROUNDS * period
-        begin[rows], end[rows] = _play(*arguments, played)
+        begin[rows], end[rows], stage_end[rows] = _play(*arguments, played)
         if played < count:
             before = _play(*arguments, played - back).end.max(1)
             pace = np.maximum((end[rows].max(1) - before) / back, _busiest(schedule, some, ranks))
             end[rows] += (count - played) * pace[:, None]
-    return Span(begin, end)
+            stage_end[rows] += (count - played) * pace[:, None]
+    return Span(begin, end, stage_end)
 
 
 def equal_lists(
@@ -114,9 +121,11 @@ def _busiest(schedule: ScheduleChoice, passes: Passes, ranks: int) -> Array:
 
 @lru_cache(maxsize=256)
 def stages_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> NDArray[np.int64]:
-    """The stages of every rank in the order of the data's way: (V, P)."""
-    placement = np.array(schedule.kind.placement(ranks, chunks))
-    return np.stack([np.flatnonzero(placement == rank) for rank in range(ranks)], 1)
+    """The stages of every rank by their places in a chain: (V, P)."""
+    kind = schedule.kind
+    placement, ways = np.array(kind.placement(ranks, chunks)), kind.ways(ranks, chunks)
+    mine = (np.flatnonzero(placement == rank).tolist() for rank in range(ranks))
+    return np.array([sorted(stages, key=ways.position) for stages in mine]).T
 
 
 def periodic_micro_batches(micro_batches: Ints, period: int, rounds: int = ROUNDS) -> NDArray[np.int64]:
@@ -138,13 +147,13 @@ def _play(
     by_kind = {"F": passes.forward, "B": passes.backward, "I": passes.backward, "W": weight}
     if len(message) > FEW:
         columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
-        begin, end = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum)
-        return Span(np.stack(begin, 1), np.stack(end, 1))
+        times_of = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum)
+        return Span(*(np.stack(of, 1) for of in times_of))
     rows = [
         _walk(steps, {k: seconds[row].tolist() for k, seconds in by_kind.items()}, wait, ranks, 0.0, max)
         for row, wait in enumerate(message.tolist())
     ]
-    return Span(np.array([begin for begin, _ in rows]), np.array([end for _, end in rows]))
+    return Span(*(np.array(of) for of in zip(*rows, strict=True)))
 
 
 def _walk(
@@ -154,9 +163,13 @@ def _walk(
     ranks: int,
     zero: Any,
     larger: Callable[[Any, Any], Any],
-) -> tuple[list[Any], list[Any]]:
-    """First starts and last ends of the ranks; times are arrays over plans, or floats, which are faster for few."""
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """First starts and last ends of the ranks, last ends of the stages.
+
+    Times are arrays over plans, or floats, which are faster for few.
+    """
     clock = [zero] * ranks
+    stage_end = [zero] * len(seconds["F"])
     begin: list[Any] = [None] * ranks
     ends: list[Any] = []
     for stage, rank, kind, needed in steps:
@@ -166,8 +179,9 @@ def _walk(
         if begin[rank] is None:
             begin[rank] = start
         clock[rank] = start + seconds[kind][stage]
+        stage_end[stage] = clock[rank]
         ends.append(clock[rank])
-    return begin, clock
+    return begin, clock, stage_end
 
 
 @lru_cache(maxsize=1024)

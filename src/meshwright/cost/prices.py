@@ -29,6 +29,7 @@ CATEGORY: Mapping[str, str] = {
     "dp_replicate": "dp",
     "edp_shard": "dp",
     "edp_replicate": "dp",
+    "mirrored": "dp",
     "tied": "dp",
     "world": "dp",
 }

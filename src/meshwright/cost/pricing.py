@@ -110,15 +110,26 @@ def whole_mesh(
     expert_order: tuple[str, ...],
     forms: Forms,
 ) -> Mesh:
-    """Both grids in one table of axes, with the groups "world" (all ranks) and "tied" (first and last stage)."""
+    """Both grids in one table of axes, with groups of their own.
+
+    "world" are all ranks, "tied" the first and the last pipeline rank, "mirrored" two that have the same layers: of
+    these pairs all are taken to be as far apart as the ends are, the dearest.
+    """
     world: Ints = 1
     for axis in order:
         world = world * sizes[axis]
     steps = strides(sizes, order)
-    every = {**sizes, **{a: s for a, s in expert_sizes.items() if a != "pp"}, "world": world, "tied": 2}
+    every = {
+        **sizes,
+        **{a: s for a, s in expert_sizes.items() if a != "pp"},
+        "world": world,
+        "tied": 2,
+        "mirrored": 2,
+    }
     expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
-    return Mesh(every, {**steps, **expert_steps, "world": 1, "tied": ends}, forms.domain, forms.tiers)
+    own = {"world": 1, "tied": ends, "mirrored": ends}
+    return Mesh(every, {**steps, **expert_steps, **own}, forms.domain, forms.tiers)
 
 
 def message_seconds(mesh: Mesh, forms: Forms, message_bytes: Ints) -> Ints:

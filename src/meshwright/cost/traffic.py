@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group import Group
+from meshwright.cost.mirrored import mirrored_collectives
 from meshwright.cost.prices import CATEGORY, Mesh
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
@@ -84,7 +85,7 @@ def _increase(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def _group_traffic(group: Group) -> dict[str, Counts]:
-    """Passes times micro-batches, messages, and what GATHER, REDUCE, REDUCE_TIED and NORM exchange."""
+    """Passes times micro-batches, messages, and what the actions around the schedule exchange."""
     result = {name: np.zeros(len(group.plans), dtype=np.int64) for name in TRAFFIC}
     repeats = np.bincount(group.kind_of)
     items_of = group.prices.items_of
@@ -92,12 +93,12 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
         for body, stages in zip(group.bodies(kind), repeats, strict=True):
             passes = _tallies(_collectives(body, items_of), group.prices.mesh)
             for name, value in passes.items():
-                result[name] += stages * group.micro_batches * group.per_plan(value).astype(np.int64)
+                result[name] += stages * group.visits * group.per_plan(value).astype(np.int64)
     for name, value in _tallies(_around(group, repeats), group.mesh).items():
         result[name] += value
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    result["pp"] += 2 * int(group.crosses.sum()) * group.micro_batches * np.asarray(message, dtype=np.int64)
+    result["pp"] += 2 * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
     return result
 
 
@@ -111,6 +112,8 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
         if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
             collectives += step_gathers(elements, group.sharding, "stage")
         yield from ((int(stages), collective) for collective in collectives)
+    for kind, stages in zip(group.stage_kinds, repeats, strict=True):
+        yield from ((int(stages), collective) for collective in mirrored_collectives(group, kind))
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])

@@ -73,6 +73,9 @@ def schedule_shape(case: Case) -> Iterator[Problem]:
     pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, kind.chunked
     if chunked and pp == 1:
         yield Problem("pipeline.schedule", name, "needs pp > 1, and pp = 1", "schedule: 1f1b")
+    if pp % kind.rank_multiple:
+        rule = f"{name} needs pp % {kind.rank_multiple} = {pp} % {kind.rank_multiple} = 0"
+        yield Problem("layout.pp", pp, rule, f"pp: {pp + kind.rank_multiple - pp % kind.rank_multiple}")
     if kind.fixed_chunks and virtual != kind.fixed_chunks:
         rule = f"{name} has {kind.fixed_chunks} stages per pipeline rank, and virtual_stages = {virtual}"
         yield Problem("pipeline.virtual_stages", virtual, rule, f"virtual_stages: {kind.fixed_chunks}")
@@ -96,8 +99,8 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
     batch = _nearest_multiple(workload.global_batch, case.sequences_at_once * multiple)
     hint = f"global_batch: {batch} (gives {batch // case.sequences_at_once} micro-batches)"
     if micro_batches % multiple:
-        rest = micro_batches % multiple
-        rule = f"{name} needs micro-batches % pp = {micro_batches} % {multiple} = {rest}, must be 0"
+        rest, of = micro_batches % multiple, "pp" if multiple == pp else multiple
+        rule = f"{name} needs micro-batches % {of} = {micro_batches} % {multiple} = {rest}, must be 0"
         yield Problem("workload.global_batch", workload.global_batch, rule, hint)
     elif micro_batches < pp:
         rule = f"{micro_batches} micro-batches < pp = {pp}: some pipeline ranks are always idle"
@@ -112,7 +115,7 @@ def schedule_knobs(case: Case) -> Iterator[Problem]:
         return
     for knob, value in choice.turned.items():
         if knob not in choice.heeded:
-            others = [name for name, kind in SCHEDULES.items() if knob in kind.looks_at and kind.planned]
+            others = [name for name, kind in SCHEDULES.items() if knob in kind.looks_at]
             rule = f"{choice.name} does not look at it"
             hint = f"take it out, or a schedule that does: {', '.join(others)}"
             yield Problem(f"pipeline.schedule.{knob}", value, rule, hint)

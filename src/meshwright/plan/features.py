@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from meshwright.model.graph import ModelGraph
-from meshwright.plan.layers import stage_layers
+from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import LongPlan
 from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
 
@@ -53,8 +53,8 @@ def micro_batches(short: ShortPlan) -> int:
 
 
 def stage_counts(long: LongPlan, model: ModelGraph) -> tuple[int, ...]:
-    """Layers of each stage."""
-    return tuple(stage.count for stage in stage_layers(long.pipeline, model.architecture.layers))
+    """Layers of each stage of one chain."""
+    return tuple(stage.count for stage in chain_layers(long.pipeline, model.architecture.layers))
 
 
 def _pipeline(short: ShortPlan, long: LongPlan, model: ModelGraph) -> str:

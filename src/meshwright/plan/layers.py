@@ -4,7 +4,8 @@ Keys are ``embed``, ``head``, a layer ``5`` or an inclusive range ``0..57``; of 
 first wins. Stages are written out (``[[embed, 0..7], [8..15, head]]``) or balanced. Balanced over K stages,
 each gets ⌊L/K⌋ of the L layers and the L mod K others go to the middle stages first, then to the first stage
 and never to the last: the first holds the embedding and the most micro-batches in flight, the last the head
-and the loss.
+and the loss. Where a schedule's stages form several chains, each of them holds the whole model, cut in the same way:
+K is the number of stages of one chain, and a written list is that of one chain.
 """
 
 import re
@@ -86,10 +87,15 @@ def balanced_counts(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def stage_layers(pipeline: Pipeline, layers: int) -> tuple[StageLayers, ...]:
-    """What every stage holds. For a pipeline without ``stage_problems``."""
+    """What every stage holds, chain by chain. For a pipeline without ``stage_problems``."""
+    return chain_layers(pipeline, layers) * pipeline.chains
+
+
+def chain_layers(pipeline: Pipeline, layers: int) -> tuple[StageLayers, ...]:
+    """What every stage of one chain holds."""
     if pipeline.stages != "balanced":
         return tuple(_stage(stage, layers) for stage in pipeline.stages)
-    counts = balanced_counts(layers, len(pipeline.placement))
+    counts = balanced_counts(layers, len(pipeline.placement) // pipeline.chains)
     starts = [sum(counts[:stage]) for stage in range(len(counts))]
     last = len(counts) - 1
     return tuple(
@@ -100,25 +106,30 @@ def stage_layers(pipeline: Pipeline, layers: int) -> tuple[StageLayers, ...]:
 
 def stage_problems(pipeline: Pipeline, layers: int) -> list[Problem]:
     """What is wrong with the stages: too many, empty ones, layers left out, repeated or out of order."""
-    stages = len(pipeline.placement)
+    stages, rest = divmod(len(pipeline.placement), pipeline.chains)
+    if rest:
+        rule = f"the stages form {pipeline.chains} chains of equal length"
+        hint = f"a placement of {(stages + 1) * pipeline.chains} stages"
+        return [Problem("pipeline.placement", len(pipeline.placement), rule, hint)]
     if pipeline.stages == "balanced":
-        if stages <= layers:
-            return []
-        rule = f"pp·virtual_stages = {stages} stages > {layers} layers"
-        return [
-            Problem(
-                "pipeline.virtual_stages",
-                stages,
-                rule,
-                f"pp: {min(pipeline.ranks, layers)}, virtual_stages: {max(1, layers // pipeline.ranks)}",
-            )
-        ]
+        return _too_many(pipeline, stages, layers) if stages > layers else []
     problems = []
     if len(pipeline.stages) != stages:
-        rule = f"{len(pipeline.stages)} stages, but placement names {stages}"
-        hint = f"write {stages} stages or a placement of {len(pipeline.stages)}"
+        named = f"{len(pipeline.placement)}" + (f", {stages} in each chain" if pipeline.chains > 1 else "")
+        rule = f"{len(pipeline.stages)} stages, but placement names {named}"
+        hint = f"write {stages} stages or a placement of {len(pipeline.stages) * pipeline.chains}"
         problems.append(Problem("pipeline.stages", len(pipeline.stages), rule, hint))
     return problems + _order_problems(pipeline.stages, layers)
+
+
+def _too_many(pipeline: Pipeline, stages: int, layers: int) -> list[Problem]:
+    """More stages in a chain than layers."""
+    chains = pipeline.chains
+    count = "pp·virtual_stages" + (f" / {chains}" if chains > 1 else "")
+    rule = f"{count} = {stages} stages > {layers} layers"
+    ranks = min(pipeline.ranks, max(chains, layers // chains * chains))
+    hint = f"pp: {ranks}, virtual_stages: {max(chains, chains * layers // pipeline.ranks)}"
+    return [Problem("pipeline.virtual_stages", stages, rule, hint)]
 
 
 def _key_problem(field: str, key: str, layers: int) -> Problem | None:

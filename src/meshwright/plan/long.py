@@ -19,7 +19,7 @@ from meshwright.plan.short import (
     WorkloadSpec,
 )
 from meshwright.plan.strict import Strict, name_or_list
-from meshwright.schedule import schedule_placement
+from meshwright.schedule import schedule_chains, schedule_placement
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
 ShardAxis = Literal["cp", "dp_shard", "dp_replicate"]
@@ -116,6 +116,11 @@ class Pipeline(Strict):
     def virtual_stages(self) -> int:
         """Stages per pipeline rank where all ranks have equally many."""
         return len(self.placement) // self.ranks
+
+    @property
+    def chains(self) -> int:
+        """How often the stages make up the whole model: one behind the other, each with all layers."""
+        return schedule_chains(self.schedule.name)
 
     @property
     def usual(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from meshwright.errors import Problem
 from meshwright.model.architecture import Architecture
 from meshwright.plan.expand import MAIN, ZERO_STATES, expand, short_of
-from meshwright.plan.layers import stage_layers
+from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import DeviceGroup, LayerRule, LongPlan
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import zero_name
@@ -65,7 +65,7 @@ def _plain_rule(rule: LayerRule) -> LayerRule:
 
 
 def _layers_held(long: LongPlan, architecture: Architecture) -> tuple[int, ...]:
-    return tuple(stage.count for stage in stage_layers(long.pipeline, architecture.layers))
+    return tuple(stage.count for stage in chain_layers(long.pipeline, architecture.layers))
 
 
 def _without_stages(long: LongPlan) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ OWN_STACK = "meshwright"
 NOT_RUN = "can be planned, not run yet"
 RECOMPUTED = ("none", "selective", "full", "core_attn", "layernorm", "mlp")
 PRECISIONS = ("bf16",)
-RUN_SCHEDULES = tuple(name for name, kind in SCHEDULES.items() if kind.planned)
+RUN_SCHEDULES = tuple(name for name, kind in SCHEDULES.items() if kind.chains == 1)
 
 
 @dataclass(frozen=True, slots=True)

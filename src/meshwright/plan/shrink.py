@@ -80,7 +80,8 @@ def _small(
     degrees = _degrees(short, chosen, ranks)
     schedule, chunks = _schedule(short, degrees["pp"])
     count = _micro_batches(short, schedule, degrees["pp"])
-    counts = _small_counts(stage_counts(plan, model), degrees["pp"] * chunks, layer_kinds(model.architecture))
+    stages = degrees["pp"] * chunks // schedule.kind.chains
+    counts = _small_counts(stage_counts(plan, model), stages, layer_kinds(model.architecture))
     small = shrunk_model(
         model,
         layers=sum(counts),

@@ -144,9 +144,6 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
         yield Problem(field, None, "has no name", hint)
     if schedule.name is not None and schedule.name not in SCHEDULES:
         yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, SCHEDULES))
-    elif schedule.name is not None and not SCHEDULES[schedule.name].planned:
-        rule = f"a schedule that holds parameters on two ranks {NOT_YET}"
-        yield Problem(field, schedule.name, rule, "dualpipev, which holds them once")
 
 
 def _placement(plan: LongPlan) -> Iterator[Problem]:

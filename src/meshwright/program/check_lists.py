@@ -12,11 +12,12 @@ WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
 
 
 def every_pass_once(case: Case) -> Iterator[Problem]:
-    """Each stage runs, for each micro-batch, F once, and B once or I and W once each, on its own rank."""
+    """Each stage runs, for each micro-batch of its chain, F once, and B once or I and W once each, on its own rank."""
+    ways, total = case.program.ways, case.program.micro_batches
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind in COMPUTE_KINDS)
         for stage in case.program.stages_of(rank):
-            for m in range(case.program.micro_batches):
+            for m in ways.micro_batches_of(stage.index, total):
                 counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
                 yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
         for action in found:
@@ -82,10 +83,12 @@ def every_message_once(case: Case) -> Iterator[Problem]:
 
 def _wanted_messages(case: Case) -> list[Counter[Action]]:
     wanted: list[Counter[Action]] = [Counter() for _ in case.program.lists]
-    placement = case.placement
-    for stage in range(len(placement) - 1):
+    placement, ways, total = case.placement, case.program.ways, case.program.micro_batches
+    for stage in range(ways.stages):
+        if ways.is_last(stage) or placement[stage] == placement[stage + 1]:
+            continue
         low, high = placement[stage], placement[stage + 1]
-        for m in range(case.program.micro_batches) if low != high else ():
+        for m in ways.micro_batches_of(stage, total):
             wanted[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
             wanted[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
     return wanted

@@ -1,4 +1,4 @@
-"""Rules on stages, states and bodies: every layer once and in order, every parameter's elements once."""
+"""Rules on stages, states and bodies: every layer once and in order in each chain, every parameter's elements once."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,12 +7,26 @@ from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
 from meshwright.program.coverage import Coverage, coverage
 from meshwright.program.items import Body
+from meshwright.program.program import Stage
 from meshwright.program.states import STATE_KINDS, StateEntry
 
 
 def every_layer_once(case: Case) -> Iterator[Problem]:
-    """The stages one after the other are embedding, layers 0 … L−1 and head; every pipeline rank has a stage."""
-    stages, model = case.program.stages, case.model
+    """The stages of a chain are embedding, layers 0 … L−1 and head in turn; every pipeline rank has a stage."""
+    stages, ways = case.program.stages, case.program.ways
+    for first in range(0, ways.stages, ways.length):
+        yield from _chain_problems(case, stages[first : first + ways.length])
+    if [stage.index for stage in stages] != list(range(len(stages))):
+        yield Problem("stages", [stage.index for stage in stages], "stages are counted from 0", "in order")
+    ranks, used = set(range(case.program.pipeline_ranks)), {stage.rank for stage in stages}
+    if ranks != used:
+        yield Problem(
+            "stages", sorted(used), f"pipeline ranks are {sorted(ranks)}", "a stage for each of them"
+        )
+
+
+def _chain_problems(case: Case, stages: Sequence[Stage]) -> Iterator[Problem]:
+    model = case.model
     blocks = [block for stage in stages for block in stage.blocks]
     wanted = [block for block, repeat in model.chain for _ in range(repeat)]
     if blocks != wanted:
@@ -22,13 +36,6 @@ def every_layer_once(case: Case) -> Iterator[Problem]:
     if layers != list(range(len(model.layer_blocks))):
         rule = f"the stages hold {_first_difference(layers, range(len(model.layer_blocks)))}"
         yield Problem("stages", layers, rule, f"layers 0 … {len(model.layer_blocks) - 1} once, in order")
-    if [stage.index for stage in stages] != list(range(len(stages))):
-        yield Problem("stages", [stage.index for stage in stages], "stages are counted from 0", "in order")
-    ranks, used = set(range(case.program.pipeline_ranks)), {stage.rank for stage in stages}
-    if ranks != used:
-        yield Problem(
-            "stages", sorted(used), f"pipeline ranks are {sorted(ranks)}", "a stage for each of them"
-        )
 
 
 def _first_difference(found: Sequence[int], wanted: Sequence[int]) -> str:

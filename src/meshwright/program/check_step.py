@@ -1,8 +1,8 @@
 """Rules on what surrounds the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
 
 All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
-classes are those of REDUCE_TIED (two pipeline ranks) and NORM (all of them): each of their ranks must have the
-action once, and in the same order.
+classes are those of REDUCE_MIRRORED (pipeline ranks that hold the same layers), REDUCE_TIED (two pipeline ranks) and
+NORM (all of them): each of their ranks must have the action once, and in the same order.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ def step_actions_once(case: Case) -> Iterator[Problem]:
 def _wanted(case: Case, rank: int) -> Iterator[Action]:
     program = case.program
     for stage in program.stages_of(rank):
-        for kind in ("GATHER", "REDUCE"):
+        for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
         if program.mode.gather == "per-step":
@@ -46,7 +46,7 @@ def _wanted(case: Case, rank: int) -> Iterator[Action]:
 
 
 def step_actions_in_order(case: Case) -> Iterator[Problem]:
-    """Passes, then REDUCE, REDUCE_TIED, NORM, STEP; gathers before the first pass or after the optimizer."""
+    """Passes, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM, STEP; gathers before the passes or after the optimizer."""
     program = case.program
     early = program.mode.gather == "per-step" or "GATHER" in program.beside
     for rank, actions in enumerate(program.lists):
@@ -61,10 +61,13 @@ def step_actions_in_order(case: Case) -> Iterator[Problem]:
                 yield from case.misordered(rank, STEP, gather, "the optimizer makes what is gathered")
             for after in (reduce, free) if passes else ():
                 yield from case.misordered(rank, passes[-1], after, "the stage's last pass comes first")
-            for later in (TIED, NORM, STEP):
+            mirrored = Action("REDUCE_MIRRORED", stage.index)
+            for later in (mirrored, TIED, NORM, STEP):
                 yield from case.misordered(
                     rank, reduce, later, "gradients are complete when they are reduced"
                 )
+            for later in (TIED, NORM, STEP):
+                yield from case.misordered(rank, mirrored, later, "gradients are those of all copies")
         yield from case.misordered(rank, TIED, NORM, "the norm is that of complete gradients")
         yield from case.misordered(rank, NORM, STEP, "the optimizer clips by the norm")
         for action in actions if STEP in case.places[rank] else ():

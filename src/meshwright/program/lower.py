@@ -25,6 +25,7 @@ from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import stage_gathers, unit_exchanges
 from meshwright.program.table import state_table
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
+from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
@@ -52,20 +53,21 @@ def lower(
     micro_batches = workload.global_batch // (
         grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
     )
-    schedule = _schedule(plan, micro_batches, times)
+    schedule, ways = _schedule(plan, micro_batches, times), Ways(len(stages), plan.pipeline.chains)
     step = StepPlan(
         sharding=cut_as(plan.sharding, stack),
         mode=mode,
         stack=stack,
         shape=shape,
         stages=stages,
+        ways=ways,
         elements=elements,
         tied=model.tied_gradients,
         grid=grid,
         expert_grid=expert_grid,
     )
     collectives = step_collectives(step)
-    messages = insert_messages(schedule, plan.pipeline.placement)
+    messages = insert_messages(schedule, plan.pipeline.placement, ways)
     return Program(
         blocks=model.blocks,
         stack=stack,
@@ -88,6 +90,7 @@ def lower(
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in stages),
         lists=wrap_lists(messages, step, collectives),
         in_flight=_in_flight(plan, micro_batches, schedule),
+        chains=ways.chains,
     )
 
 

@@ -8,19 +8,25 @@ channel's order can not take the wrong message; ``rendezvous.py`` proves that a 
 from collections.abc import Sequence
 
 from meshwright.schedule.action import Action, ActionLists
+from meshwright.schedule.dependencies import Ways
 
 
-def insert_messages(lists: ActionLists, placement: Sequence[int]) -> list[list[Action]]:
-    """Add SEND and RECV actions; ``placement[s]`` is the rank of stage s."""
-    return [[step for action in actions for step in _around(action, placement)] for actions in lists]
+def insert_messages(
+    lists: ActionLists, placement: Sequence[int], ways: Ways | None = None
+) -> list[list[Action]]:
+    """Add SEND and RECV actions; ``placement[s]`` is the rank of stage s.
+
+    All stages are one chain if nothing is said; no message goes from a chain to another.
+    """
+    ways = ways or Ways(len(placement))
+    return [[step for action in actions for step in _around(action, placement, ways)] for actions in lists]
 
 
-def _around(action: Action, placement: Sequence[int]) -> list[Action]:
+def _around(action: Action, placement: Sequence[int], ways: Ways) -> list[Action]:
     stage, m = action.stage, action.micro_batch
     assert stage is not None
-    last = len(placement) - 1
-    below = stage > 0 and placement[stage - 1] != placement[stage]
-    above = stage < last and placement[stage + 1] != placement[stage]
+    below = not ways.is_first(stage) and placement[stage - 1] != placement[stage]
+    above = not ways.is_last(stage) and placement[stage + 1] != placement[stage]
     if action.kind == "F":
         return [
             *([Action("RECV_F", stage, m)] if below else []),

@@ -14,9 +14,11 @@ from typing import Literal
 from meshwright.model.graph import Block
 from meshwright.program.items import Body, Collective, Item, PassKind
 from meshwright.program.mesh import RankGrid
+from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import StateEntry, StateKind
 from meshwright.schedule.action import Action, Kind, format_actions
+from meshwright.schedule.dependencies import Ways
 from meshwright.stack.stack import Stack
 
 Stream = Literal["compute", "data-parallel", "send", "receive"]
@@ -53,10 +55,11 @@ class Program:
 
     ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
-    ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_TIED and NORM exchange; ``beside``
-    names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight`` is,
-    per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
-    ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W.
+    ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
+    ``beside`` names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight``
+    is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
+    ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W. The stages are ``chains``
+    times the whole model.
     """
 
     blocks: tuple[Block, ...]
@@ -78,6 +81,12 @@ class Program:
     working_bytes: tuple[int, ...]
     lists: tuple[tuple[Action, ...], ...]
     in_flight: tuple[int, ...] = ()
+    chains: int = 1
+
+    @property
+    def ways(self) -> Ways:
+        """How micro-batches go through the stages."""
+        return Ways(len(self.stages), self.chains)
 
     @property
     def pipeline_ranks(self) -> int:
@@ -85,8 +94,9 @@ class Program:
         return len(self.lists)
 
     def stages_of(self, rank: int) -> tuple[Stage, ...]:
-        """The stages that a pipeline rank holds."""
-        return tuple(stage for stage in self.stages if stage.rank == rank)
+        """The stages that a pipeline rank holds, by their places in a chain."""
+        mine = (stage for stage in self.stages if stage.rank == rank)
+        return tuple(sorted(mine, key=lambda stage: self.ways.position(stage.index)))
 
     def held_elements(self, rank: int, kind: StateKind) -> int:
         """Elements of one kind of state on each rank of a pipeline rank."""
@@ -119,8 +129,17 @@ class Program:
 
     @property
     def end_ranks(self) -> tuple[int, ...]:
-        """The pipeline ranks of the first and of the last stage; one rank when it holds both."""
+        """The pipeline ranks of the first and of the last stage; one rank when it holds both.
+
+        With several chains that is the beginning of the first and the end of the last one.
+        """
         return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
+
+    @property
+    def mirrors(self) -> tuple[tuple[int, ...], ...]:
+        """Pipeline ranks that hold the same layers, one for each chain."""
+        copies = (self.ways.same_layers(position) for position in range(self.ways.length))
+        return tuple(dict.fromkeys(tuple(sorted(self.stages[s].rank for s in same)) for same in copies))
 
     def stream_of(self, kind: Kind) -> Stream:
         """Where an action runs: beside compute or on its stream."""
@@ -131,11 +150,16 @@ class Program:
         return "data-parallel" if kind in self.beside else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
-        """Members of a group over ``axes``; "world" is every rank, "tied" the first and the last stage's."""
+        """Members of a group over ``axes``.
+
+        "world" is every rank, "tied" the first and the last stage's, "mirrored" those that have the same layers.
+        """
         if axes == ("world",):
             return self.grid.ranks
         if axes == ("tied",):
             return len(self.end_ranks)
+        if axes == MIRRORED:
+            return self.chains
         grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
         return grid.size(axes)
 

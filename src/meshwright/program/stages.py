@@ -7,7 +7,7 @@ from meshwright.program.program import Stage
 
 
 def place_stages(plan: LongPlan, model: ModelGraph) -> tuple[Stage, ...]:
-    """Stages in order of the data's way through them, each with its pipeline rank."""
+    """Stages in order of the data's way, chain by chain, each with its pipeline rank."""
     contents = stage_layers(plan.pipeline, len(model.layer_blocks))
     return tuple(
         Stage(index, rank, stage_blocks(content, model), tuple(range(content.first, content.last)))

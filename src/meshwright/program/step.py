@@ -2,7 +2,8 @@
 
 A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
 with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
-schedule where not: it must not hold up a message), REDUCE_TIED where two ranks share the embedding table, NORM,
+schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
+(``mirrored.py``), REDUCE_TIED where two ranks share the embedding table, NORM,
 STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass.
 """
 
@@ -13,12 +14,14 @@ import numpy as np
 
 from meshwright.program.items import Collective
 from meshwright.program.mesh import RankGrid
+from meshwright.program.mirrored import MIRRORED, mirrored_reduction, reduced_units
 from meshwright.program.passes import Shared
 from meshwright.program.program import Stage
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
 from meshwright.program.synchronise import add, step_gathers, unit_reduction
 from meshwright.schedule.action import Action, ActionLists, Kind
+from meshwright.schedule.dependencies import Ways
 from meshwright.stack.stack import Stack
 
 NORM_BYTES = 8
@@ -27,7 +30,7 @@ NORM_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """What the actions around the schedule depend on. ``elements`` is per block of the model.
+    """What the actions around the schedule depend on. ``elements`` is per block of the model, ``ways`` of the stages.
 
     ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``).
     """
@@ -37,6 +40,7 @@ class StepPlan:
     stack: Stack
     shape: LocalShape
     stages: tuple[Stage, ...]
+    ways: Ways
     elements: Mapping[int, Elements]
     tied: bool
     grid: RankGrid
@@ -86,12 +90,14 @@ class StepPlan:
         """Members of a group over ``axes``; "world" is every rank."""
         if axes == ("world",):
             return self.grid.ranks
+        if axes == MIRRORED:
+            return self.ways.chains
         grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
         return grid.size(axes)
 
 
 def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
-    """What GATHER, REDUCE, REDUCE_TIED and NORM exchange; entries without members are left out."""
+    """What the actions around the schedule exchange; entries without members are left out."""
     result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
     for stage in step.stages:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
@@ -101,6 +107,9 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
             result[stage.index, "REDUCE"] = step.live(
                 unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
             )
+        units = reduced_units([step.elements[block] for block in stage.blocks], step.mode.gather)
+        mirrored = mirrored_reduction(units, step.shape, step.stack, what)
+        result[stage.index, "REDUCE_MIRRORED"] = step.live(mirrored)
     if step.tied_ranks:
         embedding = step.elements[step.stages[0].blocks[0]]
         result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
@@ -134,7 +143,7 @@ def _wrap(
     step: StepPlan,
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> tuple[Action, ...]:
-    mine = [stage.index for stage in step.stages if stage.rank == rank]
+    mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
     first = step.mode.gather == "per-step" or "GATHER" in step.beside
     wrapped = list(gather) if first else []
@@ -145,6 +154,9 @@ def _wrap(
             wrapped += _after_last(last[position], step, collectives)
     if "REDUCE" not in step.beside:
         wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
+    wrapped += [
+        Action("REDUCE_MIRRORED", stage) for stage in mine if (stage, "REDUCE_MIRRORED") in collectives
+    ]
     if rank in step.tied_ranks:
         wrapped.append(Action("REDUCE_TIED"))
     if (None, "NORM") in collectives:

@@ -8,12 +8,13 @@ hide here. What they do not look at: times, and whether the plan fits into memor
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.program.case import Case, Rule
+from meshwright.program.check_copies import COPY_RULES
 from meshwright.program.check_lists import LIST_RULES
 from meshwright.program.check_states import STATE_RULES
 from meshwright.program.check_step import STEP_RULES
 from meshwright.program.program import Program
 
-RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES)
+RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES)
 
 
 def validate(program: Program, model: ModelGraph) -> list[Problem]:

@@ -153,6 +153,12 @@ SCHEDULES: dict[str, ScheduleKind] = {
 }
 
 
+def schedule_chains(name: str | None) -> int:
+    """How often the stages of a schedule make up the whole model; once for a name that has no entry."""
+    kind = SCHEDULES.get(name or "")
+    return kind.chains if kind else 1
+
+
 def schedule_placement(name: str | None, ranks: int, chunks: int) -> tuple[int, ...]:
     """Pipeline rank of each stage under a schedule; a loop for a name that has no entry."""
     kind = SCHEDULES.get(name or "")

@@ -29,6 +29,7 @@ Kind = Literal[
     "GATHER",  # sharded parameters of a stage
     "FREE",  # gathered parameters of a stage
     "REDUCE",  # gradients of a stage over the data-parallel ranks
+    "REDUCE_MIRRORED",  # gradients of a stage over the pipeline ranks that have its layers too
     "REDUCE_TIED",  # gradients of a table that two stages share
     "NORM",  # gradient norm over all ranks
     "STEP",  # optimizer
@@ -45,7 +46,7 @@ VOCABULARY_KINDS: tuple[Kind, ...] = ("S", "T")
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {
     **dict.fromkeys(KINDS, "pass"),
-    **dict.fromkeys(("GATHER", "FREE", "REDUCE"), "stage"),
+    **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED"), "stage"),
     **dict.fromkeys(("REDUCE_TIED", "NORM", "STEP", "VALIDATE"), "rank"),
 }
 """What a kind belongs to: a stage and a micro-batch, a stage, or a whole rank."""

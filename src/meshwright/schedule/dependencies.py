@@ -42,6 +42,20 @@ class Ways:
         """Whether the loss is here."""
         return stage % self.length == self.length - 1
 
+    def position(self, stage: int) -> int:
+        """The place of a stage in its chain; stages with the same one have the same layers."""
+        return stage % self.length
+
+    def same_layers(self, position: int) -> tuple[int, ...]:
+        """The stages at a place, one of each chain."""
+        return tuple(range(position, self.stages, self.length))
+
+    def micro_batches_of(self, stage: int, micro_batches: int) -> range:
+        """Which of M micro-batches go through a stage: the chains take equal shares, one behind the other."""
+        share = micro_batches // self.chains
+        first = stage // self.length * share
+        return range(first, first + share)
+
     def everywhere(self, kind: Kind, micro_batch: int) -> tuple[Key, ...]:
         """S or T of a micro-batch on all ranks."""
         return tuple((kind, self.stages + rank, micro_batch) for rank in range(self.ranks))

@@ -59,11 +59,6 @@ class ScheduleKind:
         """Whether lists depend on the times of the stages."""
         return "times" in self.looks_at
 
-    @property
-    def planned(self) -> bool:
-        """Whether plans may name it: those that hold parameters on two ranks are made and played, not lowered yet."""
-        return self.chains == 1
-
     def pipeline(
         self,
         ranks: int,

@@ -139,8 +139,7 @@ def _options(setting: Setting, keep: Keep) -> _Options:
     schedule = [
         (names.index(name), virtual)
         for name, kind in SCHEDULES.items()
-        if (kind.searched or (name == wanted and kind.planned))
-        and (name in stack.schedules or name == "1f1b")
+        if (kind.searched or name == wanted) and (name in stack.schedules or name == "1f1b")
         for virtual in _chunk_counts(kind, arch.layers)
     ]
     moe = arch.moe
@@ -189,8 +188,11 @@ def _cut_schedules(cutter: _Cutter, setting: Setting) -> None:
     pp = cutter.column("pp")
     cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
-    even = (cutter.column("virtual_stages") == 1) | (layers % stages == 0)
+    chains = np.array([kind.chains for kind in SCHEDULES.values()])[cutter.column("schedule")]
+    even = (cutter.column("virtual_stages") == 1) | (layers % (stages // chains) == 0)
     cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
+    of_ranks = np.array([kind.rank_multiple for kind in SCHEDULES.values()])[cutter.column("schedule")]
+    cutter.cut("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0)
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
     count = setting.workload.global_batch // at_once
     pp = cutter.column("pp")

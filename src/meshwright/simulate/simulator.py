@@ -2,12 +2,14 @@
 
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
-run on the data-parallel stream where the stack overlaps them; REDUCE_TIED and NORM wait for all ranks that take part.
+run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
+that take part.
 Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
 a class do the same, a collective inside a class needs no partner to wait for. What runs beside
 compute slows it down (``cost/prices.py``). Simulated times are predictions, not measurements.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,9 +19,12 @@ from meshwright.cost.pricing import message_seconds
 from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, send_occupancy
 from meshwright.program.program import Program, matching_receive
 from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.dependencies import Ways
 from meshwright.simulate.record import Record, Simulation
 
-BARRIERS: tuple[Kind, ...] = ("REDUCE_TIED", "NORM")
+BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM")
+Meeting = tuple[Kind, int | None]
+"""A kind of barrier, and the place in a chain of the stages that it is for."""
 
 
 def simulate(program: Program, prices: Prices) -> Simulation:
@@ -38,6 +43,11 @@ def message_occupancy(program: Program, forms: Forms) -> float:
     """The part of a message's time that keeps the sender's compute stream, under a Program's schedule and stack."""
     several_passes = program.split or len(program.stages) > len(program.lists)
     return send_occupancy(several_passes, program.stack.overlap_p2p, forms)
+
+
+def meeting(action: Action, ways: Ways) -> Meeting:
+    """Where the ranks meet that have an action of a barrier."""
+    return action.kind, None if action.stage is None else ways.position(action.stage)
 
 
 @dataclass
@@ -60,6 +70,12 @@ class _Player:
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
         self.occupancy = message_occupancy(program, prices.local.forms)
+        self.expected = Counter(
+            meeting(action, program.ways)
+            for actions in program.lists
+            for action in actions
+            if action.kind in BARRIERS
+        )
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
 
     def done(self, rank: int) -> bool:
@@ -78,20 +94,20 @@ class _Player:
 
     def release_barrier(self) -> list[int]:
         """Let ranks go on that all stand at the same barrier."""
-        at: dict[Kind, list[int]] = {}
+        at: dict[Meeting, list[int]] = {}
         for rank in range(len(self.ranks)):
             action = next(self._remaining(rank), None)
             if action is not None and action.kind in BARRIERS:
-                at.setdefault(action.kind, []).append(rank)
-        for kind, members in at.items():
-            if len(members) == sum(any(a.kind == kind for a in actions) for actions in self.program.lists):
-                self._meet(kind, members)
+                at.setdefault(meeting(action, self.program.ways), []).append(rank)
+        for where, members in at.items():
+            if len(members) == self.expected[where]:
+                self._meet(members)
                 return members
         return []
 
-    def _meet(self, kind: Kind, members: list[int]) -> None:
+    def _meet(self, members: list[int]) -> None:
         start = max(max(self.ranks[r].clock, self.ranks[r].data_parallel) for r in members)
-        end = start + self._exchange_seconds(kind)
+        end = start + self._exchange_seconds(next(self._remaining(members[0])))
         for rank in members:
             action = next(self._remaining(rank))
             self._record(rank, action, start, end, "compute")
@@ -109,15 +125,15 @@ class _Player:
         elif action.kind in ("GATHER", "REDUCE"):
             self._exchange(action, rank)
         elif action.kind in BARRIERS:
-            self._compute(action, rank, 0.0 if action.kind == "NORM" else self._exchange_seconds(action.kind))
+            self._compute(action, rank, 0.0 if action.kind == "NORM" else self._exchange_seconds(action))
         elif action.kind == "STEP":
             self._compute(action, rank, self._optimizer(rank))
         elif action.kind != "FREE":
             self._pass(action, rank)
         return True
 
-    def _exchange_seconds(self, kind: Kind) -> float:
-        return float(self.prices.collectives(self.program.collectives[None, kind]))
+    def _exchange_seconds(self, action: Action) -> float:
+        return float(self.prices.collectives(self.program.collectives[action.stage, action.kind]))
 
     def _pass(self, action: Action, rank: int) -> None:
         state = self.ranks[rank]
@@ -147,7 +163,7 @@ class _Player:
         """GATHER or REDUCE: on the compute stream, or beside it."""
         state = self.ranks[rank]
         assert action.stage is not None
-        seconds = float(self.prices.collectives(self.program.collectives[action.stage, action.kind]))
+        seconds = self._exchange_seconds(action)
         if action.kind not in self.program.beside:
             start = max(state.clock, state.data_parallel)
             state.clock = state.data_parallel = start + seconds

@@ -85,7 +85,7 @@ def _slice(program: Program, rank: int, record: Record, origin: Origin) -> Event
 
 
 def _logical_bytes(program: Program, action: Action) -> int:
-    """Bytes of a message or of what GATHER, REDUCE, REDUCE_TIED and NORM exchange; 0 for compute."""
+    """Bytes of a message or of what an action around the schedule exchanges; 0 for compute."""
     if action.kind in ("SEND_F", "SEND_B"):
         return program.p2p_bytes
     exchanged = program.collectives.get((action.stage, action.kind), ())

@@ -64,8 +64,8 @@ class RunPlan:
 
     @property
     def stages(self) -> int:
-        """Pipeline stages."""
-        return self.pp * self.virtual_stages
+        """Pipeline stages that a micro-batch goes through."""
+        return self.pp * self.virtual_stages // SCHEDULES[self.schedule].chains
 
 
 def run_plan(chosen: Chosen, devices: int) -> RunPlan:
@@ -154,9 +154,10 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
     elif plan.vocabulary in FORMS and plan.stages > setting.model.architecture.layers:
         yield f"{plan.stages} stages > {setting.model.architecture.layers} layers, and no stage has the vocabulary"
     kind = SCHEDULES[plan.schedule]
-    if not kind.planned:
-        yield f"schedule {plan.schedule} is not priced yet"
-        return
+    if kind.chains > 1 and plan.vocabulary in FORMS:
+        yield f"{plan.schedule} with the vocabulary {plan.vocabulary} is not priced"
+    if plan.pp % kind.rank_multiple:
+        yield f"{plan.schedule} needs pp % {kind.rank_multiple} = {plan.pp % kind.rank_multiple}, must be 0"
     if kind.fixed_chunks and plan.virtual_stages != kind.fixed_chunks:
         yield f"{plan.schedule} has {kind.fixed_chunks} stages per rank, and virtual_stages = {plan.virtual_stages}"
     elif kind.chunked and plan.virtual_stages == 1:

@@ -189,8 +189,7 @@ def _length_problems(arch: Architecture, workload: Workload) -> Iterator[Problem
 
 def parse_keep(keep: tuple[str, ...]) -> Keep:
     """``tp=8`` and the like. Raises InputError with every one that is no choice or no value."""
-    schedules = tuple(name for name, kind in SCHEDULES.items() if kind.planned)
-    names = {"sharding": SHARDINGS, "schedule": schedules, "recompute": RECOMPUTES}
+    names = {"sharding": SHARDINGS, "schedule": tuple(SCHEDULES), "recompute": RECOMPUTES}
     numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"]
     result: dict[str, int | str] = {}
     problems = []

@@ -29,7 +29,16 @@ def restage(found: Found, header: ShortPlan, setting: Setting, stages: str) -> R
 
 
 def recut(short: ShortPlan, setting: Setting, aim: str) -> Recut | None:
-    """The stages that are best by ``aim`` and fit; None where there are none or they do not fit after all."""
+    """The stages that are best by ``aim`` and fit; None where there are none or they do not fit after all.
+
+    Raises InputError for a schedule that has every layer on two ranks: a cut loads both.
+    """
+    kind = short.pipeline.choice.kind
+    if kind.chains > 1:
+        rule = (
+            f"{short.pipeline.choice} has every layer on {kind.chains} ranks: its stages are not cut anew yet"
+        )
+        raise InputError(Problem("stages", aim, rule, "balanced"))
     costs = layer_costs(short, setting)
     found = BALANCES[aim](chain_of(costs), costs.capacity, WIDTH)
     if isinstance(found, Unfit):

@@ -13,7 +13,6 @@ from meshwright.program.messages import insert_messages
 from meshwright.program.rendezvous import RECEIVES, SENDS, check_messages
 from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.check import check_lists, first_of
-from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.shape import Shape, shape_of
 from meshwright.schedule.table import read_lists
 
@@ -36,20 +35,11 @@ def lists_of_file(path: str) -> tuple[list[list[Action]], Shape]:
 
 def message_problems(lists: ActionLists, passes: ActionLists, shape: Shape) -> list[Problem]:
     """What is wrong with the messages of lists whose passes are good."""
-    inserted = insert_messages(passes, shape.placement)
-    wanted = [[a for a in actions if not _leaves(a, shape.ways)] for actions in inserted]
+    wanted = insert_messages(passes, shape.placement, shape.ways)
     if lists == passes:
         return check_messages(wanted, shape.placement)
     problems = first_of(_unmatched(lists, wanted)) + first_of(_misplaced(lists))
     return problems or check_messages(lists, shape.placement)
-
-
-def _leaves(action: Action, ways: Ways) -> bool:
-    """Whether it is a message between the end of one way and the beginning of the next."""
-    stage = action.stage or 0
-    return (action.kind in ("RECV_F", "SEND_B") and ways.is_first(stage)) or (
-        action.kind in ("SEND_F", "RECV_B") and ways.is_last(stage)
-    )
 
 
 def _unmatched(lists: ActionLists, wanted: ActionLists) -> Iterator[Problem]:
