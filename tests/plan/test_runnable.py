@@ -7,16 +7,11 @@ from plan_cases import DENSE, LATENT, SPARSE, graph, long_plan
 
 from meshwright.model.load import load_model
 from meshwright.plan.expand import expand
-from meshwright.plan.long import Schedule
 from meshwright.plan.runnable import LIMITS, hindrances
 from meshwright.plan.short import ShortPlan
 
 LLAMA = load_model("llama-3.1-8b")
 DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
-UNKNOWN = long_plan()
-TWO_WAYS = UNKNOWN.model_copy(
-    update={"pipeline": UNKNOWN.pipeline.model_copy(update={"schedule": Schedule(name="dualpipe")})}
-)
 
 
 def meshed():
@@ -43,7 +38,6 @@ CASES = [
     (meshed(), LLAMA, "layout.ep", "not run yet"),
     (meshed(), LLAMA, "layout.etp", "not run yet"),
     (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
-    (TWO_WAYS, LLAMA, "pipeline.schedule", "not run yet"),
 ]
 
 

@@ -242,6 +242,11 @@ STATES = {
         stage(6, blocks=lambda s: s.blocks[1:]),
         "every_layer_once",
     ),
+    "layers shared with several ranks": (
+        TWICE,
+        stage(4, rank=lambda s: 1),
+        "copies_on_ranks_of_their_own",
+    ),
     "copies on one rank": (TWICE, stage(4, rank=lambda s: 0), "copies_on_ranks_of_their_own"),
     "stages out of order": (BASE, stage(1, index=lambda s: 2), "every_layer_once"),
     "a pass without a layer": (

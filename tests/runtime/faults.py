@@ -68,6 +68,10 @@ def tied_not_summed():
     Unit.set_tied = lambda self, summed: None
 
 
+def copies_not_summed():
+    StepStates.reduce_mirrored = lambda self, action: self._reduced()
+
+
 def reduced_before_the_last_weight_gradient():
     original = Interpreter.__post_init__
 
@@ -309,6 +313,10 @@ def _counted_by_every_rank(which):
     optimizer.first_owner = first_owner
 
 
+def copies_counted_twice():
+    _counted_by_every_rank(lambda tensor: True)
+
+
 def table_counted_twice():
     _counted_by_every_rank(lambda tensor: tensor.name == TOKEN_TABLE)
 
@@ -368,6 +376,7 @@ PIPELINE = Proven("llama", pp=2)
 TIED = Proven("qwen3", pp=2)
 SPLIT = Proven("llama", pp=2, schedule="zb-h1")
 
+TWO_WAYS = Proven("qwen3", pp=2, schedule="dualpipe", layers=4)
 SPLIT_EVERYWHERE = replace(SPLIT, schedule="v-min", micro_batches=4, layers=4)
 
 FAULTS = (
@@ -432,4 +441,6 @@ FAULTS = (
     Fault("norms decay", SHARDS, norms_decayed, "parameters"),
     Fault("the optimizer steps twice", REPLICAS, two_steps_in_one, "parameters"),
     Fault("the first moment is lost between steps", SHARDS, forgotten_moments, "parameters"),
+    Fault("gradients of two copies of a layer are not summed", TWO_WAYS, copies_not_summed),
+    Fault("the norm counts two copies of a layer", TWO_WAYS, copies_counted_twice, "gradient norm"),
 )

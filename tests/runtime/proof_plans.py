@@ -161,6 +161,18 @@ SPECIAL = (
     NOTHING,
 )
 """What a draw might miss."""
+TWICE = (
+    Proven("llama", pp=2, schedule="dualpipe", micro_batches=4, layers=4),
+    Proven("qwen3", pp=4, schedule="dualpipe", micro_batches=6, layers=5, stages=(0, 2, 2, 1)),
+    Proven("gpt2", pp=2, dp_shard=2, sharding="zero1", schedule="dualpipe", micro_batches=4, layers=3),
+    Proven("qwen3", pp=2, dp_shard=2, sharding="zero2", schedule="dualpipe", micro_batches=2, layers=4),
+    *(
+        Proven(model, pp=2, dp_shard=2, sharding="zero3", gather=gather, schedule="dualpipe", layers=4)
+        for model, gather in zip(("qwen3", "gpt2", "llama"), GATHERS, strict=True)
+    ),
+    Proven("qwen3", pp=2, tp=2, sequence_parallel=True, recompute="full", schedule="dualpipe", layers=4),
+)
+"""All parameters on two ranks."""
 TURNED = (
     Proven("llama", pp=4, schedule="zero-bubble", memory_limit=0.5, micro_batches=6, layers=4),
     Proven(
@@ -201,7 +213,7 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
         draw.choice(load_stack(OWN_STACK).schedules) if pp > 1 else draw.choice(("1f1b", "gpipe", "zb-h1"))
     )
     kind = SCHEDULES[schedule]
-    stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1))
+    stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1)) // kind.chains
     uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None
     sharding = draw.choice(("zero1", "zero2", "zero3", "zero3", "zero3")) if sharded else "none"
     return Proven(

@@ -23,6 +23,16 @@ PLANS = {
     "gathered layer by layer": ("fp32", small(LLAMA, sharding="zero3", gather="per-layer", dp_shard=2)),
     "a table of two stages, in shards": ("bf16", small(TIED, sharding="zero1", pp=2, dp_shard=2)),
     "a table of one rank": ("fp32", small(TIED, {"schedule": "v-half", "virtual_stages": 2}, pp=2)),
+    "layers of two ranks, in shards": (
+        "bf16",
+        small(
+            tiny("qwen3", num_hidden_layers=2),
+            {"schedule": "dualpipe", "virtual_stages": 2},
+            sharding="zero2",
+            pp=2,
+            dp_shard=2,
+        ),
+    ),
     "replicas of shards": ("bf16", small(SMALLEST, sharding="zero3", dp_shard=2, dp_replicate=2)),
     "shards of tp ranks": (
         "fp64",
@@ -51,7 +61,9 @@ def test_saving_does_not_change_the_run(name, tmp_path):
     assert run_on(case, tmp_path, precision) == run_on(case, tmp_path, precision, save=False)
 
 
-@pytest.mark.parametrize("name", ["a table of two stages, in shards", "shards of tp ranks"])
+@pytest.mark.parametrize(
+    "name", ["a table of two stages, in shards", "layers of two ranks, in shards", "shards of tp ranks"]
+)
 def test_files_hold_every_value_once_and_say_where_it_belongs(name, tmp_path):
     precision, case = PLANS[name]
     state = run_on_and_saved_last(case, tmp_path, precision)

@@ -26,6 +26,7 @@ LAYOUTS = {
     "parameters by step": {"layout": {"dp_shard": 2}, "sharding": "zero3", "gather": "per-step"},
     "pp": {"layout": {"pp": 2}},
     "split backward": {"layout": {"pp": 2}, "pipeline": {"schedule": "zb-h1"}},
+    "two ways": {"layout": {"pp": 2}, "pipeline": {"schedule": "dualpipe", "virtual_stages": 2}},
     "tp": {"layout": {"tp": 2}},
     "tp alone": {"layout": {"tp": 2, "sequence_parallel": False}},
 }

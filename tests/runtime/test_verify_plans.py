@@ -2,7 +2,7 @@
 
 import pytest
 from faults import FAULTS
-from proof_plans import SPECIAL, TURNED, covering_plans, told
+from proof_plans import SPECIAL, TURNED, TWICE, covering_plans, told
 
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.outcome import DOUBTFUL
@@ -17,7 +17,9 @@ def outcome_of(plan, fault=no_fault):
     return tried(Trial(*plan.lowered()), lambda what, part: None, fault)
 
 
-@pytest.mark.parametrize("plan", [*SPECIAL, *TURNED, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}")
+@pytest.mark.parametrize(
+    "plan", [*SPECIAL, *TWICE, *TURNED, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}"
+)
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
     assert outcome.caught_by == (), outcome

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.long import LongPlan
-from meshwright.schedule import SCHEDULES
 
 OWN_STACK = "meshwright"
 NOT_RUN = "can be planned, not run yet"
 RECOMPUTED = ("none", "selective", "full", "core_attn", "layernorm", "mlp")
 PRECISIONS = ("bf16",)
-RUN_SCHEDULES = tuple(name for name, kind in SCHEDULES.items() if kind.chains == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +87,6 @@ def _recompute(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
             yield Problem(f"layers.{key}.recompute", ", ".join(wrong), NOT_RUN, hint)
 
 
-def _schedule(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    name = plan.pipeline.schedule.name
-    if name is not None and name not in RUN_SCHEDULES:
-        yield Problem("pipeline.schedule", name, NOT_RUN, "one of " + ", ".join(RUN_SCHEDULES))
-
-
 LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
@@ -119,12 +111,6 @@ LIMITS: tuple[Limit, ...] = (
         " ".join(f"`{name}`" for name in RECOMPUTED),
         "`moe` `moe_act` `mla_up_proj` `shared_experts`",
         _recompute,
-    ),
-    Limit(
-        "pipeline.schedule",
-        " ".join(f"`{name}`" for name in RUN_SCHEDULES),
-        "all others",
-        _schedule,
     ),
 )
 """The table."""

@@ -4,6 +4,7 @@ A copy steps by itself, so that it must have the gradient that the others have: 
 own, in one order.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.errors import Problem
@@ -18,6 +19,11 @@ def copies_on_ranks_of_their_own(case: Case) -> Iterator[Problem]:
         if len(set(ranks)) < len(ranks):
             rule = f"the stages {ways.same_layers(position)} have the same layers"
             yield Problem("stages", ranks, rule, "a rank of its own for each")
+    held = Counter(rank for ranks in program.mirrors for rank in ranks)
+    for rank, count in held.items():
+        if count > 1:
+            rule = f"rank {rank} shares layers with different ranks"
+            yield Problem("stages", list(program.mirrors), rule, "all of its layers on the same ranks")
 
 
 def copies_exchange_gradients(case: Case) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from meshwright.errors import RunError
 from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
+from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
 
 Axes = tuple[str, ...]
@@ -193,13 +194,19 @@ class NamedWork:
 
 
 def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
-    """All groups over ``axes``: of the attention mesh, the experts' mesh, the world, or the two ends of a pipeline."""
+    """All groups over ``axes``.
+
+    Of the attention mesh, the experts' mesh, the world, the two ends of a pipeline, or its ranks with the same layers.
+    """
     if axes == ("world",):
         return [tuple(range(program.grid.ranks))]
     if axes == ("tied",):
         first, last = program.end_ranks
         stages = program.grid.groups(("pp",))
         return [(int(row[first]), int(row[last])) for row in stages]
+    if axes == MIRRORED:
+        rows = program.grid.groups(("pp",))
+        return [tuple(int(row[rank]) for rank in ranks) for row in rows for ranks in program.mirrors]
     grid = program.grid if all(axis in program.grid.sizes for axis in axes) else program.expert_grid
     return [tuple(int(rank) for rank in row) for row in grid.groups(axes)]
 

@@ -17,6 +17,7 @@ from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.visit import MicroBatch
 from meshwright.schedule.action import COMPUTE_KINDS, Action, Kind
+from meshwright.schedule.dependencies import Ways
 
 TP = ("tp",)
 Listener = Callable[[Action, str], None]
@@ -76,6 +77,11 @@ class Interpreter:
         """What is run."""
         return self.plan.program
 
+    @property
+    def ways(self) -> Ways:
+        """How micro-batches go through the stages."""
+        return self.program.ways
+
     def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult:
         """One optimizer step on this rank's micro-batches."""
         self.states.begin_step(lr_factor)
@@ -104,10 +110,10 @@ class Interpreter:
         """F: the stage's output, for the next one; the last one's is the loss."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        x = self.batches[m].tokens if stage == 0 else self.results.pop(("F", stage, m))
+        x = self.batches[m].tokens if self.ways.is_first(stage) else self.results.pop(("F", stage, m))
         run = self.running[stage, m] = self.begin_passes(self.plan, stage, self.batches[m])
         y = run.forward(x)
-        if not self._is_last(stage):
+        if not self.ways.is_last(stage):
             self.results["F", stage + 1, m] = y
         elif self.plan.communicator.place_in(TP) == 0:
             self.states.loss = self.states.loss + y
@@ -126,15 +132,12 @@ class Interpreter:
         """W: what I has left."""
         self.running.pop(_pass_of(action)).weight_gradient()
 
-    def _is_last(self, stage: int) -> bool:
-        return stage + 1 == len(self.program.stages)
-
     def _gradient_for(self, stage: int, m: int) -> torch.Tensor | None:
-        """The gradient of a stage's output; the last stage makes its own."""
-        return None if self._is_last(stage) else self.results.pop(("B", stage, m))
+        """The gradient of a stage's output; the last one of a chain makes its own."""
+        return None if self.ways.is_last(stage) else self.results.pop(("B", stage, m))
 
     def _give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
-        if stage:
+        if not self.ways.is_first(stage):
             assert gradient is not None
             self.results["B", stage - 1, m] = gradient
         if self.program.mode.gather == "per-micro-batch" and not self._in_flight(stage, m):
@@ -172,6 +175,7 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "GATHER": lambda interpreter, action: interpreter.states.gather(action),
     "FREE": lambda interpreter, action: interpreter.states.free(action),
     "REDUCE": lambda interpreter, action: interpreter.states.reduce(action),
+    "REDUCE_MIRRORED": lambda interpreter, action: interpreter.states.reduce_mirrored(action),
     "REDUCE_TIED": lambda interpreter, action: interpreter.states.reduce_tied(action),
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
     "STEP": lambda interpreter, action: interpreter.states.step(action),

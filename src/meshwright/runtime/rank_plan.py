@@ -7,6 +7,7 @@ rotations and windows may depend.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -69,14 +70,16 @@ class RankPlan:
         size = (tokens, int(shape.micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
 
-    @property
+    @cached_property
     def shared(self) -> Shared | None:
         """The blocks of embedding and head, where they share a table on this rank."""
-        first, last = self.program.stages[0], self.program.stages[-1]
-        together = first.rank == last.rank == self.pipeline_rank and TABLE in self.unit_of
-        head = self.program.blocks[last.blocks[-1]]
-        tied = any(p.name == EMBEDDING_TABLE for op in head.operators for p in op.parameters)
-        return (first.blocks[0], last.blocks[-1]) if together and tied else None
+        mine = {block for stage in self.stages for block in self.program.stages[stage].blocks}
+        ends = {self.program.blocks[block].kind: block for block in mine}
+        if "embed" not in ends or "head" not in ends:
+            return None
+        operators = self.program.blocks[ends["head"]].operators
+        tied = any(p.name == EMBEDDING_TABLE for op in operators for p in op.parameters)
+        return (ends["embed"], ends["head"]) if tied else None
 
     @property
     def all_units(self) -> tuple[Unit, ...]:

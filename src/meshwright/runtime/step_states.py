@@ -84,6 +84,16 @@ class StepStates:
             if exchange.begun < operations:
                 exchange.go_on()
 
+    def reduce_mirrored(self, action: Action) -> None:
+        """Sum up the reduced gradients of a stage with those of the rank that has its layers too."""
+        self._reduced()
+        assert action.stage is not None
+        items = self.plan.program.collectives[action.stage, action.kind]
+        units = self.plan.units_of(action.stage)
+        each = len(items) // len(units)
+        for number, unit in enumerate(units):
+            Exchanging(unit.sum_copies(items[number * each : (number + 1) * each])).begin().finish()
+
     def reduce_tied(self, action: Action) -> None:
         """Sum up the gradient of a table that another stage has too."""
         self._reduced()

@@ -110,7 +110,7 @@ class _Player:
         end = start + self._exchange_seconds(next(self._remaining(members[0])))
         for rank in members:
             action = next(self._remaining(rank))
-            self._record(rank, action, start, end, "compute")
+            self._record(rank, action, start, end, "compute" if action.stage is None else "data-parallel")
             self.ranks[rank].clock = end
             self.ranks[rank].position += 1
 

@@ -20,6 +20,7 @@ UNIT_S = 0.02
 CASES = [
     ({"pp": 2, "tp": 2, "dp_shard": 2, "sharding": "zero1", "stack": "meshwright"}, 4),
     ({"pp": 2, "schedule": "v-half", "chunks": 2}, 2),
+    ({"pp": 2, "dp_shard": 2, "sharding": "zero1", "schedule": "dualpipe", "chunks": 2}, 4),
     ({"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer", "schedule": "gpipe"}, 4),
 ]
 

@@ -11,6 +11,7 @@ from meshwright.runtime.emulation.times import ModelledTimes
 from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.visit import MicroBatch
 from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.dependencies import Ways
 
 
 @dataclass
@@ -57,12 +58,17 @@ class EmulatedPasses:
     micro_batch: int
     passed_back: bool = False
 
+    @property
+    def ways(self) -> Ways:
+        """How micro-batches go through the stages."""
+        return self.stages.program.ways
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """F: the result for the next stage, or a loss of nothing."""
-        if self.stage:
+        if not self.ways.is_first(self.stage):
             expect(x, Action("RECV_F", self.stage, self.micro_batch))
         self._run("F")
-        if self.stage + 1 == len(self.stages.program.stages):
+        if self.ways.is_last(self.stage):
             return torch.zeros((), dtype=torch.float64)
         return stamped(0.0, Action("RECV_F", self.stage + 1, self.micro_batch))
 
@@ -83,7 +89,9 @@ class EmulatedPasses:
         if g is not None:
             expect(g, Action("RECV_B", self.stage, self.micro_batch))
         self._run(kind)
-        return stamped(0.0, Action("RECV_B", self.stage - 1, self.micro_batch)) if self.stage else None
+        if self.ways.is_first(self.stage):
+            return None
+        return stamped(0.0, Action("RECV_B", self.stage - 1, self.micro_batch))
 
     def _run(self, kind: Kind) -> None:
         """Sleep for the compute of a pass, then meet and sleep for the exchanges of each of its groups."""
