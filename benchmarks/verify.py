@@ -27,7 +27,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 from faults import FAULTS, Fault  # noqa: E402
 from proof_plans import SEQ_LEN, SPECIAL, TWICE, Proven, covering_plans, told  # noqa: E402
 
-SEED, COUNT, RANKS = "proof", 54, (8, 2, 4)
+SEED, COUNT, RANKS = "proofs", 54, (8, 2, 4)
 LARGE = (
     ("llama-3.1-405b", {"pp": 16, "dp_shard": 64, "tp": 8}, {"sharding": "zero1"}, "1f1b", 1),
     (

@@ -92,7 +92,9 @@ class StepStates:
         units = self.plan.units_of(action.stage)
         each = len(items) // len(units)
         for number, unit in enumerate(units):
-            Exchanging(unit.sum_copies(items[number * each : (number + 1) * each])).begin().finish()
+            assert unit.reduced is not None
+            for item in items[number * each : (number + 1) * each]:
+                self.plan.communicator.start(item, unit.reduced, unit.gradient_width).wait()
 
     def reduce_tied(self, action: Action) -> None:
         """Sum up the gradient of a table that another stage has too."""

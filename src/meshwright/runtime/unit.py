@@ -169,12 +169,6 @@ class Unit:
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
         self.gradient = None
 
-    def sum_copies(self, items: Sequence[Collective]) -> Steps:
-        """Sum up this rank's shard of the reduced gradients with those of other copies of the unit."""
-        assert self.reduced is not None
-        for item in items:
-            yield self.communicator.start(item, self.reduced, self.gradient_width)
-
     def tied(self) -> torch.Tensor:
         """The part of the summed gradients that belongs to a table of two stages, padded to the largest part."""
         assert self.reduced is not None

@@ -32,11 +32,6 @@ class EmulatedUnit(Unit):
             yield self.communicator.start(item, self.owned, 0)
         self.reduced = self.owned
 
-    def sum_copies(self, items: Sequence[Collective]) -> Steps:
-        """Every exchange of the Program with other copies."""
-        for item in items:
-            yield self.communicator.start(item, self.owned, 0)
-
     def tied(self) -> torch.Tensor:
         """Nothing to sum up."""
         return self.owned
