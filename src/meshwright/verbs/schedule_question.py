@@ -17,8 +17,9 @@ from meshwright.schedule.generators import ScheduleKind, nearest_unit
 from meshwright.schedule.pipeline import Knobs
 from meshwright.schedule.shape import Shape, shape_of
 from meshwright.schedule.table import FORM
+from meshwright.schedule.ticks import Ticks
 from meshwright.verbs.schedule_files import lists_of_file
-from meshwright.verbs.schedule_times import GivenTimes, Ticks, for_pipeline, times_given
+from meshwright.verbs.schedule_times import GivenTimes, for_pipeline, times_given
 
 MAX_RANKS, MAX_MICRO_BATCHES, MAX_CHUNKS = 1024, 2**17, 64
 MAX_PASSES = 3_000_000
@@ -81,8 +82,8 @@ def usual_chunks(kind: ScheduleKind) -> int:
 
 def _generated(name: str, kind: ScheduleKind, asked: Asked) -> Made:
     chunks = usual_chunks(kind) if asked.chunks is None else asked.chunks
-    numbers = list(_numbers(asked, required=True))
-    problems = [*numbers, *_limit_problems(asked), *_unknown_to(name, kind, asked, chunks)]
+    numbers = list(number_problems(asked, required=True))
+    problems = [*numbers, *limit_problems(asked), *_unknown_to(name, kind, asked, chunks)]
     if not numbers:
         problems += _size_problems(name, kind, asked, chunks)
     given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
@@ -96,7 +97,7 @@ def _generated(name: str, kind: ScheduleKind, asked: Asked) -> Made:
 
 
 def _from_file(path: str, asked: Asked) -> Made:
-    problems = [*_numbers(asked, required=False), *_limit_problems(asked)]
+    problems = [*number_problems(asked, required=False), *limit_problems(asked)]
     given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
     found = attempted(lambda: lists_of_file(path), problems)
     if found is not None:
@@ -108,7 +109,7 @@ def _from_file(path: str, asked: Asked) -> Made:
     return Made(path, lists, shape, ticks, asked.memory_limit)
 
 
-def _numbers(asked: Asked, required: bool) -> Iterator[Problem]:
+def number_problems(asked: Asked, required: bool) -> Iterator[Problem]:
     """Numbers that are out of bounds or missing."""
     given = {
         "stages": (asked.stages, MAX_RANKS),
@@ -123,7 +124,8 @@ def _numbers(asked: Asked, required: bool) -> Iterator[Problem]:
             yield Problem(name, value, f"must be from 1 to {most}", f"--{name} {min(most, max(1, value))}")
 
 
-def _limit_problems(asked: Asked) -> Iterator[Problem]:
+def limit_problems(asked: Asked) -> Iterator[Problem]:
+    """A memory limit that nothing can keep to."""
     limit = asked.memory_limit
     if limit is not None and not (isfinite(limit) and limit > 0):
         rule = "must be above 0; one micro-batch on a rank takes 2"

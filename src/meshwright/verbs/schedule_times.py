@@ -16,15 +16,14 @@ The unit is the reader's own: figures come out in the same one. Times are played
 
 import csv
 import io
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import lcm
 from typing import NamedTuple
 
 from meshwright.errors import InputError, Problem
 from meshwright.plan.text import read_file, read_value
 from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.ticks import Ticks, exact, three, ticks_of
 from meshwright.schedule.times import StageTimes
 
 SHORTEST, LONGEST = 1e-9, 1e9
@@ -45,20 +44,6 @@ class RankTimes(NamedTuple):
     message: float = 0.0
 
 
-class Ticks(NamedTuple):
-    """Times of stages in ticks, and how many of them make one unit of the reader's."""
-
-    times: StageTimes
-    in_unit: int
-
-    def units(self) -> StageTimes:
-        """The times in the reader's unit."""
-        forward, input_, weight = (
-            tuple(ticks / self.in_unit for ticks in of_stages) for of_stages in _three(self.times)
-        )
-        return StageTimes(forward, input_, weight, self.times.message / self.in_unit, self.times.kept)
-
-
 GivenTimes = RankTimes | StageTimes
 
 
@@ -74,29 +59,14 @@ def for_pipeline(given: GivenTimes, ranks: int, ways: Ways) -> Ticks:
     """The times of the stages of a pipeline. Raises InputError where they are of another number of stages."""
     if isinstance(given, RankTimes):
         share = Fraction(ranks, ways.length)
-        seconds = [[share * _exact(time)] * ways.stages for time in given[:3]]
-        return _ticks(seconds, _exact(given.message))
+        seconds = [[share * exact(time)] * ways.stages for time in given[:3]]
+        return ticks_of(seconds, exact(given.message))
     stages = len(given.forward)
     if stages != ways.stages:
         rule = f"has times of {stages} stages, and the schedule has {ways.stages}"
         raise InputError(Problem("stage-times", stages, rule, f"a line for each of {ways.stages} stages"))
-    ticks = _ticks([[*map(_exact, times)] for times in _three(given)], _exact(given.message))
-    return ticks._replace(times=replace(ticks.times, kept=given.kept))
-
-
-def _three(times: StageTimes) -> tuple[tuple[float, ...], ...]:
-    return times.forward, times.input, times.weight
-
-
-def _exact(seconds: float) -> Fraction:
-    """The decimal that a person wrote."""
-    return Fraction(repr(seconds))
-
-
-def _ticks(seconds: Sequence[Sequence[Fraction]], message: Fraction) -> Ticks:
-    in_unit = lcm(message.denominator, *(time.denominator for of_stages in seconds for time in of_stages))
-    forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
-    return Ticks(StageTimes(forward, input_, weight, int(message * in_unit)), in_unit)
+    seconds = [[*map(exact, times)] for times in three(given)]
+    return ticks_of(seconds, exact(given.message), given.kept)
 
 
 def _rank_times(text: str) -> RankTimes:

@@ -97,7 +97,7 @@ def _plain(figures: Any) -> dict[str, Any]:
 
 def scheduled(name: str, asked: Asked) -> Scheduled:
     """A schedule's lists, played. Raises InfeasibleError where a rank holds more than the limit."""
-    found = _played(made(name, asked))
+    found = scheduled_as(made(name, asked))
     if found.over_limit:
         most = max(found.figures.peak_memory)
         raise InfeasibleError(
@@ -114,8 +114,8 @@ def _heeding(name: str) -> str:
     return f", or a schedule that heeds it: {', '.join(names)}" if names and name not in names else ""
 
 
-def _played(made: Made) -> Scheduled:
-    """Played in ticks, told in the reader's unit."""
+def scheduled_as(made: Made) -> Scheduled:
+    """Lists, played in ticks and told in the reader's unit."""
     (ticks, in_unit), ways = made.ticks, made.shape.ways
     timeline = played(made.lists, ticks, ways)
     figures = figures_of(made.lists, timeline, ticks, ways)
@@ -156,7 +156,7 @@ def compared(names: Sequence[str], asked: Asked) -> Compared:
     lists = [attempted(partial(made, name, suited(name, asked)), problems) for name in names]
     if problems:
         raise InputError(problem for i, problem in enumerate(problems) if problem not in problems[:i])
-    found = tuple(_played(one) for one in lists if one is not None)
+    found = tuple(scheduled_as(one) for one in lists if one is not None)
     if all(one.over_limit for one in found):
         peaks = {one.made.name: max(one.figures.peak_memory) for one in found}
         message = f"No schedule keeps to the memory limit {asked.memory_limit:g}."
@@ -181,7 +181,7 @@ def listed() -> dict[str, Any]:
     """All schedules with their figures at one example."""
     rows = []
     for name, kind in SCHEDULES.items():
-        found = _played(made(name, EXAMPLE)).summary()
+        found = scheduled_as(made(name, EXAMPLE)).summary()
         words = {"allowed_chunks": chunk_words(kind), "summary": kind.summary}
         rows.append(found | words)
     return {"schedules": rows, "origin": ORIGIN}

@@ -1,0 +1,64 @@
+"""Times as whole ticks, so that 0.1 ten times is 1 and equal times are equal."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+from meshwright.schedule.times import StageTimes
+
+MOST_TICKS = 2**36
+"""Of one pass, where ticks are counted in machine words."""
+
+
+class Ticks(NamedTuple):
+    """Times of stages in ticks, and how many of them make one unit of the reader's."""
+
+    times: StageTimes
+    in_unit: int
+
+    def units(self) -> StageTimes:
+        """The times in the reader's unit."""
+        forward, input_, weight = (
+            tuple(ticks / self.in_unit for ticks in of_stages) for of_stages in three(self.times)
+        )
+        return replace(
+            self.times,
+            forward=forward,
+            input=input_,
+            weight=weight,
+            message=self.times.message / self.in_unit,
+        )
+
+
+def three(times: StageTimes) -> tuple[tuple[float, ...], ...]:
+    """F, I and W of all stages."""
+    return times.forward, times.input, times.weight
+
+
+def exact(seconds: float) -> Fraction:
+    """The decimal that a person wrote."""
+    return Fraction(repr(seconds))
+
+
+def ticks_of(seconds: Sequence[Sequence[Fraction]], message: Fraction, kept: float = 0.5) -> Ticks:
+    """F, I and W of all stages and a message, in the largest ticks in which all of them are whole."""
+    in_unit = lcm(message.denominator, *(time.denominator for of_stages in seconds for time in of_stages))
+    forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
+    return Ticks(StageTimes(forward, input_, weight, int(message * in_unit), kept), in_unit)
+
+
+def whole_times(times: StageTimes) -> Ticks:
+    """Any times in ticks. No pass takes more than ``MOST_TICKS``, if a unit has more than one; what is cut off makes
+    times shorter, by 1 part in 10¹⁰ of the longest one at most.
+    """
+    seconds = [[*map(exact, of_stages)] for of_stages in three(times)]
+    found = ticks_of(seconds, exact(times.message), times.kept)
+    longest = int(max(found.times.message, *(max(of_stages) for of_stages in three(found.times))))
+    if longest <= MOST_TICKS:
+        return found
+    in_unit = max(1, found.in_unit * MOST_TICKS // longest)
+    forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
+    message = int(exact(times.message) * in_unit)
+    return Ticks(StageTimes(forward, input_, weight, message, times.kept), in_unit)
