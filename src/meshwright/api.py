@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
     from meshwright.verbs.probing import Probes
+    from meshwright.verbs.schedule_auto import Solved, Sought
     from meshwright.verbs.schedule_question import Asked
     from meshwright.verbs.scheduling import Compared, Scheduled
     from meshwright.verbs.trained import Trained
@@ -57,6 +58,7 @@ __all__ = [
     "run",
     "schedule",
     "schedules",
+    "solve_schedule",
     "trace",
     "validate",
     "verify",
@@ -274,6 +276,16 @@ def schedule(name: str, asked: "Asked") -> "Scheduled":
     from meshwright.verbs.scheduling import scheduled
 
     return scheduled(name, asked)
+
+
+def solve_schedule(asked: "Asked", sought: "Sought") -> "Solved":
+    """The shortest lists that can be found for a pipeline, with a bound that none are below.
+
+    Raises InputError with all problems, InfeasibleError where no lists keep to the memory limit.
+    """
+    from meshwright.verbs.schedule_auto import solved
+
+    return solved(asked, sought)
 
 
 def compare_schedules(names: Sequence[str], asked: "Asked") -> "Compared":

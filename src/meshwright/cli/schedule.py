@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +12,10 @@ from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
 from meshwright.errors import InputError, Problem
 
-ALL, SEVERAL = "list", "compare"
+if TYPE_CHECKING:
+    from meshwright.verbs.schedule_auto import Solved
+
+ALL, SEVERAL, SEARCH = "list", "compare", "auto"
 LONG = ("actions", "start", "end", "held")
 """What has an entry for every action: a line for each rank."""
 
@@ -26,6 +29,10 @@ def schedule(
     stage_times: options.StageTimes = None,
     memory_limit: options.MemoryLimit = None,
     unit: options.Unit = None,
+    placement: options.Placement = None,
+    time_budget: options.TimeBudget = None,
+    method: options.Method = None,
+    seed: options.Seed = None,
     csv: options.Csv = None,
     svg: options.Svg = None,
     as_json: AsJson = False,
@@ -33,7 +40,8 @@ def schedule(
 ) -> None:
     """Play a pipeline schedule and say how long it takes, what is bubble, and what every rank holds.
 
-    Exits with 1 when a rank holds more than the memory limit.
+    `auto` searches for the shortest lists within the memory limit, 1F1B's memory if not given, and says how far from
+    the shortest possible they are. Exits with 1 when a rank holds more than the memory limit.
     """
     given = {
         "stages": stages,
@@ -44,10 +52,13 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
+    sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
+        if names[0] != SEARCH:
+            _refuse((), sought, f"is for `meshwright schedule {SEARCH}`")
         if names[0] == ALL:
             _refuse(names, {**given, **files})
             _list(as_json)
@@ -56,15 +67,17 @@ def schedule(
             _compare(names[1:], given, svg, as_json)
         else:
             _refuse(names, {})
-            _one(names[0], given, files, as_json)
+            _one(names[0], given, sought, files, as_json)
 
 
-def _refuse(names: Sequence[str], given: Mapping[str, object]) -> None:
+def _refuse(
+    names: Sequence[str], given: Mapping[str, object], rule: str = "is for a single schedule"
+) -> None:
     """What this form of the verb has no use for."""
     several = f"meshwright schedule {SEVERAL} {' '.join(name for name in names if name != ALL)}"
     problems = [Problem("NAME", name, "is one name too many", several) for name in names[1:]]
     problems += [
-        Problem(f"--{name.replace('_', '-')}", str(value), "is for a single schedule", "leave it out")
+        Problem(f"--{name.replace('_', '-')}", str(value), rule, "leave it out")
         for name, value in given.items()
         if value is not None
     ]
@@ -99,11 +112,13 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
         render_compared(found.to_json(), str(svg) if svg else None)
 
 
-def _one(name: str, given: Mapping[str, Any], files: Mapping[str, Path], as_json: bool) -> None:
+def _one(
+    name: str, given: Mapping[str, Any], sought: Mapping[str, Any], files: Mapping[str, Path], as_json: bool
+) -> None:
     from meshwright import api
     from meshwright.verbs.schedule_question import Asked
 
-    found = api.schedule(name, Asked(**given))
+    found = _searched(given, sought) if name == SEARCH else api.schedule(name, Asked(**given))
     write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
     if as_json:
         _print_lines(found.to_json())
@@ -111,6 +126,14 @@ def _one(name: str, given: Mapping[str, Any], files: Mapping[str, Path], as_json
         from meshwright.report.scheduled import render_schedule
 
         render_schedule(found.to_json(), [str(path) for path in files.values()])
+
+
+def _searched(given: Mapping[str, Any], sought: Mapping[str, Any]) -> "Solved":
+    from meshwright import api
+    from meshwright.verbs.schedule_auto import Sought
+    from meshwright.verbs.schedule_question import Asked
+
+    return api.solve_schedule(Asked(**given), Sought(**sought))
 
 
 def _print_lines(data: Mapping[str, Any]) -> None:

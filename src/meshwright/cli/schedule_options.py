@@ -9,7 +9,7 @@ Names = Annotated[
     list[str],
     typer.Argument(
         metavar="NAME...",
-        help="A schedule or a CSV file of lists; `compare` and several of them; or `list`.",
+        help="A schedule or a CSV file of lists; `compare` and several of them; `list`; or `auto` to search for lists.",
     ),
 ]
 Stages = Annotated[int | None, typer.Option("--stages", metavar="P", help="Pipeline ranks.")]
@@ -17,7 +17,10 @@ MicroBatches = Annotated[
     int | None, typer.Option("--micro-batches", metavar="M", help="Micro-batches of a step.")
 ]
 Chunks = Annotated[
-    int | None, typer.Option("--chunks", metavar="V", help="Stages of each rank; what is usual if not given.")
+    int | None,
+    typer.Option(
+        "--chunks", "--virtual-stages", metavar="V", help="Stages of each rank; what is usual if not given."
+    ),
 ]
 Times = Annotated[
     str | None,
@@ -44,6 +47,32 @@ MemoryLimit = Annotated[
 Unit = Annotated[
     int | None,
     typer.Option("--unit", metavar="U", help="Micro-batches that go together, for schedules with units."),
+]
+Placement = Annotated[
+    str | None,
+    typer.Option(
+        "--placement", metavar="v|loop", help="How `auto` lays several stages of a rank; v if not given."
+    ),
+]
+TimeBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--time-budget",
+        metavar="S",
+        help="Seconds that `auto` searches, 60 if not given; it ends at once when nothing can be shorter.",
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="auto|exact|local",
+        help="How `auto` searches: by constraint programming, by local search, or as the size allows.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Of what `auto` draws; 0 if not given."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the lists, one row for each rank.")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the timeline to this SVG file.")]

@@ -21,6 +21,9 @@ def render_schedule(data: dict[str, Any], written: Sequence[str]) -> None:
         f"makespan {data['makespan']:g}, latency {data['latency']:g}; "
         f"bubble {percent(data['bubble_rate'])} of the busiest rank's work"
     )
+    if "lower_bound" in data:
+        for line in _search(data):
+            out.print(escape(line))
     out.print(f"messages {sum(data['messages']):,}{_beside(data['p2p_volume'])}; {_parameters(data)}\n")
     table = plain_table("rank", "stages", "busy", "peak memory", "messages")
     for rank in _shown_ranks(data["ranks"]):
@@ -93,6 +96,20 @@ def _times(times: dict[str, Any]) -> str:
         low, high = min(times[key]), max(times[key])
         words.append(f"{name} {low:g}" + (f"–{high:g}" if high > low else ""))
     return f"{', '.join(words)} of a stage, message {times['message']:g}"
+
+
+def _search(data: dict[str, Any]) -> Iterator[str]:
+    """How lists were found, and how far from the shortest possible they are."""
+    seed = data["best_seed"]
+    shorter = 1 - data["makespan"] / data["seed_makespan"]
+    beside = f", {percent(shorter)} shorter than {seed}, the best of the table" if shorter > 0 else ""
+    steps = f"{data['search_steps']:,} steps in {data['search_time_s']:.1f} s"
+    yield f"found by {data['found_by']}{beside}; {steps}{'; interrupted' if data['interrupted'] else ''}"
+    if data["proven"]:
+        yield f"no lists within memory {data['memory_limit']:g} can be shorter, by {data['bound_reason']}"
+    else:
+        bound = f"{data['lower_bound']:g}, by {data['bound_reason']}"
+        yield f"not proven: {data['gap']:.3%} above the lower bound {bound}"
 
 
 def _beside(volume: float | None) -> str:

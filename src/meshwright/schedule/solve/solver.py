@@ -1,0 +1,183 @@
+"""The shortest lists that can be found for a pipeline in a given time, and how far from the shortest possible they are.
+
+Three steps, each only as long as the lists are longer than the bound (``bounds.py``). The lists of all schedules that
+fit into memory (``seeds.py``). Local search from each of them: rounds of equally many steps, after each the worse half
+is left (``walk.py``). Constraint programming, for pipelines of few passes or where asked for, if it is installed
+(``exact.py``). The answer is never longer than the best seed, and an interrupt returns the best so far.
+
+A makespan is that of ``timeline.py``: the longest span of a rank. Of equally long lists those with the least latency
+that were met are taken.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from time import monotonic
+from typing import Literal
+
+from meshwright.errors import InfeasibleError, InputError
+from meshwright.schedule.action import Action
+from meshwright.schedule.game import EPSILON
+from meshwright.schedule.passes import numbered
+from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
+from meshwright.schedule.solve.board import Board
+from meshwright.schedule.solve.bounds import Bound, lower_bound
+from meshwright.schedule.solve.exact import missing_solver, prove
+from meshwright.schedule.solve.seeds import Seed, seeds
+from meshwright.schedule.solve.walk import Found, Walk
+from meshwright.schedule.ticks import whole_times
+
+Method = Literal["auto", "exact", "local"]
+METHODS: tuple[Method, ...] = ("auto", "exact", "local")
+EXACT_PASSES = 400
+"""Pipelines of so many passes are given to constraint programming without being asked for."""
+FOR_WALKS, MOST_FOR_WALKS = 0.2, 5.0
+"""Part of the time before constraint programming, and seconds of it at most."""
+ROUND = 400
+"""Steps of the first round from each seed."""
+LOCAL, EXACT = "local search", "constraint programming"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much to search: until ``seconds`` are over, or after ``steps`` of local search if there is such a number."""
+
+    seconds: float = 60.0
+    steps: int | None = None
+    seed: int = 0
+    method: Method = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """Lists for a pipeline, with makespan and bound in the unit of its times.
+
+    ``found_by`` is the schedule of the table whose lists they are, or the kind of search that made them shorter;
+    ``best_seed`` the schedule with the shortest lists before, of ``seed_makespan``.
+    """
+
+    lists: list[list[Action]]
+    makespan: float
+    bound: float
+    bound_reason: str
+    found_by: str
+    best_seed: str
+    seed_makespan: float
+    steps: int
+    interrupted: bool
+
+    def in_unit(self, ticks: float) -> "Solution":
+        """The same with times in a unit of so many."""
+        return replace(
+            self,
+            makespan=self.makespan / ticks,
+            bound=self.bound / ticks,
+            seed_makespan=self.seed_makespan / ticks,
+        )
+
+    @property
+    def gap(self) -> float:
+        """What the lists take beyond the bound, as a part of it."""
+        return max(0.0, self.makespan / self.bound - 1)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no lists can be shorter."""
+        return self.gap <= EPSILON
+
+
+def solve(pipeline: Pipeline, effort: Effort | None = None) -> Solution:
+    """Search. Raises InfeasibleError under a limit below one micro-batch, InputError where OR-tools is missing."""
+    effort = effort or Effort()
+    missing = missing_solver() if effort.method == "exact" else None
+    if missing:
+        raise InputError(missing)
+    if pipeline.memory_limit + EPSILON < PASS_MEMORY:
+        reason = f"a micro-batch on a rank takes {PASS_MEMORY:g}"
+        raise InfeasibleError(
+            f"No lists keep to the memory limit {pipeline.memory_limit:g}.",
+            [reason],
+            f"--memory-limit {PASS_MEMORY:g}",
+        )
+    ticks = whole_times(pipeline.times)
+    search = _Search(replace(pipeline, times=ticks.times), effort)
+    search.run()
+    in_ticks = Solution(
+        lists=numbered(search.best.orders, pipeline.stages),
+        makespan=search.best.figures[0],
+        bound=search.bound.makespan,
+        bound_reason=search.bound.reason,
+        found_by=search.found_by,
+        best_seed=search.start.name,
+        seed_makespan=search.seed_makespan,
+        steps=search.steps,
+        interrupted=search.interrupted,
+    )
+    return in_ticks.in_unit(float(ticks.in_unit))
+
+
+class _Search:
+    """The best lists so far and the best bound; all times in ticks."""
+
+    def __init__(self, pipeline: Pipeline, effort: Effort) -> None:
+        assert len(set(pipeline.placement[: pipeline.ranks])) == pipeline.ranks, (
+            "a rank waits for a second stage"
+        )
+        self.pipeline, self.effort = pipeline, effort
+        self.until = monotonic() + effort.seconds
+        self.limit = pipeline.memory_limit / PASS_MEMORY * pipeline.chunks
+        self.bound: Bound = lower_bound(pipeline, self.limit)
+        self.boards = sorted(self._boards(), key=lambda of: of[1].figures)
+        self.start, board = self.boards[0]
+        self.best, self.found_by = Found(board.figures, board.orders), self.start.name
+        self.seed_makespan = board.figures[0]
+        self.steps, self.interrupted = 0, False
+
+    def _boards(self) -> Iterator[tuple[Seed, Board]]:
+        for seed in seeds(self.pipeline):
+            yield seed, Board(self.pipeline, self.limit, seed.orders)
+
+    @property
+    def is_proven(self) -> bool:
+        return self.best.figures[0] <= self.bound.makespan
+
+    def run(self) -> None:
+        """Walks, then constraint programming where that is wanted."""
+        effort = self.effort
+        small = 3 * self.pipeline.stages * self.pipeline.micro_batches <= EXACT_PASSES
+        exact = effort.method == "exact" or (effort.method == "auto" and small and missing_solver() is None)
+        seconds = min(FOR_WALKS * effort.seconds, MOST_FOR_WALKS) if exact else effort.seconds
+        until = monotonic() + seconds
+        try:
+            self._walk(lambda: monotonic() > until)
+            if exact and (effort.method == "exact" or not self.is_proven):
+                self._prove()
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _walk(self, is_over: Callable[[], bool]) -> None:
+        walks, steps = [Walk(board, self.effort.seed) for _, board in self.boards], ROUND
+        while not self.is_proven and not is_over() and not self._spent():
+            for walk in walks:
+                for _ in range(steps):
+                    if self.is_proven or is_over() or self._spent():
+                        break
+                    walk.step()
+                    self.steps += 1
+                    self._take(walk.best, LOCAL)
+            walks = sorted(walks, key=lambda walk: walk.best.figures)[: ceil(len(walks) / 2)]
+
+    def _spent(self) -> bool:
+        return self.effort.steps is not None and self.steps >= self.effort.steps
+
+    def _prove(self) -> None:
+        seconds = max(0.0, self.until - monotonic())
+        proof = prove(self.pipeline, self.limit, self.best, self.bound.makespan, seconds, self.effort.seed)
+        self._take(proof.found, EXACT)
+        self.interrupted = proof.interrupted
+        if proof.bound > self.bound.makespan:
+            self.bound = Bound(proof.bound, EXACT)
+
+    def _take(self, found: Found, by: str) -> None:
+        if found.figures < self.best.figures:
+            self.best, self.found_by = found, by

@@ -1,0 +1,114 @@
+"""``meshwright schedule auto``: the form of every schedule, the search beside it, exit codes, an interrupt."""
+
+import signal
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from command_runs import is_finite, refused, run
+
+from meshwright.schedule.check import check_lists
+from meshwright.schedule.table import read_lists
+
+SIZE = ("--stages", 4, "--micro-batches", 6)
+SEARCH = {
+    "lower_bound",
+    "bound_reason",
+    "gap",
+    "proven",
+    "found_by",
+    "best_seed",
+    "seed_makespan",
+    "interrupted",
+}
+SOON = ("--time-budget", 0.2, "--method", "local")
+UNPROVEN = (
+    *("--stages", 4, "--micro-batches", 8, "--chunks", 2, "--placement", "loop"),
+    *("--memory-limit", 4, "--method", "local"),
+)
+
+
+def test_it_has_the_public_form_and_the_search():
+    done = run("schedule", "auto", *SIZE, "--memory-limit", 6, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert is_finite(done.data)
+    assert done.data.keys() >= SEARCH | {"makespan", "latency", "bubble_rate", "peak_memory", "actions"}
+    assert (done.data["makespan"], done.data["lower_bound"], done.data["proven"]) == (24, 24, True)
+    assert done.data["seed_makespan"] == 25
+    assert max(done.data["peak_memory"]) <= 6
+
+
+def test_text_says_how_it_was_found():
+    shown = run("schedule", "auto", *SIZE, "--memory-limit", 6).out
+    assert "found by local search, 4.0% shorter than zero-bubble" in shown
+    assert "no lists within memory 6 can be shorter" in shown
+    shown = run("schedule", "auto", *UNPROVEN, "--time-budget", 0.2).out
+    assert "above the lower bound" in shown
+
+
+def test_the_memory_of_1f1b_is_the_usual_limit():
+    data = run("schedule", "auto", *SIZE, "--json").data
+    assert (data["memory_limit"], data["makespan"], data["found_by"]) == (8, 21, "zb-h1")
+
+
+def test_lists_and_picture_are_written(tmp_path):
+    lists, picture = tmp_path / "lists.csv", tmp_path / "picture.svg"
+    files = ("--csv", lists, "--svg", picture)
+    done = run("schedule", "auto", *SIZE, "--virtual-stages", 2, *SOON, *files)
+    assert done.code == 0
+    assert not check_lists(read_lists(lists), memory_limit=8)
+    assert ElementTree.fromstring(picture.read_text(encoding="utf-8")).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(("placement", "last"), [("v", 0), ("loop", 3)])
+def test_stages_lie_as_asked(placement, last):
+    options = ("--chunks", 2, "--placement", placement, *SOON)
+    assert run("schedule", "auto", *SIZE, *options, "--json").data["placement"][-1] == last
+
+
+def test_less_than_a_micro_batch_is_infeasible():
+    done = run("schedule", "auto", *SIZE, "--memory-limit", 1.5, "--json")
+    assert (done.code, done.data["suggestion"]) == (1, "--memory-limit 2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("auto",), "stages = None: is needed"),
+        (
+            ("auto", *SIZE, "--placement", "w"),
+            "placement = 'w': is no way to lay stages. Suggestion: one of loop, v",
+        ),
+        (
+            ("auto", *SIZE, "--method", "exakt"),
+            "method = 'exakt': is no way to search. Suggestion: did you mean exact",
+        ),
+        (("auto", *SIZE, "--time-budget", 0), "time-budget = 0.0: must be above 0"),
+        (("auto", *SIZE, "--seed", -1), "seed = -1: must be from 0"),
+        (("auto", *SIZE, "--unit", 4), "unit = 4: auto has no unit"),
+        (("auto", *SIZE, "--chunks", 65), "chunks = 65: must be from 1 to 64"),
+        (("auto", "--stages", 100, "--micro-batches", 10_000), "too many to search"),
+        (("1f1b", *SIZE, "--seed", 1), "--seed = '1': is for `meshwright schedule auto`"),
+        (
+            ("compare", "1f1b", *SIZE, "--method", "exact"),
+            "--method = 'exact': is for `meshwright schedule auto`",
+        ),
+    ],
+)
+def test_wrong_questions(words, message):
+    assert message in refused("schedule", *words)
+
+
+def test_an_interrupt_ends_with_the_best_lists():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    usual = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2.0)
+        done = run("schedule", "auto", *UNPROVEN, "--json")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+    assert (done.code, done.err) == (0, "")
+    assert done.data["interrupted"]
+    assert done.data["makespan"] <= done.data["seed_makespan"]
