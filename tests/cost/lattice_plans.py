@@ -106,6 +106,8 @@ TURNED_SPLIT = (
     ScheduleChoice("zeropp", unit=8),
 )
 """The same with knobs turned."""
+WITH_UNITS = ("zeropp", ScheduleChoice("zeropp", unit=12), "looped-bfs", *TURNED_WHOLE, "interleaved-1f1b")
+"""Schedules that exchange states unit by unit."""
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")
 RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
@@ -139,7 +141,7 @@ def family(
     """``count`` different legal plans of a setting, in an order that only the seed decides.
 
     Split schedules are drawn with the shardings of the stack: what a rank gathers between overlapping steps is no
-    matter of the closed forms.
+    matter of the closed forms. Those with units gather and reduce by them.
     """
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
@@ -151,6 +153,7 @@ def family(
         workload=WorkloadSpec(**workload),
         stack=stack,
         layout=ShortLayout(rank_order=rng.choice(RANK_ORDERS)),
+        gather="per-unit" if schedules is WITH_UNITS else None,
     )
     found: dict[str, ShortPlan] = {}
     for plan in _legal_plans(header, setting, rng, schedules):
@@ -176,7 +179,7 @@ def _legal_plans(
 def _random_plan(
     header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str | ScheduleChoice, ...]
 ) -> ShortPlan:
-    sharding = rng.choice(("none", "zero1", "zero2", "zero3"))
+    sharding = "zero3" if header.gather else rng.choice(("none", "zero1", "zero2", "zero3"))
     rest = setting.cluster.devices
     degrees = {}
     for axis, largest in rng.sample([("pp", 8), ("tp", 8), ("cp", 4), ("dp_shard", 64)], 4):

@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lattice_plans import CLUSTERS, MODELS, SPLIT, STACKS, TURNED_SPLIT, TURNED_WHOLE, TWICE, WHOLE, family
+from lattice_plans import (
+    CLUSTERS,
+    MODELS,
+    SPLIT,
+    STACKS,
+    TURNED_SPLIT,
+    TURNED_WHOLE,
+    TWICE,
+    WHOLE,
+    WITH_UNITS,
+    family,
+)
 
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.traffic import array_traffic, program_traffic
@@ -30,6 +41,12 @@ EXCHANGES = {
     },
 }
 """Facts of stacks that change when and how states are exchanged."""
+BESIDE = {
+    "beside compute": {},
+    "one after the other": {"overlap_parameter_gather": False, "overlap_gradient_reduction": False},
+    "reductions beside compute": {"overlap_parameter_gather": False},
+}
+"""What runs beside compute in a stack."""
 FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS for stack in STACKS]
 
 
@@ -91,6 +108,17 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_sta
     chosen = family(model, "a100-sxm-80gb x 16", "generic", PLANS_PER_FAMILY, seed=2, schedules=schedules)
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **EXCHANGES[facts]))
+    hold_together(replace(chosen, setting=changed))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, beside):
+    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=3, schedules=WITH_UNITS)
+    assert len({plan.pipeline.choice for plan in chosen.plans}) == len(WITH_UNITS)
+    setting = chosen.setting
+    changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))
     hold_together(replace(chosen, setting=changed))
 
 

@@ -137,7 +137,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
         "cluster": draw(name),
         "stack": draw(name),
         "sharding": draw(st.sampled_from(("none", "zero1", "zero2", "zero3"))),
-        "gather": draw(st.sampled_from((None, "per-layer", "per-micro-batch", "per-step"))),
+        "gather": draw(st.sampled_from((None, "per-layer", "per-micro-batch", "per-unit", "per-step"))),
         "pipeline": {
             "schedule": draw(schedules),
             "micro_batch": draw(degree),

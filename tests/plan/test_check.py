@@ -30,6 +30,8 @@ KNOBS = replace(
 )
 TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
+ZEROPP = {"schedule": "zeropp", "virtual_stages": 2}
+BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), gathers_per_unit=True)
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
 WIDE = Cluster(name="wide", pools=(replace(POOL, node=replace(NODE, scaleup_domain=4)),))
@@ -147,6 +149,34 @@ CASES = [
         "dp_shard: 1, dp_replicate: 64",
     ),
     (long_plan({"dp_replicate": 64}), {}, "sharding", "so nothing is sharded", "dp_shard: 64"),
+    (
+        long_plan({"pp": 4, "dp_shard": 16}, pipeline=ZEROPP, sharding="zero1", gather="per-unit"),
+        {"stack": BY_UNIT},
+        "gather",
+        "is for sharded parameters, and sharding = zero1 leaves them whole",
+        "sharding: zero3, or take gather out",
+    ),
+    (
+        long_plan({"pp": 4, "dp_shard": 16}, sharding="zero3", gather="per-unit"),
+        {"stack": BY_UNIT},
+        "gather",
+        "1f1b has no units of micro-batches that go through a rank's stages together",
+        "gather: per-step, or a schedule of interleaved-1f1b, looped-bfs, zeropp",
+    ),
+    (
+        long_plan({"dp_shard": 64}, sharding="zero3", gather="per-unit"),
+        {"stack": BY_UNIT},
+        "gather",
+        "1f1b has no units",
+        "gather: per-layer, or",
+    ),
+    (
+        long_plan({"pp": 4, "dp_shard": 16}, pipeline=ZEROPP, sharding="zero3", gather="per-unit"),
+        {"stack": replace(BY_UNIT, gathers_per_unit=False)},
+        "gather",
+        "test-stack@1.0 does not gather once for a unit of micro-batches",
+        "gather: per-step, or stack: meshwright",
+    ),
     (
         changed(long_plan(), layers={"embed": {"layout": "main"}, "0..9": {"layout": "main"}}),
         {},
@@ -317,6 +347,18 @@ CASES = [
         "pp: 4",
     ),
 ]
+
+
+@pytest.mark.parametrize("schedule", ["interleaved-1f1b", "looped-bfs", "zeropp"])
+def test_schedules_with_units_gather_by_them_where_the_stack_does(schedule):
+    pipeline = {"schedule": schedule, "virtual_stages": 2}
+    plan = long_plan({"pp": 4, "dp_shard": 16}, pipeline=pipeline, sharding="zero3", gather="per-unit")
+    assert check(plan, stack=replace(BY_UNIT, schedules=(schedule,))) == []
+
+
+def test_all_that_is_wrong_with_a_gather_by_unit_is_said_at_once():
+    plan = long_plan({"pp": 4, "dp_shard": 16}, sharding="zero1", gather="per-unit")
+    assert [problem.field for problem in check(plan)] == ["gather"] * 3
 
 
 @pytest.mark.parametrize(("plan", "about", "field", "rule", "suggestion"), CASES)

@@ -131,6 +131,9 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
         layout["etp"] = draw(st.sampled_from([e for e in (1, 2, 4) if ranks // layout["ep"] % e == 0]))
     layout["rank_order"] = tuple(draw(st.permutations(("tp", "cp", "dp_shard", "dp_replicate", "pp"))))
     layout["sequence_parallel"] = draw(st.sampled_from((None, True, False)))
+    stack = draw(st.sampled_from(("megatron-core", "meshwright")))
+    has_units = schedule == "interleaved-1f1b" and sharding == "zero3" and stack == "meshwright"
+    by_unit = "per-unit" if has_units else "per-step"
     micro_batch = draw(st.sampled_from((1, 2)))
     micro_batches = layout["pp"] * draw(st.integers(1, 3))
     batch = layout["dp_replicate"] * layout["dp_shard"] * micro_batch * micro_batches
@@ -138,7 +141,7 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
         name,
         layout,
         sharding=sharding if sharding != "none" or layout["dp_shard"] == 1 else "zero1",
-        gather=draw(st.sampled_from((None, "per-layer", "per-micro-batch", "per-step"))),
+        gather=draw(st.sampled_from((None, "per-layer", "per-micro-batch", by_unit, "per-step"))),
         pipeline={
             "schedule": schedule,
             "micro_batch": micro_batch,
@@ -148,7 +151,7 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
         },
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         workload={"seq_len": 128, "global_batch": batch},
-        stack="generic" if schedule == "dualpipe" else draw(st.sampled_from(("megatron-core", "meshwright"))),
+        stack="generic" if schedule == "dualpipe" else stack,
     )
     assume(legal(short))
     return short

@@ -25,6 +25,16 @@ TWICE = lowered(
         stack="generic",
     )
 )
+UNITS = lowered(
+    short_plan(
+        "dense",
+        {"pp": 2, "dp_shard": 2},
+        sharding="zero3",
+        gather="per-unit",
+        stack="meshwright",
+        pipeline={"schedule": "zeropp", "virtual_stages": 2},
+    )
+)
 LATE = lowered(short_plan("dense", {"dp_shard": 2}, sharding="zero1"), overlap_parameter_gather=False)
 
 
@@ -172,6 +182,42 @@ STEPS = {
             p, collectives=p.collectives | {(1, "REDUCE_MIRRORED"): p.collectives[0, "REDUCE_MIRRORED"]}
         ),
         "copies_exchange_gradients",
+    ),
+    "gathered for the first unit only": (
+        UNITS,
+        edited(0, lambda text: "0GATHER " + drop("0GATHER")(text)),
+        "unit_exchanges_in_order",
+    ),
+    "gathered while it is whole": (
+        UNITS,
+        edited(0, lambda text: text.replace("0GATHER", "0GATHER 0GATHER", 1)),
+        "unit_exchanges_in_order",
+    ),
+    "freed in the middle of a run": (
+        UNITS,
+        edited(1, lambda text: text.replace("1F1", "1FREE 1F1", 1)),
+        "unit_exchanges_in_order",
+    ),
+    "freed and never needed": (
+        UNITS,
+        edited(1, lambda text: text.replace("NORM", "1GATHER 1FREE NORM")),
+        "unit_exchanges_in_order",
+    ),
+    "never freed": (UNITS, edited(0, lambda text: text + " 0GATHER"), "unit_exchanges_in_order"),
+    "the last unit's gradients are not reduced": (
+        UNITS,
+        edited(0, lambda text: "".join(text.rsplit("0REDUCE ", 1))),
+        "unit_exchanges_in_order",
+    ),
+    "nothing to reduce": (
+        UNITS,
+        edited(0, lambda text: text.replace("0REDUCE", "0REDUCE 0REDUCE", 1)),
+        "unit_exchanges_in_order",
+    ),
+    "a stage that another rank gathers": (
+        UNITS,
+        edited(0, lambda text: text.replace("0GATHER", "0GATHER 1GATHER", 1)),
+        "unit_exchanges_in_order",
     ),
     "a collective of one rank": (
         BASE,

@@ -137,6 +137,19 @@ COMPOSED = Proven(
 """Sharded parameters, passes apart, and recomputation."""
 TOGETHER = Proven("qwen3", pp=2, dp_shard=2, sharding="zero3", schedule="v-half", micro_batches=4, layers=4)
 """Both ends of a tied table on one rank."""
+BY_UNIT = Proven(
+    "llama",
+    pp=2,
+    dp_shard=2,
+    sharding="zero3",
+    gather="per-unit",
+    recompute="full",
+    schedule="zeropp",
+    micro_batches=6,
+    layers=6,
+    stages=(0, 2, 3, 1),
+)
+"""Parameters that come and go with each unit of micro-batches, gradients behind them."""
 THREE = Proven("gpt2", dp_shard=3, sharding="zero3", gather="per-layer", recompute="selective")
 """Shards whose borders cut parameters, padded."""
 NOTHING = Proven(
@@ -156,6 +169,9 @@ SPECIAL = (
     COMPOSED,
     TOGETHER,
     replace(TOGETHER, gather="per-layer"),
+    BY_UNIT,
+    replace(BY_UNIT, model="qwen3", dp_shard=1, dp_replicate=2, stages=None, recompute="none"),
+    replace(BY_UNIT, schedule="interleaved-1f1b", tp=2, sequence_parallel=True),
     THREE,
     replace(THREE, sharding="zero1", gather=None),
     NOTHING,
@@ -215,13 +231,14 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     kind = SCHEDULES[schedule]
     stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1)) // kind.chains
     uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None
+    gathers = (*GATHERS, "per-unit") if SCHEDULES[schedule].usual_unit else GATHERS
     sharding = draw.choice(("zero1", "zero2", "zero3", "zero3", "zero3")) if sharded else "none"
     return Proven(
         model=draw.choice(plain_names()),
         **degrees,
         sequence_parallel=tp > 1 and draw.random() < 0.5,
         sharding=sharding,
-        gather=draw.choice(GATHERS) if sharding == "zero3" else None,
+        gather=draw.choice(gathers) if sharding == "zero3" else None,
         recompute=draw.choice(RECOMPUTED),
         schedule=schedule,
         micro_batches=pp * draw.choice((1, 2)) if pp > 1 else draw.choice((1, 3)),

@@ -2,7 +2,7 @@
 
 import pytest
 from faults import FAULTS
-from proof_plans import SPECIAL, TURNED, TWICE, covering_plans, told
+from proof_plans import BY_UNIT, SPECIAL, THREE, TURNED, TWICE, covering_plans, told
 
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.outcome import DOUBTFUL
@@ -43,7 +43,7 @@ def nan_in_what_is_freed():
     Unit.free = spoil
 
 
-@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], SPECIAL[3]], ids=told)
+@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE], ids=told)
 def test_nothing_holds_parameters_that_were_freed(plan):
     assert plan.sharding == "zero3"
     assert outcome_of(plan, nan_in_what_is_freed).equal

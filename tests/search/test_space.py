@@ -63,6 +63,23 @@ def test_what_is_kept_is_a_filter_of_the_space(keep):
     assert any("as asked" in reason for reason in kept.rejected)
 
 
+def test_a_gather_that_is_kept_leaves_the_plans_that_can_gather_so():
+    question = asked("sparse", 12, "meshwright", seq_len=96, batch=12)
+    whole = enumerate_space(question.setting)
+    kept = enumerate_space(question.setting, {"gather": "per-unit"})
+    wanted = [
+        choice
+        for choice in choices_of(whole)
+        if choice["sharding"] == "zero3" and choice["schedule"] == "interleaved-1f1b"
+    ]
+    assert wanted
+    assert as_set(choices_of(kept)) == as_set(wanted)
+    plan = kept.plans.short(0, question.header)
+    assert plan.gather == "per-unit"
+    other = asked("sparse", 12, "megatron-core", seq_len=96, batch=12)
+    assert len(enumerate_space(other.setting, {"gather": "per-unit"}).plans) == 0
+
+
 def test_large_micro_batches_and_wide_experts_are_not_searched():
     question = asked("shared", 24, "megatron-core", layers=2, seq_len=96, batch=128 * 3)
     plans = enumerate_space(question.setting).plans

@@ -66,8 +66,10 @@ def lowered(
     virtual_stages: int = 1,
     global_batch: int = 16,
     stack: str = "megatron-core",
+    gather: str | None = None,
+    **facts: bool,
 ) -> Lowered:
-    """A small plan on H100s, lowered."""
+    """A small plan on H100s, lowered; ``facts`` change the stack."""
     devices = pp * tp * dp_shard * dp_replicate
     short = ShortPlan.model_validate(
         {
@@ -78,11 +80,13 @@ def lowered(
             "workload": {"seq_len": 1024, "global_batch": global_batch},
             "layout": {"pp": pp, "tp": tp, "dp_shard": dp_shard, "dp_replicate": dp_replicate},
             "sharding": sharding,
+            "gather": gather,
             "pipeline": {"schedule": schedule, "virtual_stages": virtual_stages},
         }
     )
     model, cluster = build_graph(ARCHITECTURE), load_cluster(short.cluster)
-    setting = Setting(model, cluster, Workload(seq_len=1024, global_batch=global_batch), load_stack(stack))
+    workload = Workload(seq_len=1024, global_batch=global_batch)
+    setting = Setting(model, cluster, workload, replace(load_stack(stack), **facts))
     program = lower(expand(short, model.architecture), model, cluster, setting.workload, setting.stack)
     return Lowered(short, setting, program)
 

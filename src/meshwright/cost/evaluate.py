@@ -20,7 +20,7 @@ from meshwright.cost.pricing import array_prices
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShardingName
+from meshwright.plan.short import Gather, ShardingName
 from meshwright.program.lower import resolve_recompute
 from meshwright.program.shape import Mode
 from meshwright.program.sharding import Moments, moments
@@ -110,7 +110,7 @@ def row_codes(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
     """Rows of equal mode: recomputation, sequence parallelism, and when states are exchanged."""
-    known = _moments(setting.stack)
+    known = _moments(setting.stack, plans.gather)
     distinct = list(dict.fromkeys(known.values()))
     codes = np.array([[distinct.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
     when = codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
@@ -127,10 +127,10 @@ def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int
         yield rows, mode
 
 
-def _moments(stack: Stack) -> dict[tuple[ShardingName, bool], Moments]:
-    """When states are exchanged for every sharding, without and with a pipeline."""
+def _moments(stack: Stack, gather: Gather | None) -> dict[tuple[ShardingName, bool], Moments]:
+    """When states are exchanged for every sharding, without and with a pipeline; ``gather`` as plans say it."""
     return {
-        (name, piped): moments(name, default_gather(name, 2 if piped else 1), stack, pipeline=piped)
+        (name, piped): moments(name, gather or default_gather(name, 2 if piped else 1), stack, pipeline=piped)
         for name in SHARDINGS
         for piped in (False, True)
     }

@@ -16,6 +16,7 @@ from meshwright.cost.played import stages_of_ranks
 from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds
 from meshwright.cost.pricing import array_mesh, array_shape, message_seconds, pass_kinds
 from meshwright.cost.spread_vocabulary import Share, vocabulary_share
+from meshwright.cost.units import Exchanges
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import Pipeline
@@ -28,7 +29,8 @@ from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.sharding import cut_as
 from meshwright.program.stages import stage_blocks
 from meshwright.program.states import Elements, StateKind, block_elements
-from meshwright.program.synchronise import add, stage_gathers, unit_exchanges
+from meshwright.program.step import beside_compute
+from meshwright.program.synchronise import add, stage_gathers, step_gathers, unit_exchanges, unit_reduction
 from meshwright.program.table import SHARDED
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
@@ -331,6 +333,31 @@ class Group:
         if self.kind.placement is looped_placement:
             return np.asarray(stages.reshape(len(stages), self.chunks, self.ranks).sum(1))
         return np.asarray(stages[:, self.stages_at].sum(1))
+
+    def gathers_of(self, stage: Elements) -> tuple[Collective, ...]:
+        """What GATHER of a stage exchanges."""
+        return step_gathers(stage, self.sharding, "stage")
+
+    def reductions_of(self, stage: Elements) -> tuple[Collective, ...]:
+        """What REDUCE of a stage exchanges."""
+        return unit_reduction(stage, self.sharding, self.mode, self.shape, self.setting.stack, "stage")
+
+    @property
+    def by_unit(self) -> bool:
+        """Parameters are gathered and gradients reduced unit by unit."""
+        return self.mode.gather == "per-unit"
+
+    @property
+    def unit_exchanges(self) -> Exchanges | None:
+        """What a unit's exchanges take; None where there are none."""
+        if not self.by_unit:
+            return None
+        return Exchanges(
+            gather=self.seconds(self.gathers_of),
+            reduce=self.seconds(self.reductions_of),
+            beside=beside_compute(self.setting.stack),
+            slowdown=self.forms.constants["overlap_slowdown"],
+        )
 
     def seconds(self, collectives: Callable[[Elements], tuple[Collective, ...]]) -> Floats:
         """Seconds of the collectives that each stage's elements call for: (n, K)."""

@@ -8,6 +8,7 @@ from meshwright.cost.group import Floats, Group
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
 from meshwright.cost.played import equal_lists
+from meshwright.cost.unit_memory import unit_buffers
 from meshwright.program.states import Elements, StateKind, bytes_per_element
 from meshwright.program.synchronise import add
 
@@ -25,7 +26,7 @@ def rank_ledgers(group: Group) -> dict[str, Floats]:
         "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer"),
         "activations": _activations(group),
         "working": _working(group),
-        "buffers": _buffers(group, rule),
+        "buffers": unit_buffers(group) if rule.by_unit else _buffers(group, rule),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
 

@@ -22,10 +22,7 @@ from meshwright.cost.step import (
     reduction_tail,
     send_occupancy,
 )
-from meshwright.program.items import Collective
-from meshwright.program.states import Elements
 from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import step_gathers, unit_reduction
 from meshwright.schedule.choice import ScheduleChoice
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
@@ -41,11 +38,15 @@ class Pipelined:
 
 @dataclass(frozen=True)
 class Length:
-    """Length of a schedule with messages, and ``silent`` if they took no time; ``span`` where it was played."""
+    """Length of a schedule with messages, and ``silent`` if they took no time; ``span`` where it was played.
+
+    ``exchanged`` is by how much exchanges of units make it longer, to the end of the last one.
+    """
 
     seconds: Floats
     silent: Floats
     span: Span | None = None
+    exchanged: Floats | float = 0.0
 
 
 def pipelined(group: Group, messages: bool) -> Pipelined:
@@ -63,7 +64,7 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if has_form(group.schedule):
+        if has_form(group.schedule) and not group.by_unit:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group)
@@ -89,9 +90,17 @@ def _played_length(group: Group) -> Length:
     message = np.concatenate([loud.message, quiet.message])
     counts = np.concatenate([group.micro_batches] * 2)
     span = played_span(group.schedule, passes, message, counts, group.ranks)
-    seconds = (span.end - span.begin if group.steps_overlap else span.end).max(1)
-    n = len(group.plans)
-    return Length(seconds[:n], seconds[n:], span.take(slice(n)))
+    seconds, n = _length(group, span), len(group.plans)
+    exchanged: Floats | float = 0.0
+    if group.by_unit:
+        slower = loud.passes._replace(exchanges=group.unit_exchanges)
+        whole = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
+        exchanged = np.maximum(0.0, _length(group, whole) - seconds[:n])
+    return Length(seconds[:n], seconds[n:], span.take(slice(n)), exchanged)
+
+
+def _length(group: Group, span: Span) -> Floats:
+    return np.asarray((span.end - span.begin if group.steps_overlap else span.end).max(1))
 
 
 def _stacked(one: Any, other: Any) -> Any:
@@ -115,7 +124,7 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     parts["pp"] = np.maximum(0.0, length - silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
     gather, final = _gathers(group, forward, message)
-    around = gather + _reductions(group, of.span) + _norm_and_ties(group)
+    around = gather + of.exchanged + _reductions(group, of.span) + _norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = _optimizer(group)
     return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
@@ -153,7 +162,7 @@ def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Fl
     nothing = np.zeros(len(message))
     if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
         return nothing, nothing
-    seconds = group.seconds(lambda elements: step_gathers(elements, group.sharding, "stage"))
+    seconds = group.seconds(group.gathers_of)
     beside = group.setting.stack.overlap_parameter_gather
     if not beside and group.mode.gather != "per-step":
         return nothing, group.per_rank(seconds).max(1)
@@ -182,14 +191,8 @@ def _reductions(group: Group, span: Span | None) -> Floats:
 
     Ranks that have the same layers need the same time to sum up what they have reduced: the later one counts.
     """
-    stack, shape, mode = group.setting.stack, group.shape, group.mode
-
-    def collectives(elements: Elements) -> tuple[Collective, ...]:
-        if mode.reduce == "per-micro-batch":
-            return ()
-        return unit_reduction(elements, group.sharding, mode, shape, stack, "stage")
-
-    seconds = group.seconds(collectives)
+    stack, once = group.setting.stack, group.mode.reduce == "per-step"
+    seconds = group.seconds(lambda stage: group.reductions_of(stage) if once else ())
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, span, group.per_rank(seconds) + mirrored_seconds(group))
     units = np.array([len(blocks) for blocks in group.stages])

@@ -5,7 +5,8 @@ activations Σ over stages of micro-batches in flight × bytes kept (schedule's 
 working     what recomputation brings back for one block
 buffers     parameters gathered from shards (two blocks per-layer, whole stages otherwise; 16 bit), and gradients
             that are whole until they are reduced: two blocks on their way where every micro-batch's are, all of a
-            rank under zero2 and zero3 otherwise
+            rank under zero2 and zero3 otherwise. Per unit: of both the stages that the list makes whole at once
+            (``program/whole.py``)
 workspace   a constant for context and libraries
 
 A plan fits when the sum is below ``usable_memory`` of the capacity: allocators fragment and reserve. Ignored: peaks
@@ -44,7 +45,12 @@ class BufferRule:
     @property
     def gradients_are_whole(self) -> bool:
         """Sharded gradients are reduced only after the last micro-batch."""
-        return self.sharding in ("zero2", "zero3") and not self.gradients_pass
+        return self.sharding in ("zero2", "zero3") and self.reduce == "per-step"
+
+    @property
+    def by_unit(self) -> bool:
+        """Whole stages come and go with each unit of micro-batches: ``unit_buffer_bytes``."""
+        return self.gather == "per-unit"
 
     @property
     def gradients_pass(self) -> bool:
@@ -59,8 +65,8 @@ class BufferRule:
 
 def buffer_bytes(rule: BufferRule, stage: Elements, largest_block: Elements, stack: Stack) -> Number:
     """Buffers of one stage (or of one rank, for all its stages together)."""
-    whole, block = _count(stage), _count(largest_block)
-    trained, trained_block = _count(stage.of("gradient")), _count(largest_block.of("gradient"))
+    whole, block = stage.count, largest_block.count
+    trained, trained_block = stage.of("gradient").count, largest_block.of("gradient").count
     result: Number = 0
     if rule.parameters_are_whole:
         result = result + PARAMETER_WIRE_BYTES * whole
@@ -73,8 +79,9 @@ def buffer_bytes(rule: BufferRule, stage: Elements, largest_block: Elements, sta
     return result
 
 
-def _count(elements: Elements) -> Number:
-    return elements.dense + elements.expert
+def unit_buffer_bytes(parameters: Number, gradients: Number, stack: Stack) -> Number:
+    """Buffers for so many elements of parameters and of gradients that are whole at once."""
+    return PARAMETER_WIRE_BYTES * parameters + bytes_per_element("gradient", stack) * gradients
 
 
 def total_bytes(ledger: Ledger) -> Number:

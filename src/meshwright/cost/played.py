@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.units import EXCHANGES, Exchanges, Streams, unit_lists, with_exchanges
 from meshwright.program.mesh import Ints
+from meshwright.schedule.action import Kind
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.order import Step, playable
 from meshwright.schedule.times import StageTimes
@@ -25,26 +27,28 @@ Array = NDArray[np.float64]
 ROUNDS = 3
 FEW = 4
 """So many plans are played one by one."""
-AUTOMATIC_ROUNDS = 8
-"""Lists that are made by playing settle later."""
+SLOW_ROUNDS = 8
+"""Lists that are made by playing settle later, and so do those with exchanges of units."""
 
 
 class Passes(NamedTuple):
     """Seconds of the passes of every stage, (n, K) each; with ``weight`` the backward pass is I and W, else B.
 
-    ``times`` holds what an automatic schedule looks at, one entry per plan.
+    ``times`` holds what an automatic schedule looks at, one entry per plan; ``exchanges`` what units exchange.
     """
 
     forward: Array
     backward: Array
     weight: Array | None = None
     times: Sequence[StageTimes] | None = None
+    exchanges: Exchanges | None = None
 
     def take(self, rows: NDArray[np.int64]) -> "Passes":
         """The plans at ``rows``."""
         weight = None if self.weight is None else self.weight[rows]
         times = None if self.times is None else [self.times[row] for row in rows]
-        return Passes(self.forward[rows], self.backward[rows], weight, times)
+        exchanges = None if self.exchanges is None else self.exchanges.take(rows)
+        return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges)
 
     @property
     def whole(self) -> Array:
@@ -54,7 +58,10 @@ class Passes(NamedTuple):
 
 
 class Span(NamedTuple):
-    """When every pipeline rank begins its first and ends its last pass, (n, P) each; when every stage ends: (n, K)."""
+    """When ranks begin their first and end their last pass, (n, P) each; when every stage ends, (n, K).
+
+    With exchanges of units a rank ends when these have ended too.
+    """
 
     begin: Array
     end: Array
@@ -86,7 +93,8 @@ def played_span(
     for count, times, rows in equal_lists(micro_batches, passes.times):
         some = passes.take(rows)
         arguments = schedule, some, message[rows], ranks, times
-        rounds, period = ROUNDS if times is None else AUTOMATIC_ROUNDS, schedule.period(ranks)
+        settled = times is None and passes.exchanges is None
+        rounds, period = ROUNDS if settled else SLOW_ROUNDS, schedule.period(ranks)
         played, back = int(periodic_micro_batches(count, period, rounds)), rounds // ROUNDS * period
         begin[rows], end[rows], stage_end[rows] = _play(*arguments, played)
         if played < count:
@@ -142,15 +150,28 @@ def _play(
     times: StageTimes | None,
     micro_batches: int,
 ) -> Span:
-    steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times)
+    exchanges = passes.exchanges
+    beside = None if exchanges is None else exchanges.beside
+    steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times, beside)
     weight = np.zeros_like(passes.backward) if passes.weight is None else passes.weight
     by_kind = {"F": passes.forward, "B": passes.backward, "I": passes.backward, "W": weight}
+    if exchanges is not None:
+        by_kind |= {"GATHER": exchanges.gather, "REDUCE": exchanges.reduce}
     if len(message) > FEW:
         columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
-        times_of = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum)
+        streams = exchanges and exchanges.streams(ranks, np.zeros_like(message), np.maximum, np.minimum)
+        times_of = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum, streams)
         return Span(*(np.stack(of, 1) for of in times_of))
     rows = [
-        _walk(steps, {k: seconds[row].tolist() for k, seconds in by_kind.items()}, wait, ranks, 0.0, max)
+        _walk(
+            steps,
+            {kind: seconds[row].tolist() for kind, seconds in by_kind.items()},
+            wait,
+            ranks,
+            0.0,
+            max,
+            exchanges and exchanges.streams(ranks, 0.0, max, min),
+        )
         for row, wait in enumerate(message.tolist())
     ]
     return Span(*(np.array(of) for of in zip(*rows, strict=True)))
@@ -163,8 +184,9 @@ def _walk(
     ranks: int,
     zero: Any,
     larger: Callable[[Any, Any], Any],
+    streams: Streams | None = None,
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """First starts and last ends of the ranks, last ends of the stages.
+    """First starts and last ends of the ranks, last ends of the stages; with ``streams`` there are exchanges too.
 
     Times are arrays over plans, or floats, which are faster for few.
     """
@@ -176,18 +198,35 @@ def _walk(
         start = clock[rank]
         for source, crosses in needed:
             start = larger(start, ends[source] + message if crosses else ends[source])
+        took = seconds[kind][stage]
+        if streams is not None:
+            if kind in EXCHANGES:
+                ends.append(streams.exchange(kind, rank, took, clock))
+                continue
+            took = streams.slowed(rank, start, took)
         if begin[rank] is None:
             begin[rank] = start
-        clock[rank] = start + seconds[kind][stage]
+        clock[rank] = start + took
         stage_end[stage] = clock[rank]
         ends.append(clock[rank])
-    return begin, clock, stage_end
+    return begin, clock if streams is None else list(map(larger, clock, streams.free)), stage_end
 
 
 @lru_cache(maxsize=1024)
 def action_order(
-    schedule: ScheduleChoice, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    chunks: int,
+    times: StageTimes | None = None,
+    beside: frozenset[Kind] | None = None,
 ) -> tuple[Step, ...]:
-    """All actions of a schedule, each after its list predecessor and its data."""
+    """All actions of a schedule, each after its list predecessor and its data.
+
+    ``beside``: with the exchanges of units, these kinds of which run beside compute; None: without them.
+    """
     lists = schedule.lists(ranks, micro_batches, chunks, times)
-    return tuple(playable(lists, schedule.kind.ways(ranks, chunks)))
+    steps = playable(lists, schedule.kind.ways(ranks, chunks))
+    if beside is None:
+        return tuple(steps)
+    return tuple(with_exchanges(steps, unit_lists(schedule, ranks, micro_batches, chunks, times, beside)))

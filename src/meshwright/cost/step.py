@@ -2,7 +2,9 @@
 
 A gather at the start runs beside the first forward passes: stage j waits for what is left of its own when its first
 micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
-rest of that backward pass, and leaves at least 1/L of itself behind it.
+rest of that backward pass, and leaves at least 1/L of itself behind it. What is exchanged unit by unit comes and goes
+a whole stage at once: its first pass waits for the gather, a reduction for the one before it, and passes beside an
+exchange are slowed down.
 """
 
 import numpy as np
@@ -16,6 +18,11 @@ def optimizer_seconds(owned: Number, forms: Forms) -> Number:
     c = forms.constants
     moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"])
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+
+
+def beside_exchange(compute: Number, left: Number, forms: Forms) -> Number:
+    """Length of a pass beside which the data-parallel stream is at work for ``left`` more seconds."""
+    return compute + forms.constants["overlap_slowdown"] * np.minimum(compute, left)
 
 
 def send_occupancy(chunked: bool, overlaps: bool, forms: Forms) -> float:

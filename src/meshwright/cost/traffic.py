@@ -4,7 +4,8 @@ For every pipeline rank one of its equal ranks is counted, and the pipeline rank
 Σ over pipeline ranks Σ over the actions of the list Σ over the collectives of c ⌈logical bytes⌉. What ``logical``
 means for each kind of collective is said in ``program/items.py``; a message counts where it is sent, under pp.
 Collectives over groups of one member exchange nothing. The closed form multiplies the traffic of each kind of pass
-by the number of micro-batches and adds what surrounds the schedule; the two are equal to the byte (tests). Wire
+by the number of micro-batches and adds what surrounds the schedule, or what each unit exchanges as often as the lists
+say (``cost/units.py``); the two are equal to the byte (tests). Wire
 bytes are not here: they depend on the algorithm (``program/items.WIRE_FACTOR``).
 """
 
@@ -17,14 +18,15 @@ from numpy.typing import NDArray
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group import Group
 from meshwright.cost.mirrored import mirrored_collectives
+from meshwright.cost.played import equal_lists
 from meshwright.cost.prices import CATEGORY, Mesh
+from meshwright.cost.units import exchange_counts, unit_lists
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.program.items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
-from meshwright.program.step import NORM_BYTES, tied_reduction
-from meshwright.program.synchronise import step_gathers, unit_reduction
+from meshwright.program.step import LISTED, NORM_BYTES, beside_compute, tied_reduction
 from meshwright.schedule.action import COMPUTE_KINDS
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
@@ -102,25 +104,36 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
     return result
 
 
-def _around(group: Group, repeats: Counts) -> Iterable[tuple[int, Collective]]:
+def _around(group: Group, repeats: Counts) -> Iterable[tuple[int | Counts, Collective]]:
     """The collectives of a step outside the passes, with the number of ranks that run them."""
     stack, mode = group.setting.stack, group.mode
-    for elements, stages in zip(group.kind_elements, repeats, strict=True):
-        collectives: tuple[Collective, ...] = ()
-        if mode.reduce == "per-step":
-            collectives += unit_reduction(elements, group.sharding, mode, group.shape, stack, "stage")
-        if group.sharding in ("zero1", "zero2") or mode.gather == "per-step":
-            collectives += step_gathers(elements, group.sharding, "stage")
-        yield from ((int(stages), collective) for collective in collectives)
-    for kind, stages in zip(group.stage_kinds, repeats, strict=True):
-        yield from ((int(stages), collective) for collective in mirrored_collectives(group, kind))
+    gathered, reduced = _unit_counts(group) if group.by_unit else (repeats, repeats)
+    for kind, elements in enumerate(group.kind_elements):
+        if mode.reduce in LISTED:
+            yield from ((reduced[kind], collective) for collective in group.reductions_of(elements))
+        if group.sharding in ("zero1", "zero2") or mode.gather in LISTED:
+            yield from ((gathered[kind], collective) for collective in group.gathers_of(elements))
+    for blocks, stages in zip(group.stage_kinds, repeats, strict=True):
+        yield from ((int(stages), collective) for collective in mirrored_collectives(group, blocks))
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         yield 2, tied_reduction(embedding, group.sharding, group.shape, stack)
 
 
-def _tallies(counted: Iterable[tuple[int, Collective]], mesh: Mesh) -> dict[str, Counts]:
+def _unit_counts(group: Group) -> tuple[Counts, Counts]:
+    """How often stages of each kind are gathered and reduced in a step: (kinds, n) each."""
+    beside, stages = beside_compute(group.setting.stack), len(group.stages)
+    of_kind = np.eye(len(group.stage_kinds), dtype=np.int64)[group.kind_of].T
+    found = np.zeros((2, len(of_kind), len(group.plans)), dtype=np.int64)
+    for count, times, rows in equal_lists(group.micro_batches, group.times):
+        lists = unit_lists(group.schedule, group.ranks, count, group.chunks, times, beside)
+        for which, counts in enumerate(exchange_counts(lists, stages)):
+            found[which][:, rows] = (of_kind @ counts)[:, None]
+    return found[0], found[1]
+
+
+def _tallies(counted: Iterable[tuple[int | Counts, Collective]], mesh: Mesh) -> dict[str, Counts]:
     """As ``_tally`` for arrays; groups of one member are masked out."""
     result: dict[str, Counts] = {}
     for count, collective in counted:

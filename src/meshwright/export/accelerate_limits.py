@@ -41,7 +41,7 @@ def _state_problems(plan: UniformPlan) -> list[Problem]:
         if axes != whole:
             rule = f"FSDP shards over all of {shown} and nothing else"
             problems.append(Problem(f"states.{state}", sorted(axes), rule, shown))
-    if plan.sharding == "zero3" and plan.gather == "per-step" and plan.micro_batches > 1:
+    if plan.sharding == "zero3" and plan.gather in ("per-unit", "per-step") and plan.micro_batches > 1:
         rule = "FSDP gathers parameters per layer or per micro-batch"
         problems.append(Problem("gather", plan.gather, rule, "gather: per-layer"))
     return problems

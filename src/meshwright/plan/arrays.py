@@ -1,7 +1,8 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
-what each stage holds, and where the vocabulary lies (``ends``, or one of ``cost/spread_vocabulary.py``). Codes index
+what each stage holds, when zero3 gathers (None: as usual), and where the vocabulary lies (``ends``, or one of
+``cost/spread_vocabulary.py``). Codes index
 the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
 """
 
@@ -14,6 +15,7 @@ from meshwright.plan.long import Stages
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
+    Gather,
     Recompute,
     Schedule,
     ShardingName,
@@ -49,6 +51,7 @@ class PlanArrays:
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     stages: Stages = "balanced"
     vocabulary: str = "ends"
+    gather: Gather | None = None
 
     def __len__(self) -> int:
         return len(self.pp)
@@ -80,6 +83,7 @@ class PlanArrays:
                     virtual_stages=number["virtual_stages"],
                 ),
                 "recompute": self.recomputes[number["recompute"]],
+                "gather": self.gather or header.gather,
             }
         )
 
@@ -87,7 +91,7 @@ class PlanArrays:
 COLUMNS: tuple[str, ...] = tuple(
     f.name
     for f in fields(PlanArrays)
-    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "vocabulary")
+    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "vocabulary", "gather")
 )
 
 
@@ -118,4 +122,5 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         schedules=schedules,
         recomputes=recomputes,
         rank_order=plans[0].layout.rank_order,
+        gather=plans[0].gather,
     )

@@ -5,6 +5,7 @@ from math import ceil, lcm
 
 from meshwright.errors import Problem
 from meshwright.plan.case import Case, Rule
+from meshwright.plan.expand import default_gather
 from meshwright.plan.layers import layer_rules, stage_problems
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.generators import nearest_unit
@@ -134,6 +135,21 @@ def schedule_knobs(case: Case) -> Iterator[Problem]:
         yield Problem(f"{field}.unit", unit, fault, hint)
 
 
+def gathers_by_unit(case: Case) -> Iterator[Problem]:
+    """``gather: per-unit`` wants parameters that are sharded, and a schedule whose micro-batches go in units."""
+    plan, name = case.plan, case.plan.pipeline.schedule.name
+    if plan.gather != "per-unit":
+        return
+    usual = default_gather("zero3", case.pp)
+    if plan.sharding != "zero3":
+        rule = f"is for sharded parameters, and sharding = {plan.sharding} leaves them whole"
+        yield Problem("gather", plan.gather, rule, "sharding: zero3, or take gather out")
+    if name in SCHEDULES and SCHEDULES[name].usual_unit is None:
+        having = ", ".join(other for other, kind in SCHEDULES.items() if kind.usual_unit)
+        rule = f"{name} has no units of micro-batches that go through a rank's stages together"
+        yield Problem("gather", plan.gather, rule, f"gather: {usual}, or a schedule of {having}")
+
+
 def _nearest_multiple(value: int, unit: int) -> int:
     """The positive multiple of ``unit`` that is nearest to ``value``, the smaller of two."""
     return max(1, (2 * value + unit - 1) // (2 * unit)) * unit
@@ -147,4 +163,5 @@ PIPELINE_RULES: tuple[Rule, ...] = (
     schedule_shape,
     micro_batch_count,
     schedule_knobs,
+    gathers_by_unit,
 )

@@ -7,6 +7,7 @@ from math import prod
 from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plan.case import Case, Rule
+from meshwright.plan.expand import default_gather
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.plan.short import Recompute
 from meshwright.schedule import SCHEDULES
@@ -27,7 +28,7 @@ def stack_axes(case: Case) -> Iterator[Problem]:
 
 
 def stack_choices(case: Case) -> Iterator[Problem]:
-    """The stack knows the schedule and the sharding."""
+    """The stack knows the schedule, the sharding and how it gathers."""
     stack, sharding, name = case.stack, case.plan.sharding, case.plan.pipeline.schedule.name
     if name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
         rule = f"{stack.id} does not run this schedule"
@@ -43,6 +44,10 @@ def stack_choices(case: Case) -> Iterator[Problem]:
     elif case.pp > 1 and sharding not in stack.pipeline_shardings:
         rule = f"{stack.id} does not run {sharding} with pp = {case.pp} > 1"
         yield Problem("sharding", sharding, rule, "one of " + ", ".join(stack.pipeline_shardings))
+    if case.plan.gather == "per-unit" and not stack.gathers_per_unit:
+        rule = f"{stack.id} does not gather once for a unit of micro-batches"
+        hint = f"gather: {default_gather(sharding, case.pp)}, or stack: {OWN_STACK}"
+        yield Problem("gather", case.plan.gather, rule, hint)
 
 
 def recomputation(case: Case) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
 ShardingName = Literal["none", "zero1", "zero2", "zero3"]
-Gather = Literal["per-layer", "per-micro-batch", "per-step"]
+Gather = Literal["per-layer", "per-micro-batch", "per-unit", "per-step"]
 RecomputeName = Literal["none", "selective", "full"]
 RecomputeOperator = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"

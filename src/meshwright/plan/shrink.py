@@ -20,7 +20,7 @@ from meshwright.plan.features import AXIS_DEGREE, Feature, features, micro_batch
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
 from meshwright.plan.runnable import OWN_STACK
-from meshwright.plan.short import Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plan.short import Gather, Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import nearest_unit
 
@@ -131,10 +131,16 @@ def _small_short(
             rank_order=short.layout.rank_order,
         ),
         sharding=short.sharding if sharded else "none",
-        gather=plan.gather if sharded and short.sharding == "zero3" else None,
+        gather=_small_gather(plan, pipeline) if sharded and short.sharding == "zero3" else None,
         pipeline=pipeline,
         recompute=short.recompute,
     )
+
+
+def _small_gather(plan: LongPlan, pipeline: ShortPipeline) -> Gather | None:
+    """As the plan gathers, or as usual where the small schedule has no units to gather for."""
+    without_units = pipeline.choice.kind.usual_unit is None
+    return None if plan.gather == "per-unit" and without_units else plan.gather
 
 
 def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:

@@ -2,7 +2,8 @@
 
 All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
 classes are those of REDUCE_MIRRORED (pipeline ranks that hold the same layers), REDUCE_TIED (two pipeline ranks) and
-NORM (all of them): each of their ranks must have the action once, and in the same order.
+NORM (all of them): each of their ranks must have the action once, and in the same order. What is
+exchanged unit by unit is there more often: ``check_units.py``.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ import numpy as np
 
 from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
+from meshwright.program.check_units import UNIT_KINDS, unit_exchanges_in_order
 from meshwright.program.rendezvous import RECEIVES, SENDS
 from meshwright.schedule.action import COMPUTE_KINDS, Action
 
@@ -21,8 +23,9 @@ NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 def step_actions_once(case: Case) -> Iterator[Problem]:
     """Every rank has the actions that the collectives call for, and each of them once."""
+    elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.gather == "per-unit" else ())
     for rank, actions in enumerate(case.program.lists):
-        found = Counter(action for action in actions if action.kind not in PASSES_AND_MESSAGES)
+        found = Counter(action for action in actions if action.kind not in elsewhere)
         wanted = Counter(_wanted(case, rank))
         for action in (wanted - found).elements():
             yield Problem(f"lists.{rank}", str(action), "is missing", "add it")
@@ -32,9 +35,10 @@ def step_actions_once(case: Case) -> Iterator[Problem]:
 
 def _wanted(case: Case, rank: int) -> Iterator[Action]:
     program = case.program
+    elsewhere = UNIT_KINDS if program.mode.gather == "per-unit" else ()
     for stage in program.stages_of(rank):
         for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
-            if (stage.index, kind) in program.collectives:
+            if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
         if program.mode.gather == "per-step":
             yield Action("FREE", stage.index)
@@ -50,7 +54,7 @@ def step_actions_in_order(case: Case) -> Iterator[Problem]:
     program = case.program
     early = program.mode.gather == "per-step" or "GATHER" in program.beside
     for rank, actions in enumerate(program.lists):
-        for stage in program.stages_of(rank):
+        for stage in program.stages_of(rank) if program.mode.gather != "per-unit" else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
             passes = [a for a in actions if a.stage == stage.index and a.kind in COMPUTE_KINDS]
             if passes and early:
@@ -90,4 +94,9 @@ def groups_exist(case: Case) -> Iterator[Problem]:
         yield Problem("collectives.REDUCE_TIED", None, rule, "add it")
 
 
-STEP_RULES: tuple[Rule, ...] = (step_actions_once, step_actions_in_order, groups_exist)
+STEP_RULES: tuple[Rule, ...] = (
+    step_actions_once,
+    step_actions_in_order,
+    unit_exchanges_in_order,
+    groups_exist,
+)

@@ -65,6 +65,7 @@ def lower(
         tied=model.tied_gradients,
         grid=grid,
         expert_grid=expert_grid,
+        unit=plan.pipeline.schedule.choice.unit_size(plan.pipeline.ranks, micro_batches),
     )
     collectives = step_collectives(step)
     messages = insert_messages(schedule, plan.pipeline.placement, ways)

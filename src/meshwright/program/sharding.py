@@ -4,7 +4,8 @@ A name means what ``synchronise.py`` tabulates. Two facts of a stack change it. 
 zero2 is FSDP that does not reshard after the forward pass: it cuts parameters too, gathers them once in a micro-batch,
 or once a step under a pipeline, and is zero3 in all but the name (``zero2_cuts_parameters``; torch 2.13,
 ``fully_shard``, ``reshard_after_forward``). And where no pipeline runs, a stack may reduce the gradients of every
-micro-batch as they come (``reduces_each_micro_batch``), which FSDP with ``gather: per-layer`` always does.
+micro-batch as they come (``reduces_each_micro_batch``), which FSDP with ``gather: per-layer`` always does. With
+``gather: per-unit`` gradients follow their parameters: they are reduced once a unit too (``runs.py`` says why).
 """
 
 from typing import NamedTuple
@@ -31,5 +32,7 @@ def moments(sharding: ShardingName, gather: str, stack: Stack, *, pipeline: bool
         gather = "never"
     elif sharding != "zero3":
         gather = "per-step" if pipeline else "per-micro-batch"
+    if gather == "per-unit":
+        return Moments(gather, "per-unit")
     each = gather == "per-layer" or (not pipeline and sharding in stack.reduces_each_micro_batch)
     return Moments(gather, "per-micro-batch" if each else "per-step")

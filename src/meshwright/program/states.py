@@ -38,6 +38,11 @@ class Elements:
     trained: "Elements | None" = None
     partial: Number = 0
 
+    @property
+    def count(self) -> Number:
+        """Dense and expert elements together."""
+        return self.dense + self.expert
+
     def of(self, kind: StateKind) -> "Elements":
         """The elements that have a state of this kind: frozen ones have no gradient and no optimizer states."""
         return self if kind == "parameter" or self.trained is None else self.trained

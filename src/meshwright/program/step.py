@@ -4,7 +4,8 @@ A rank's list becomes: GATHER of each stage (when sharded parameters are made wh
 with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
 schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
 (``mirrored.py``), REDUCE_TIED where two ranks share the embedding table, NORM,
-STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass.
+STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass. With ``gather:
+per-unit`` GATHER, FREE and REDUCE are inside the schedule (``runs.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from meshwright.program.mesh import RankGrid
 from meshwright.program.mirrored import MIRRORED, mirrored_reduction, reduced_units
 from meshwright.program.passes import Shared
 from meshwright.program.program import Stage
+from meshwright.program.runs import UnitRule, exchange_units
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
 from meshwright.program.synchronise import add, step_gathers, unit_reduction
@@ -24,6 +26,8 @@ from meshwright.schedule.action import Action, ActionLists, Kind
 from meshwright.schedule.dependencies import Ways
 from meshwright.stack.stack import Stack
 
+LISTED = ("per-step", "per-unit")
+"""When states are exchanged by actions of the lists."""
 NORM_BYTES = 8
 """The sum of squares of all gradients and the sum of the losses, in fp32."""
 
@@ -32,7 +36,8 @@ NORM_BYTES = 8
 class StepPlan:
     """What the actions around the schedule depend on. ``elements`` is per block of the model, ``ways`` of the stages.
 
-    ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``).
+    ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``). ``unit`` is how
+    many micro-batches go through the schedule together; None where it has no units.
     """
 
     sharding: str
@@ -45,26 +50,22 @@ class StepPlan:
     tied: bool
     grid: RankGrid
     expert_grid: RankGrid
+    unit: int | None = None
 
     @property
-    def gathers_per_step(self) -> bool:
-        """Sharded parameters are made whole once a step."""
-        return self.sharding in ("zero1", "zero2") or self.mode.gather == "per-step"
+    def gathers_stages(self) -> bool:
+        """Sharded parameters of a stage are made whole by an action of the list, not in passes."""
+        return self.sharding in ("zero1", "zero2") or self.mode.gather in LISTED
 
     @property
-    def reduces_per_step(self) -> bool:
-        """Gradients are exchanged once a step, not with every micro-batch."""
-        return self.mode.reduce == "per-step"
+    def reduces_stages(self) -> bool:
+        """Gradients of a stage are exchanged by an action of the list, not with every micro-batch."""
+        return self.mode.reduce in LISTED
 
     @property
     def beside(self) -> frozenset[Kind]:
-        """Kinds of actions that run beside compute in this stack."""
-        kinds: set[Kind] = set()
-        if self.stack.overlap_parameter_gather:
-            kinds.add("GATHER")
-        if self.stack.overlap_gradient_reduction:
-            kinds.add("REDUCE")
-        return frozenset(kinds)
+        """Kinds of actions that run beside compute."""
+        return beside_compute(self.stack)
 
     @property
     def tied_ranks(self) -> tuple[int, ...]:
@@ -96,14 +97,24 @@ class StepPlan:
         return grid.size(axes)
 
 
+def beside_compute(stack: Stack) -> frozenset[Kind]:
+    """Kinds of actions that run beside compute in a stack."""
+    kinds: set[Kind] = set()
+    if stack.overlap_parameter_gather:
+        kinds.add("GATHER")
+    if stack.overlap_gradient_reduction:
+        kinds.add("REDUCE")
+    return frozenset(kinds)
+
+
 def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
     """What the actions around the schedule exchange; entries without members are left out."""
     result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
     for stage in step.stages:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
-        if step.gathers_per_step:
+        if step.gathers_stages:
             result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
-        if step.reduces_per_step:
+        if step.reduces_stages:
             result[stage.index, "REDUCE"] = step.live(
                 unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
             )
@@ -144,6 +155,8 @@ def _wrap(
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> tuple[Action, ...]:
     mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
+    if step.mode.gather == "per-unit":
+        return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
     first = step.mode.gather == "per-step" or "GATHER" in step.beside
     wrapped = list(gather) if first else []
@@ -154,15 +167,36 @@ def _wrap(
             wrapped += _after_last(last[position], step, collectives)
     if "REDUCE" not in step.beside:
         wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
-    wrapped += [
-        Action("REDUCE_MIRRORED", stage) for stage in mine if (stage, "REDUCE_MIRRORED") in collectives
-    ]
-    if rank in step.tied_ranks:
-        wrapped.append(Action("REDUCE_TIED"))
-    if (None, "NORM") in collectives:
-        wrapped.append(Action("NORM"))
-    wrapped.append(Action("STEP"))
+    wrapped += _end(rank, mine, step, collectives)
     return tuple(wrapped if first else wrapped + gather)
+
+
+def _unit_by_unit(
+    stages: Sequence[int],
+    actions: Sequence[Action],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    assert step.unit is not None, "the schedule has no units"
+    gathered, reduced = (
+        [stage for stage in stages if (stage, kind) in collectives] for kind in ("GATHER", "REDUCE")
+    )
+    return exchange_units(
+        actions, UnitRule(size=step.unit, gathered=gathered, reduced=reduced, beside=step.beside)
+    )
+
+
+def _end(
+    rank: int,
+    stages: Sequence[int],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    """What follows when all gradients of a rank are reduced."""
+    mirrored = [Action("REDUCE_MIRRORED", s) for s in stages if (s, "REDUCE_MIRRORED") in collectives]
+    tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
+    norm = [Action("NORM")] if (None, "NORM") in collectives else []
+    return [*mirrored, *tied, *norm, Action("STEP")]
 
 
 def _last_backward(actions: Sequence[Action]) -> dict[int, int]:

@@ -121,11 +121,13 @@ class Interpreter:
     def backward(self, action: Action) -> None:
         """B: I and W together."""
         stage, m = _pass_of(action)
+        self.states.ready(stage)
         self._give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(stage, m)))
 
     def input_gradient(self, action: Action) -> None:
         """I: the gradient of the stage's input, for the stage before."""
         stage, m = _pass_of(action)
+        self.states.ready(stage)
         self._give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(stage, m)))
 
     def weight_gradient(self, action: Action) -> None:

@@ -175,7 +175,7 @@ def _units(
             communicator=communicator,
             precision=precision,
             sequence_parallel=program.mode.sequence_parallel,
-            accumulates=program.mode.gather == "per-layer",
+            accumulates=program.mode.reduce != "per-step",
             gradient_width=program.stack.gradient_communication_bytes,
         )
 

@@ -71,6 +71,8 @@ class StepStates:
     def reduce(self, action: Action) -> None:
         """Begin to sum up the gradients of a stage."""
         assert action.stage is not None
+        if self.plan.program.mode.reduce == "per-unit":
+            self._end_reductions()  # gradients of one stage at a time are on their way
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         units = self.plan.units_of(action.stage)
         self.reducing += [(Exchanging(unit.reduce(items)).begin(), len(items)) for unit in units]
@@ -125,12 +127,15 @@ class StepStates:
 
     def _reduced(self) -> None:
         """End all reductions; gradients that no other rank shares are reduced as they are."""
-        for exchange, _ in self.reducing:
-            exchange.finish()
-        self.reducing.clear()
+        self._end_reductions()
         for unit in self.plan.all_units:
             if unit.reduced is None:
                 Exchanging(unit.reduce(())).begin().finish()
+
+    def _end_reductions(self) -> None:
+        for exchange, _ in self.reducing:
+            exchange.finish()
+        self.reducing.clear()
 
     def _refresh(self) -> None:
         """Bring what this rank holds alone up to date with the optimizer's parameters."""
@@ -142,5 +147,4 @@ class StepStates:
 def _late_gathers(program: Program, rank: int) -> list[Action]:
     """GATHER actions at the end of a list, which serve the next step: before the first one they are due too."""
     actions = program.lists[rank]
-    first = next(at for at, action in enumerate(actions) if action.kind == "F")
-    return [action for action in actions[first:] if action.kind == "GATHER"]
+    return [action for action in actions[actions.index(Action("STEP")) :] if action.kind == "GATHER"]

@@ -6,7 +6,8 @@ buffer     what it is
 owned      this rank's shard of the parameters, in the optimizer's dtype; the truth between steps
 whole      all parameters of the unit in the dtype of the computation: gathered, or held always where not sharded
            (the same memory as ``owned`` where the dtype is the same)
-gradient   gradients of all parameters of the unit, from the first weight gradient to the reduction
+gradient   gradients of all parameters of the unit, from the first weight gradient to the reduction; those of vectors
+           (norms, biases), which I makes before any W has run, wait for it apart
 reduced    this rank's shard of the summed gradients: what the optimizer reads
 =========  ======================================================================================================
 
@@ -74,6 +75,7 @@ class Unit:
         self._rows: torch.Tensor | None = None
         self._room: torch.Tensor | None = None
         self._unwritten: set[str] = set()
+        self._early: dict[str, torch.Tensor] = {}
 
     @property
     def device(self) -> torch.device:
@@ -125,6 +127,11 @@ class Unit:
 
     def gradient_of(self, name: str) -> torch.Tensor:
         """Where the gradient of a parameter is summed up; zeros at first."""
+        shape = self._places[name].shape
+        if self.gradient is None and len(shape) == 1:
+            if name not in self._early:
+                self._early[name] = torch.zeros(shape, dtype=self.precision.master, device=self.device)
+            return self._early[name]
         part = self._places[name].of(self._gradients())
         if name in self._unwritten:
             self._unwritten.remove(name)
@@ -149,6 +156,7 @@ class Unit:
         gradient = self._gradients()
         for name in tuple(self._unwritten):
             self.gradient_of(name)
+        self.gradient = None  # what later passes add is not reduced with this
         left = list(items)
         if left and left[0].axes == TP:
             start, stop = self.layout.summed_range(self.sequence_parallel)
@@ -167,7 +175,6 @@ class Unit:
             assert set(DENSE_REPLICA_AXES) <= set(item.axes), item
             yield self.communicator.start(item, shard, self.gradient_width)
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
-        self.gradient = None
 
     def tied(self) -> torch.Tensor:
         """The part of the summed gradients that belongs to a table of two stages, padded to the largest part."""
@@ -206,7 +213,10 @@ class Unit:
             if self.gradient is None:
                 self.gradient = torch.empty(self.layout.size, dtype=self.precision.master, device=self.device)
             self._room = None if self.accumulates else self.gradient
-            self._unwritten = set(self._places)
+            self._unwritten = set(self._places) - self._early.keys()
+            for name, vector in self._early.items():
+                self._places[name].of(self.gradient).copy_(vector)
+            self._early.clear()
         return self.gradient
 
     def _fused(self, buffer: torch.Tensor | None, names: Sequence[str]) -> torch.Tensor:

@@ -40,6 +40,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         micro_batch_multiple=lambda ranks: ranks,
         looks_at=frozenset({"unit"}),
         unit_fault=interleaved_unit_fault,
+        usual_unit=lambda ranks, micro_batches: ranks,
     ),
     "looped-bfs": ScheduleKind(
         make=looped_bfs,
@@ -48,6 +49,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         summary="several stages per rank, each with all micro-batches before the next",
         steady_rounds=None,
         looks_at=frozenset({"unit"}),
+        usual_unit=lambda ranks, micro_batches: micro_batches,
         searched=False,
     ),
     "zb-h1": ScheduleKind(
@@ -148,6 +150,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         split=True,
         looks_at=frozenset({"times", "unit"}),
         unit_fault=zeropp_unit_fault,
+        usual_unit=lambda ranks, micro_batches: ranks,
         searched=False,
     ),
 }

@@ -75,6 +75,10 @@ class ScheduleChoice:
         """As the kind has it for usual knobs; None where it is not known."""
         return self.kind.steady_rounds if self.usual else None
 
+    def unit_size(self, ranks: int, micro_batches: int) -> int | None:
+        """How many micro-batches go through a rank's stages together; None where the schedule has no units."""
+        return self.kind.unit(ranks, micro_batches, self.knobs(ranks))
+
     def fault(self, ranks: int, micro_batches: int) -> str | None:
         """Why there are no lists for so many ranks and micro-batches; None where there are."""
         return self.kind.fault(ranks, micro_batches, self.knobs(ranks))

@@ -33,7 +33,8 @@ class ScheduleKind:
     micro_batches, chunks)`` is, with usual knobs, the largest number of forward passes of stages whose backward pass
     has not ended on that rank; None where only the lists say it. ``chains`` is how often a rank's stages make up the
     whole model: 2 for bidirectional schedules, whose parameters are held twice. ``rank_multiple`` must divide the
-    pipeline ranks. ``unit_fault(ranks, micro_batches, unit)`` says why a unit of so many micro-batches can not be.
+    pipeline ranks. ``unit_fault(ranks, micro_batches, unit)`` says why a unit of so many micro-batches can not be,
+    ``usual_unit(ranks, micro_batches)`` how many go together where nothing is said; None: there are no units.
 
     ``split`` says that backward passes are I and W, not B. ``searched`` schedules are proposed by a search that was
     not told which one to take: those with a closed form.
@@ -47,6 +48,7 @@ class ScheduleKind:
     micro_batch_multiple: Callable[[int], int] = lambda ranks: 1
     rank_multiple: int = 1
     unit_fault: Callable[[int, int, int], str | None] = lambda ranks, micro_batches, unit: None
+    usual_unit: Callable[[int, int], int] | None = None
     fixed_chunks: int | None = None
     placement: Callable[[int, int], tuple[int, ...]] = looped_placement
     split: bool = False
@@ -70,7 +72,7 @@ class ScheduleKind:
         """What the schedule is made for, with what it does not look at left as usual."""
         seen = Knobs(
             memory_limit=knobs.memory_limit if "memory_limit" in self.looks_at else None,
-            unit=knobs.unit if "unit" in self.looks_at else None,
+            unit=self.unit(ranks, micro_batches, knobs),
         )
         return Pipeline(
             ranks=ranks,
@@ -91,6 +93,12 @@ class ScheduleKind:
         """One list per rank; without ``times`` of the K = P·V stages as if they took equally long."""
         made = _made(self.make, self.pipeline(ranks, micro_batches, chunks, times, knobs))
         return [list(actions) for actions in made]
+
+    def unit(self, ranks: int, micro_batches: int, knobs: Knobs = USUAL) -> int | None:
+        """How many micro-batches go through a rank's stages together; None where there are no units."""
+        if self.usual_unit is None:
+            return None
+        return knobs.unit or self.usual_unit(ranks, micro_batches)
 
     def ways(self, ranks: int, chunks: int) -> Ways:
         """How micro-batches go through the stages."""

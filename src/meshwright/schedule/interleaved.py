@@ -18,7 +18,7 @@ from meshwright.schedule.unit import units
 def interleaved(pipeline: Pipeline) -> list[list[Action]]:
     """One list per rank; rank r holds stages r, r + P, …, r + (V−1)P."""
     ranks, micro_batches, chunks = pipeline.ranks, pipeline.micro_batches, pipeline.chunks
-    unit = pipeline.knobs.unit or ranks
+    unit = pipeline.unit
     turns = [(chunk, m) for group in units(micro_batches, unit) for chunk in range(chunks) for m in group]
     lists = []
     for rank in range(ranks):

@@ -14,7 +14,7 @@ from meshwright.schedule.unit import units
 
 def looped_bfs(pipeline: Pipeline) -> list[list[Action]]:
     """One list per rank; rank r holds stages r, r + P, …, r + (V−1)P."""
-    together = units(pipeline.micro_batches, pipeline.knobs.unit or pipeline.micro_batches)
+    together = units(pipeline.micro_batches, pipeline.unit)
     stages = [range(rank, pipeline.stages, pipeline.ranks) for rank in range(pipeline.ranks)]
     return [[action for unit in together for action in _unit_passes(mine, unit)] for mine in stages]
 

@@ -48,6 +48,11 @@ class Pipeline:
         return self.stages // self.ranks
 
     @property
+    def unit(self) -> int:
+        """Micro-batches that go together; all of them where nothing is said."""
+        return self.knobs.unit or self.micro_batches
+
+    @property
     def memory_limit(self) -> float:
         """The limit, or what 1F1B holds: P micro-batches."""
         limit = self.knobs.memory_limit

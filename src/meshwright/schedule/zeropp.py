@@ -2,8 +2,8 @@
 
 A unit of U micro-batches, P if the plan does not say, goes forward through a rank's chunks one by one, then I goes back
 through them one by one, then the next unit comes. Parameters that are sharded (the paper has pipelines of ZeRO-3) are
-gathered once for all F of a stage and unit, and once for all I of them, so that a larger unit gathers less often and
-holds more. P is the least that keeps all ranks busy, and the least memory.
+gathered once for all F of a stage and unit, and once for all I of them (``program/runs.py``), so that a larger unit
+gathers less often and holds more. P is the least that keeps all ranks busy, and the least memory.
 
 Between its last F and the first I of a unit rank r waits for the P−1−r ranks behind it, and at the end for as long as
 the ranks before it: together (P−1)(F+I) of a chunk. W of the unit before and of the unit itself fill that. The first
@@ -27,9 +27,8 @@ from meshwright.schedule.unit import units
 
 def zeropp(pipeline: Pipeline) -> list[list[Action]]:
     """One list per rank; rank r holds stages r, r + P, …, r + (V−1)P."""
-    unit = pipeline.knobs.unit or pipeline.ranks
-    limits = [_most_held(pipeline, rank, unit) for rank in range(pipeline.ranks)]
-    found = filled_orders(_orders(pipeline, unit), pipeline, limits)
+    limits = [_most_held(pipeline, rank, pipeline.unit) for rank in range(pipeline.ranks)]
+    found = filled_orders(_orders(pipeline, pipeline.unit), pipeline, limits)
     return numbered(min(found, key=lambda played: played.makespan).passes, pipeline.stages)
 
 

@@ -25,6 +25,8 @@ from meshwright.schedule.generators import ScheduleKind
 MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
 RECOMPUTES = ("none", "selective", "full")
+GATHERS = ("per-unit",)
+"""What parameters are gathered by besides the usual, where a question keeps it."""
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
@@ -101,6 +103,8 @@ def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
     _cut_experts(cutter)
     cutter.multiply(("sharding",), ((s,) for s in options.sharding))
     _cut_shardings(cutter, setting)
+    if "gather" in keep:
+        _cut_gathers(cutter, setting)
     cutter.multiply(("recompute",), ((r,) for r in options.recompute))
     _cut_kept(cutter, keep)
     plans = PlanArrays(
@@ -108,6 +112,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
         sequence_parallel=cutter.column("tp") > 1,
         schedules=tuple(map(ScheduleChoice, SCHEDULES)),
         recomputes=RECOMPUTES,  # type: ignore[arg-type]
+        gather=keep.get("gather"),  # type: ignore[arg-type]
     )
     return Space(plans, considered, dict(cutter.rejected))
 
@@ -220,6 +225,16 @@ def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
     allowed = np.array([name in setting.stack.pipeline_shardings for name in SHARDINGS])
     legal = (cutter.column("pp") == 1) | allowed[cutter.column("sharding")]
     cutter.cut(f"{setting.stack.id} does not run this sharding in a pipeline", legal)
+
+
+def _cut_gathers(cutter: _Cutter, setting: Setting) -> None:
+    """Parameters can be gathered by the unit where they are cut, the schedule has units, and the stack does it."""
+    with_units = np.array([kind.usual_unit is not None for kind in SCHEDULES.values()])
+    cutter.cut("the schedule has no units to gather for, as asked", with_units[cutter.column("schedule")])
+    three = cutter.column("sharding") == SHARDINGS.index("zero3")
+    cutter.cut("parameters that are whole are not gathered, as asked", three)
+    able = np.full(len(cutter.column("pp")), setting.stack.gathers_per_unit)
+    cutter.cut(f"{setting.stack.id} does not gather once for a unit of micro-batches", able)
 
 
 def _cut_kept(cutter: _Cutter, keep: Keep) -> None:

@@ -4,12 +4,16 @@ The order of a list alone decides what is held when, so no durations are needed.
 it away, I leaves what W needs, which W takes away (see ``program/activations.py``).
 """
 
-from meshwright.cost.memory import BufferRule, buffer_bytes, workspace_bytes
+from collections.abc import Mapping, Sequence
+
+from meshwright.cost.memory import BufferRule, buffer_bytes, unit_buffer_bytes, workspace_bytes
 from meshwright.plan.short import ShardingName
 from meshwright.program.program import Program
+from meshwright.program.shape import Number
 from meshwright.program.sharding import cut_as
 from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add
+from meshwright.program.whole import whole_at_once
 from meshwright.schedule.action import COMPUTE_KINDS
 
 
@@ -27,9 +31,27 @@ def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str
         "optimizer": program.held_bytes(rank, "optimizer"),
         "activations": peak_activation_bytes(program, rank),
         "working": max(program.working_bytes[stage.index] for stage in stages),
-        "buffers": int(buffer_bytes(rule, whole, largest, program.stack)),
+        "buffers": _unit_buffers(program, rank, every)
+        if rule.by_unit
+        else int(buffer_bytes(rule, whole, largest, program.stack)),
         "workspace": int(workspace_bytes()),
     }
+
+
+def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -> int:
+    """The most that a list makes whole at once."""
+    stages = program.stages_of(rank)
+    sizes = [add(*(blocks[b] for b in stage.blocks)) for stage in stages]
+    every, trained = [size.count for size in sizes], [size.of("gradient").count for size in sizes]
+    whole = whole_at_once(program.lists[rank], [stage.index for stage in stages], program.beside)
+    return max(
+        int(unit_buffer_bytes(_times(parameters, every), _times(gradients, trained), program.stack))
+        for parameters, gradients in whole
+    )
+
+
+def _times(counts: Sequence[int], sizes: Sequence[Number]) -> Number:
+    return sum((count * size for count, size in zip(counts, sizes, strict=True)), start=0)
 
 
 def peak_activation_bytes(program: Program, rank: int) -> int:

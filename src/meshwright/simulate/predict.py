@@ -1,11 +1,14 @@
 """Estimate one plan by lowering and playing it: for plans without a short form, and for traces."""
 
+from dataclasses import replace
+
 from meshwright.cost.group_time import PARTS
 from meshwright.cost.predict import Estimate
 from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds, program_prices
 from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
+from meshwright.program.check_units import UNIT_KINDS
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
 from meshwright.program.validate import validate
@@ -51,6 +54,7 @@ def estimate(plan: LongPlan, setting: Setting, program: Program, simulation: Sim
 
 def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[str, float]:
     prices = program_prices(program, setting)
+    step_s, simulation = simulation.step_s, _without_unit_exchanges(program, simulation, prices)
     busiest = max(range(program.pipeline_ranks), key=simulation.busy_s)
     parts = dict.fromkeys(PARTS, 0.0)
     schedule_end = 0.0
@@ -68,5 +72,13 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     idle = max(0.0, schedule_end - sum(parts.values()) + parts["optimizer"])
     parts["pp"] = min(idle, sends * message)
     parts["bubble"] = idle - parts["pp"]
-    parts["dp"] += simulation.step_s - sum(parts.values())
+    parts["dp"] += step_s - sum(parts.values())
     return parts
+
+
+def _without_unit_exchanges(program: Program, simulation: Simulation, prices: Prices) -> Simulation:
+    """The step as it would be if units exchanged nothing: what it is shorter by are their exchanges."""
+    if program.mode.gather != "per-unit":
+        return simulation
+    lists = tuple(tuple(a for a in actions if a.kind not in UNIT_KINDS) for actions in program.lists)
+    return simulate(replace(program, lists=lists), prices)

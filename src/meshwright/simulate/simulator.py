@@ -6,7 +6,7 @@ run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, 
 that take part.
 Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
 a class do the same, a collective inside a class needs no partner to wait for. What runs beside
-compute slows it down (``cost/prices.py``). Simulated times are predictions, not measurements.
+compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not measurements.
 """
 
 from collections import Counter
@@ -16,8 +16,15 @@ from dataclasses import dataclass, field
 from meshwright.cost.forms import Forms
 from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import message_seconds
-from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown, send_occupancy
+from meshwright.cost.step import (
+    beside_exchange,
+    beside_gather,
+    optimizer_seconds,
+    reduction_slowdown,
+    send_occupancy,
+)
 from meshwright.program.program import Program, matching_receive
+from meshwright.program.runs import NEED_PARAMETERS
 from meshwright.schedule.action import Action, Kind
 from meshwright.schedule.dependencies import Ways
 from meshwright.simulate.record import Record, Simulation
@@ -54,6 +61,7 @@ def meeting(action: Action, ways: Ways) -> Meeting:
 class _Rank:
     clock: float = 0.0
     data_parallel: float = 0.0
+    reduced: float = 0.0
     position: int = 0
     gathered: dict[int, float] = field(default_factory=dict)
     last_pass: tuple[float, float] = (0.0, 0.0)
@@ -64,6 +72,7 @@ class _Player:
 
     def __init__(self, program: Program, prices: Prices) -> None:
         self.program, self.prices = program, prices
+        self.by_unit = program.mode.gather == "per-unit"
         self.ranks = [_Rank() for _ in program.lists]
         self.records: list[list[Record]] = [[] for _ in program.lists]
         self.arrivals: dict[Action, float] = {}
@@ -139,6 +148,12 @@ class _Player:
         state = self.ranks[rank]
         assert action.stage is not None
         duration = self.durations[action.stage, action.kind]
+        if self.by_unit:
+            if action.kind in NEED_PARAMETERS:
+                state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
+            left = max(0.0, state.data_parallel - state.clock)
+            self._compute(action, rank, float(beside_exchange(duration, left, self.prices.local.forms)))
+            return
         gathered = state.gathered.pop(action.stage, 0.0) if action.kind == "F" else 0.0
         if gathered > state.clock:
             duration = float(beside_gather(duration, gathered - state.clock, self.prices.local.forms))
@@ -172,6 +187,10 @@ class _Player:
         if action.kind == "GATHER":
             start = max(state.clock, state.data_parallel)
             end = state.gathered[action.stage] = start + seconds
+        elif self.by_unit:
+            state.clock = max(state.clock, state.reduced)
+            start = max(state.clock, state.data_parallel)
+            end = state.reduced = start + seconds
         else:
             start, end = self._reduce_beside(action.stage, rank, seconds)
         state.data_parallel = end

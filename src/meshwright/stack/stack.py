@@ -48,6 +48,9 @@ class Stack:
         sharded parameters are gathered beside the next forward pass (zero1, zero2).
     zero2_cuts_parameters
         zero2 cuts parameters too, and gathers them once in a micro-batch, once a step under a pipeline (FSDP).
+    gathers_per_unit
+        knows ``gather: per-unit``: parameters are gathered and gradients reduced once for each unit of micro-batches
+        that go through a pipeline schedule together (ZeroPP).
     gathers_layers_ahead
         what is gathered once in a micro-batch comes layer by layer, one ahead; False: a stage at once, before its
         forward pass.
@@ -104,6 +107,7 @@ class Stack:
     overlap_gradient_reduction: bool = True
     overlap_parameter_gather: bool = True
     zero2_cuts_parameters: bool = False
+    gathers_per_unit: bool = False
     gathers_layers_ahead: bool = False
     validates_step_afterwards: bool = False
     overlap_p2p: bool = True

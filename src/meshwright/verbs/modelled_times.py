@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from meshwright.cost.prices import CATEGORY, Prices
 from meshwright.cost.pricing import message_seconds
-from meshwright.cost.step import beside_gather, optimizer_seconds, reduction_slowdown
+from meshwright.cost.step import beside_exchange, beside_gather, optimizer_seconds, reduction_slowdown
 from meshwright.program.items import Body, Collective, Overlap
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.times import ModelledTimes, PassTime
@@ -30,6 +30,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             for rank in range(program.pipeline_ranks)
         ),
         beside_gather=lambda length, left: float(beside_gather(length, left, forms)),
+        beside_exchange=lambda length, left: float(beside_exchange(length, left, forms)),
         reduction_slowdown=lambda reduction, length, blocks: float(
             reduction_slowdown(reduction, length, blocks, forms)
         ),

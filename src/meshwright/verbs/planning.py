@@ -28,7 +28,7 @@ from meshwright.schedule import SCHEDULES
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.reasons import Reason, explain_choices
 from meshwright.search.restage import Restaged, explain_stages
-from meshwright.search.space import RECOMPUTES, Keep, Space, enumerate_space
+from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space, enumerate_space
 from meshwright.units import format_bytes
 from meshwright.workload.workload import Workload
 
@@ -189,7 +189,12 @@ def _length_problems(arch: Architecture, workload: Workload) -> Iterator[Problem
 
 def parse_keep(keep: tuple[str, ...]) -> Keep:
     """``tp=8`` and the like. Raises InputError with every one that is no choice or no value."""
-    names = {"sharding": SHARDINGS, "schedule": tuple(SCHEDULES), "recompute": RECOMPUTES}
+    names = {
+        "sharding": SHARDINGS,
+        "schedule": tuple(SCHEDULES),
+        "recompute": RECOMPUTES,
+        "gather": GATHERS,
+    }
     numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"]
     result: dict[str, int | str] = {}
     problems = []

@@ -18,7 +18,7 @@ def predicted(resolved: Resolved) -> Report:
     Raises InputError where only playing it would tell, and that would take minutes.
     """
     short = resolved.short or shorten_but_stages(resolved.long)
-    if short is not None and short.gather is None:
+    if short is not None and short.gather in (None, "per-unit"):
         estimate = closed_form(short, resolved.setting, resolved.long.pipeline.stages)
     else:
         from meshwright.simulate.predict import simulated

@@ -120,4 +120,8 @@ def test_the_table_of_times_is_the_simulators(gather):
 def test_operations_of_one_exchange_are_one_entry():
     reduce, step = Action("REDUCE", 0), Action("STEP")
     records = [Timed(step, 3, 4, "compute"), Timed(reduce, 2, 3, "dp"), Timed(reduce, 1, 2, "dp")]
-    assert merged(records) == (Timed(reduce, 1, 3, "dp"), Timed(step, 3, 4, "compute"))
+    assert merged(records, {(0, "REDUCE"): ("first", "second")}) == (
+        Timed(reduce, 1, 3, "dp"),
+        Timed(step, 3, 4, "compute"),
+    )
+    assert len(merged(records, {})) == 3

@@ -1,5 +1,6 @@
 """Emulated steps against the simulator and against tables of schedules: equal times, and faults that show."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -17,16 +18,24 @@ from meshwright.simulate.ledger import peak_activation_bytes
 LATE = 0.10
 """What the other work of a busy machine may add. A step is never shorter than simulated."""
 UNIT_S = 0.02
+UNITS = {"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-unit", "schedule": "zeropp", "chunks": 2}
+UNITS |= {"stack": "meshwright"}
 CASES = [
     ({"pp": 2, "tp": 2, "dp_shard": 2, "sharding": "zero1", "stack": "meshwright"}, 4),
     ({"pp": 2, "schedule": "v-half", "chunks": 2}, 2),
     ({"pp": 2, "dp_shard": 2, "sharding": "zero1", "schedule": "dualpipe", "chunks": 2}, 4),
     ({"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer", "schedule": "gpipe"}, 4),
+    (UNITS, 4),
+    (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]
 
 
 def spans(records):
     return {(one.action, one.stream): one.end - one.start for one in records}
+
+
+def times_run(records):
+    return Counter(one.action for one in records)
 
 
 @pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
@@ -39,6 +48,7 @@ def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, 
         assert rank.peak_bytes == peak_activation_bytes(found.program, rank.pipeline_rank)
         simulated = spans(found.simulated.ranks[rank.pipeline_rank])
         assert spans(rank.actions).keys() == simulated.keys()
+        assert times_run(rank.actions) == times_run(found.simulated.ranks[rank.pipeline_rank])
         assert all(
             spans(rank.actions)[key] >= length - 1e-9
             for key, length in simulated.items()

@@ -6,7 +6,9 @@ collective is an all-reduce of the moments at which its members begin: it begins
 Program runs beside compute holds nobody up when it begins; the Program's bytes are logged as in a real run.
 
 ==========================  ===========================================================================================
-GATHER beside               runs until its end beside the stage's first forward pass, which it makes longer
+GATHER beside               runs until its end beside the stage's first forward pass, which it makes longer; a unit's
+                            is waited for, and makes all passes beside it longer
+REDUCE of a unit, beside    begins when compute and data-parallel stream are free; the next one waits for it
 REDUCE beside               began when the first block of the last backward pass was done; that pass is made longer, and
                             after it a last block's share of the reduction is left; whoever ends it waits
 all others                  begin when compute and data-parallel stream are free, and keep both
@@ -180,7 +182,9 @@ class EmulatedCommunicator(Communicator):
         return Ending(self._latest(stamp, item.axes, item.what), end)
 
     def _reduction(self, stage: int, seconds: float) -> "Reduction":
-        """A reduction that began beside the pass that has just ended, which it has held up."""
+        """A reduction that began beside the pass that has just ended, which it has held up; a unit's begins now."""
+        if self.program.mode.reduce == "per-unit":
+            return Reduction(self.clock.now, self.clock.now, self.clock.now)
         clock, blocks = self.clock, len(self.program.stages[stage].blocks)
         began, length = clock.last_pass
         clock.work(self.times.reduction_slowdown(seconds, length, blocks))

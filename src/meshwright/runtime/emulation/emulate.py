@@ -155,7 +155,13 @@ def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
     clock.origin = communicator.meet_all(monotonic())
     nothing = MicroBatch(torch.zeros(0), torch.zeros(0), 1)
     interpreter.step([nothing] * program.micro_batches)
-    return RankRecord(plan.pipeline_rank, merged(clock.records), clock.starts, clock.late, stages.ledger.peak)
+    return RankRecord(
+        plan.pipeline_rank,
+        merged(clock.records, program.collectives),
+        clock.starts,
+        clock.late,
+        stages.ledger.peak,
+    )
 
 
 @dataclass

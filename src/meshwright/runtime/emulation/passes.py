@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from meshwright.program.program import Program
+from meshwright.program.runs import NEED_PARAMETERS
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator, expect, stamped
 from meshwright.runtime.emulation.times import ModelledTimes
@@ -41,6 +42,11 @@ class EmulatedStages:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.program)
+
+    @property
+    def by_unit(self) -> bool:
+        """Parameters come and go with each unit of micro-batches."""
+        return self.program.mode.gather == "per-unit"
 
     def begin(self, plan: RankPlan, stage: int, batch: MicroBatch) -> "EmulatedPasses":
         """A stage at work on a micro-batch."""
@@ -96,7 +102,7 @@ class EmulatedPasses:
     def _run(self, kind: Kind) -> None:
         """Sleep for the compute of a pass, then meet and sleep for the exchanges of each of its groups."""
         clock, time = self.stages.clock, self.stages.times.passes[self.stage, kind]
-        start = clock.begin()
+        start = clock.begin(self._parameters(kind))
         clock.wait_until(start + time.compute_s + self._held_up(kind, start))
         for axes, seconds in time.exchanges:
             clock.work(seconds, self.stages.communicator.meet(axes, clock.now))
@@ -104,8 +110,17 @@ class EmulatedPasses:
         clock.record(Action(kind, self.stage, self.micro_batch), start, clock.now, "compute")
         self.stages.ledger.after(kind, self.stage)
 
+    def _parameters(self, kind: Kind) -> float:
+        """When the parameters are there that a pass waits for: those of a unit come a whole stage at once."""
+        waits = self.stages.by_unit and kind in NEED_PARAMETERS
+        return self.stages.clock.gathered.pop(self.stage, 0.0) if waits else 0.0
+
     def _held_up(self, kind: Kind, start: float) -> float:
-        """What is added to a forward pass beside which its own parameters still come."""
+        """What is added to a pass by exchanges of units beside it, or to F beside which its own parameters come."""
+        if self.stages.by_unit:
+            whole = self.stages.times.passes[self.stage, kind].total_s
+            left = max(0.0, self.stages.clock.data_parallel - start)
+            return self.stages.times.beside_exchange(whole, left) - whole
         left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind == "F" else 0.0
         whole = self.stages.times.passes[self.stage, kind].total_s
         return self.stages.times.beside_gather(whole, left) - whole if left > 0 else 0.0

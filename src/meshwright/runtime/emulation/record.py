@@ -1,9 +1,10 @@
 """What an emulated step leaves behind: per rank every action with its start and end, and how well the clock did."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 
-from meshwright.schedule.action import COMPUTE_KINDS, Action
+from meshwright.schedule.action import COMPUTE_KINDS, Action, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,20 @@ class Timed:
     stream: str
 
 
-def merged(records: Iterable[Timed]) -> tuple[Timed, ...]:
-    """One entry per action and stream, by their starts: an exchange of several operations is one."""
-    spans: dict[tuple[Action, str], tuple[float, float]] = {}
-    for one in records:
-        key = one.action, one.stream
-        start, end = spans.get(key, (one.start, one.end))
-        spans[key] = min(start, one.start), max(end, one.end)
-    found = (Timed(action, start, end, stream) for (action, stream), (start, end) in spans.items())
+def merged(records: Iterable[Timed], exchanges: Mapping[tuple[int | None, Kind], Sized]) -> tuple[Timed, ...]:
+    """One entry for each time that an action ran on a stream, by their starts.
+
+    ``exchanges`` says which actions have several operations; all of one time are one entry.
+    """
+    of_action = defaultdict[tuple[Action, str], list[Timed]](list)
+    for one in sorted(records, key=lambda timed: timed.start):
+        of_action[one.action, one.stream].append(one)
+    found = []
+    for (action, stream), parts in of_action.items():
+        operations = max(1, len(exchanges.get((action.stage, action.kind), ())))
+        for first in range(0, len(parts), operations):
+            time = parts[first : first + operations]
+            found.append(Timed(action, time[0].start, max(part.end for part in time), stream))
     return tuple(sorted(found, key=lambda timed: timed.start))
 
 

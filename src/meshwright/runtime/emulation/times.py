@@ -36,6 +36,8 @@ class ModelledTimes:
         the optimizer's step of each pipeline rank.
     beside_gather
         (pass, left) → length of a forward pass that begins while so much of its own gather is left.
+    beside_exchange
+        (pass, left) → length of a pass beside which exchanges of units run for so much longer.
     reduction_slowdown
         (reduction, pass, blocks) → what a reduction beside it adds to the last backward pass of so many blocks.
     """
@@ -46,4 +48,5 @@ class ModelledTimes:
     send_occupancy: float
     optimizer_s: tuple[float, ...]
     beside_gather: Callable[[float, float], float]
+    beside_exchange: Callable[[float, float], float]
     reduction_slowdown: Callable[[float, float, int], float]

@@ -1,8 +1,8 @@
 """The loss on held-out data: the forward half of the Program's lists.
 
-What is left of a list are its first gathers, its forward passes with the messages between them, and its frees. Order
-and messages stay those of training, so what makes them free of deadlocks holds here too. Nothing is kept for a
-backward pass.
+What is left of a list are its forward passes with the messages between them, the gathers that they need, and what
+frees those. Order and messages stay those of training, so what makes them free of deadlocks holds here too. Nothing is
+kept for a backward pass.
 """
 
 from collections.abc import Sequence
@@ -77,10 +77,16 @@ def forward_only(program: Program) -> Program:
 
 
 def _forward(actions: Sequence[Action]) -> list[Action]:
-    first = next(at for at, action in enumerate(actions) if action.kind in FORWARD)
-    gathers = [action for action in actions[:first] if action.kind == "GATHER"]
-    frees = [action for action in actions if action.kind == "FREE"]
-    return gathers + [action for action in actions if action.kind in FORWARD] + frees
+    kept = [at for at, action in enumerate(actions) if action.kind in FORWARD]
+    unused: dict[int | None, int] = {}
+    for at, action in enumerate(actions):
+        if action.kind == "GATHER":
+            unused[action.stage] = at
+        elif action.kind == "F" and action.stage in unused:
+            kept.append(unused.pop(action.stage))
+        elif action.kind == "FREE" and unused.pop(action.stage, None) is None:
+            kept.append(at)
+    return [actions[at] for at in sorted(kept)]
 
 
 @dataclass

@@ -1,0 +1,44 @@
+"""What a rank holds whole while it runs, unit by unit, is what the ledger of memory counts."""
+
+from dataclasses import replace
+
+import pytest
+from proof_plans import BY_UNIT, told
+
+from meshwright.program.whole import whole_at_once
+from meshwright.runtime.interpreter import Interpreter
+from meshwright.runtime.verify.trial import Trial
+from meshwright.runtime.verify.tried import tried
+
+
+def watched():
+    """In a rank: after every action the stages that are whole or on their way, held against the list's."""
+    walk = Interpreter.walk
+
+    def watching(self, batches):
+        plan, states, seen = self.plan, self.states, []
+        of_stage = {stage: plan.units_of(stage) for stage in plan.stages}
+
+        def hear(action, word):
+            parameters = [
+                any(unit.whole is not None for unit in units) or stage in states.gathering
+                for stage, units in of_stage.items()
+            ]
+            gradients = [any(unit.gradient is not None for unit in units) for units in of_stage.values()]
+            seen.append((sum(parameters), sum(gradients) + bool(states.reducing)))
+
+        self.hear = hear
+        walk(self, batches)
+        actions = plan.program.lists[plan.pipeline_rank]
+        listed = whole_at_once(actions, plan.stages, plan.program.beside)
+        for which in (0, 1):
+            most = max(sum(counts[which]) for counts in listed)
+            assert max(found[which] for found in seen) == most, (plan.pipeline_rank, which)
+
+    Interpreter.walk = watching
+
+
+@pytest.mark.parametrize("schedule", ["zeropp", "looped-bfs", "interleaved-1f1b"])
+def test_a_run_holds_what_the_ledger_counts(schedule):
+    plan = replace(BY_UNIT, schedule=schedule, micro_batches=8)
+    assert tried(Trial(*plan.lowered()), lambda what, part: None, watched).caught_by == (), told(plan)
