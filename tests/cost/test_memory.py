@@ -6,7 +6,7 @@ from lattice_plans import family
 
 from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.evaluate import evaluate
-from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, fits, total_bytes
+from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, fits, total_bytes, unit_buffer_bytes
 from meshwright.plan.arrays import SHARDINGS, from_shorts
 from meshwright.plan.short import ShortLayout
 from meshwright.program.states import Elements
@@ -32,6 +32,12 @@ STAGE, BLOCK = Elements(1000, 200, 10), Elements(100, 20, 1)
 )
 def test_buffers_hold_what_is_whole_for_a_while(sharding, gather, reduce, expected):
     assert buffer_bytes(BufferRule(sharding, gather, reduce), STAGE, BLOCK, STACK) == expected
+
+
+def test_units_hold_what_is_whole_at_once():
+    assert BufferRule("zero3", "per-unit", "per-unit").by_unit
+    assert not BufferRule("zero3", "per-unit", "per-unit").gradients_are_whole
+    assert unit_buffer_bytes(1000, 300, STACK) == 2 * 1000 + 4 * 300
 
 
 def test_a_plan_fits_when_it_leaves_the_allocator_some_room():

@@ -13,7 +13,9 @@ BATCH = CLUSTERS[CLUSTER]
 NORM_BYTES = 8
 
 
-def traffic(model, stack="megatron-core", sharding="none", pipeline=None, recompute="none", **degrees):
+def traffic(
+    model, stack="megatron-core", sharding="none", gather=None, pipeline=None, recompute="none", **degrees
+):
     """Traffic of one plan on eight devices, found twice."""
     chosen = family(model, CLUSTER, stack, 1, seed=0)
     setting = chosen.setting
@@ -21,6 +23,7 @@ def traffic(model, stack="megatron-core", sharding="none", pipeline=None, recomp
         update={
             "layout": ShortLayout(**degrees),
             "sharding": sharding,
+            "gather": gather,
             "pipeline": ShortPipeline(**(pipeline or {})),
             "recompute": recompute,
         }
@@ -68,6 +71,25 @@ def test_torchtitan_reduces_every_micro_batch_unless_a_pipeline_runs():
         for keys in ({"dp_replicate": 4}, {"sharding": "zero3", "dp_shard": 4})
     )
     assert whole / 4 == cut / (2 + 4)
+
+
+def test_a_unit_of_twice_the_micro_batches_exchanges_half_as_much():
+    """Tang et al. 2024: once for each unit; 2V − 1 gathers for the V stages of a rank, and V reductions."""
+
+    def exchanged(gather, unit=None):
+        pipeline = {"schedule": {"name": "zeropp", "unit": unit}, "virtual_stages": 3}
+        plan = {"stack": "meshwright", "sharding": "zero3", "pipeline": pipeline, "pp": 2, "dp_shard": 4}
+        return traffic("untied", gather=gather, **plan)["dp"] - 2 * NORM_BYTES
+
+    micro_batches = BATCH // 4
+    once = exchanged("per-step")
+    sizes = [2, 4, 8, 16]
+    assert sizes[-1] == micro_batches
+    found = [exchanged("per-unit", unit) for unit in sizes]
+    assert [found[-1] * micro_batches // unit for unit in sizes] == found
+    assert exchanged("per-unit") == found[0]
+    whole = once // (2 + 4)
+    assert (2 + 4) * whole < found[-1] < (2 * 2 + 4) * whole
 
 
 def test_zero2_of_fsdp_gathers_once_and_reduces_in_every_micro_batch():

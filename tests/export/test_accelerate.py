@@ -136,6 +136,7 @@ def test_fp8_is_torchaos_which_refuses_loading_by_one_rank() -> None:
             {"layout": {"dp_shard": 8, "cp": 2}, "workload": {"seq_len": 4098}},
         ),
         ("gather", "llama-3.1-8b", {"gather": "per-step"}),
+        ("gather", "llama-3.1-8b", {"gather": "per-unit"}),
         (
             "workload.precision",
             "llama-3.1-8b",

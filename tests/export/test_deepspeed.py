@@ -115,6 +115,7 @@ def test_states_over_all_replicas_are_plain_zero() -> None:
         ("layout.ep", "gpt-oss-20b", {"layout": {"dp_shard": 16, "ep": 4}}),
         ("layout.etp", "mixtral-8x7b", {"layout": {"tp": 2, "dp_shard": 8, "ep": 2, "etp": 2}}),
         ("gather", "llama-3.1-8b", {"gather": "per-micro-batch"}),
+        ("gather", "llama-3.1-8b", {"gather": "per-unit"}),
         ("workload.precision", "llama-3.1-8b", {"workload": {"precision": "fp8"}}),
     ],
 )

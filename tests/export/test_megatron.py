@@ -276,6 +276,7 @@ def test_sequences_longer_than_the_model_was_made_for() -> None:
             },
         ),
         ("gather", "llama-3.1-8b", {"sharding": "zero3", "gather": "per-micro-batch"}),
+        ("gather", "llama-3.1-8b", {"sharding": "zero3", "gather": "per-unit"}),
         ("recompute", "llama-3.1-8b", {"recompute": ("moe_act",)}),
         ("recompute", "mixtral-8x7b", {"recompute": ("mla_up_proj", "shared_experts")}),
         (

@@ -146,6 +146,7 @@ def test_placements_must_be_those_of_the_schedule(name: str, placement: tuple[in
         ("recompute", "llama-3.1-8b", {"recompute": ("mlp",)}),
         ("gather", "llama-3.1-8b", {"sharding": "zero3", "gather": "per-step"}),
         ("gather", "llama-3.1-8b", {"layout": {"pp": 2, "dp_shard": 8}, "gather": "per-micro-batch"}),
+        ("gather", "llama-3.1-8b", {"layout": {"pp": 2, "dp_shard": 8}, "gather": "per-unit"}),
         ("layout.cp", "gpt-oss-20b", {"layout": {"dp_shard": 8, "cp": 2}}),
         ("layout.etp", "qwen3-30b-a3b", {"layout": {"dp_shard": 8, "tp": 2, "ep": 2, "etp": 2}}),
         ("layout.etp", "qwen3-30b-a3b", {"layout": {"dp_shard": 8, "tp": 2}}),

@@ -169,9 +169,6 @@ SPECIAL = (
     COMPOSED,
     TOGETHER,
     replace(TOGETHER, gather="per-layer"),
-    BY_UNIT,
-    replace(BY_UNIT, model="qwen3", dp_shard=1, dp_replicate=2, stages=None, recompute="none"),
-    replace(BY_UNIT, schedule="interleaved-1f1b", tp=2, sequence_parallel=True),
     THREE,
     replace(THREE, sharding="zero1", gather=None),
     NOTHING,
@@ -189,6 +186,13 @@ TWICE = (
     Proven("qwen3", pp=2, tp=2, sequence_parallel=True, recompute="full", schedule="dualpipe", layers=4),
 )
 """All parameters on two ranks."""
+UNITS = (
+    BY_UNIT,
+    replace(BY_UNIT, model="qwen3", dp_shard=1, dp_replicate=2, stages=None, recompute="none"),
+    replace(BY_UNIT, unit=4, schedule="looped-bfs", stages=None),
+    replace(BY_UNIT, unit=3, schedule="interleaved-1f1b", tp=2, sequence_parallel=True),
+)
+"""States that are exchanged unit by unit."""
 TURNED = (
     Proven("llama", pp=4, schedule="zero-bubble", memory_limit=0.5, micro_batches=6, layers=4),
     Proven(
@@ -231,14 +235,13 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     kind = SCHEDULES[schedule]
     stages = pp * (kind.fixed_chunks or (2 if kind.chunked else 1)) // kind.chains
     uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None
-    gathers = (*GATHERS, "per-unit") if SCHEDULES[schedule].usual_unit else GATHERS
     sharding = draw.choice(("zero1", "zero2", "zero3", "zero3", "zero3")) if sharded else "none"
     return Proven(
         model=draw.choice(plain_names()),
         **degrees,
         sequence_parallel=tp > 1 and draw.random() < 0.5,
         sharding=sharding,
-        gather=draw.choice(gathers) if sharding == "zero3" else None,
+        gather=draw.choice(GATHERS) if sharding == "zero3" else None,
         recompute=draw.choice(RECOMPUTED),
         schedule=schedule,
         micro_batches=pp * draw.choice((1, 2)) if pp > 1 else draw.choice((1, 3)),

@@ -38,7 +38,7 @@ def test_compositions_have_every_family_schedule_sharding_and_recomputation(benc
     assert values("recompute") == set(RECOMPUTED)
     assert {plan.schedule for plan in plans if plan.pp > 1} == schedules
     gathers = {(plan.sharding, plan.gather) for plan in plans}
-    three = {("zero3", gather) for gather in ("per-layer", "per-micro-batch", "per-unit", "per-step")}
+    three = {("zero3", gather) for gather in ("per-layer", "per-micro-batch", "per-step")}
     assert gathers >= {("none", None), ("zero1", None), ("zero2", None), *three}
     assert any(plan.stages and plan.pp > 1 for plan in plans)
     assert {plan.sequence_parallel for plan in plans if plan.tp > 1} == {True, False}
