@@ -18,7 +18,7 @@ def outcome_of(plan, fault=no_fault):
 
 
 @pytest.mark.parametrize(
-from proof_plans import BY_UNIT, SPECIAL, THREE, TURNED, TWICE, UNITS, covering_plans, told
+    "plan", [*SPECIAL, *TURNED, *TWICE, *UNITS, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}"
 )
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)

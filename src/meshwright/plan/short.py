@@ -80,7 +80,9 @@ class Schedule(Strict):
 
 
 def _name_alone(value: "str | Schedule") -> "str | Schedule":
-    return value.name if isinstance(value, Schedule) and value == Schedule(name=value.name) else value  # type: ignore[return-value]
+    if isinstance(value, Schedule) and value.name is not None and value == Schedule(name=value.name):
+        return value.name
+    return value
 
 
 NamedSchedule = Annotated[
