@@ -61,11 +61,10 @@ class Measured:
 
     @property
     def stage_times(self) -> StageTimes:
-        """Seconds of all passes of stages, without a spread vocabulary; a whole B stands under ``input``."""
-        group, share = self.group, self.group.vocabulary
-        forward, backward = (0.0, 0.0) if share is None else (share.forward_s[0], share.backward_s[0])
+        """Seconds of all passes of stages; a whole B stands under ``input``."""
+        group = self.group
         weight = group.weight_s[0].tolist() if group.weight_s is not None else [0.0] * len(self.layers)
-        passes = ((group.forward_s[0] - forward).tolist(), (group.input_s[0] - backward).tolist(), weight)
+        passes = (group.forward_s[0].tolist(), group.input_s[0].tolist(), weight)
         return StageTimes(*map(tuple, passes), float(group.message_s[0]))
 
 

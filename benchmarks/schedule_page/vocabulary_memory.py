@@ -5,9 +5,9 @@ from itertools import groupby
 
 from accuracy import table
 
-from meshwright.cost.spread_vocabulary import FORMS as CLOSED_FORMS
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import most_in_flight
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.units import GIB
 from schedule_page.order import within
 from schedule_page.section import Section, Target
@@ -69,18 +69,21 @@ def in_flight(groups: Sequence[Sequence[Placed]]) -> Section:
         of_place = list(found)
         counts = sorted({run.in_flight for run in of_place})
         words = f"{counts[0]:g}" if len(counts) == 1 else f"{counts[0]:g} to {counts[-1]:g}"
-        rows.append([schedule, PLACES[place], ranks, words, f"{closed_form(of_place[0]):g}"])
+        rows.append([schedule, PLACES[place], ranks, words, f"{published(of_place[0]):g}"])
     text = f"""\
 Micro-batches in flight on the rank that has most, counted in the lists (over sequences and vocabularies)
-beside the closed form that the cost model predicts memory with.
+beside the paper's count: what the schedule holds by itself and one micro-batch more for each barrier, or
+half as much more where S and T run on all ranks at once.
 
-{table(["schedule", "place", "P", "lists", "closed form"], rows)}"""
+{table(["schedule", "place", "P", "lists", "paper"], rows)}"""
     return Section("Vocabulary Parallelism's runs: micro-batches in flight", text)
 
 
-def closed_form(run: Placed) -> float:
-    """What the schedule holds by itself, and what the form of a spread vocabulary adds."""
+def published(run: Placed) -> float:
+    """What the schedule holds by itself, and what a spread vocabulary adds by the paper."""
     ranks, micro_batches, chunks = run.shape
     own = max(map(most_in_flight, SCHEDULES[run.of.schedule].lists(ranks, micro_batches, chunks))) / chunks
-    form = CLOSED_FORMS.get(run.place)
-    return own if form is None else min(micro_batches, own * form.in_flight + form.periods)
+    form = FORMS.get(run.place)
+    if form is None:
+        return own
+    return min(micro_batches, 1.5 * own if form.exposed else own + form.barriers)

@@ -14,6 +14,7 @@ from accuracy import table
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.times import StageTimes
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.schedule.vocabulary.times import PassTimes
 from schedule_page.order import CELLS, all_right, order_of, summary, within
 from schedule_page.section import Section, Target
@@ -73,7 +74,9 @@ def makespan_ms(row: Row) -> float:
     whole = (0.0,) * ranks
     times = StageTimes(tuple(_ms(row["forward_us"])), tuple(backward), whole, message)
     part = sum(mean(_ms(row[f"{name}_us"])) for name in ("output", "input", "input_backward"))
-    return played(SCHEDULES["1f1b"], SHAPE, times, PassTimes(*[ranks * part / 3] * 3), row["place"]).makespan
+    form = FORMS.get(row["place"])
+    share = None if form is None else form.share(PassTimes(*[ranks * part / 3] * 3), ranks)
+    return played(SCHEDULES["1f1b"], SHAPE, times, share, row["place"]).makespan
 
 
 def _ms(text: str) -> list[float]:

@@ -17,9 +17,9 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action, most_in_flight
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.timeline import run as play_lists
-from meshwright.schedule.times import StageTimes
+from meshwright.schedule.times import ShareTimes, StageTimes
 from meshwright.schedule.vocabulary import FORMS
-from meshwright.schedule.vocabulary.times import PassTimes, ShareTimes, durations
+from meshwright.schedule.vocabulary.times import durations
 from schedule_page.models import Measured, measured_runs
 from schedule_page.order import CELLS, Order, all_right, order_of, summary, within
 from schedule_page.section import Section, Target
@@ -38,15 +38,14 @@ class Played:
 
 
 def played(
-    kind: ScheduleKind, shape: tuple[int, int, int], times: StageTimes, head: PassTimes | None, place: str
+    kind: ScheduleKind, shape: tuple[int, int, int], times: StageTimes, share: ShareTimes | None, place: str
 ) -> Played:
-    """Lists of P, M and V; with a form of ``place`` S and T are in them, of a head that takes so long on one rank."""
+    """Lists of P, M and V; with a form of ``place`` S and T of a rank's ``share`` are in them."""
     ranks, _, chunks = shape
     lists, ways = kind.lists(*shape, times), kind.ways(ranks, chunks)
-    share: ShareTimes | None = None
     if place in FORMS:
-        assert head is not None
-        form, share = FORMS[place], FORMS[place].share(head, ranks)
+        assert share is not None
+        form = FORMS[place]
         pipeline = replace(kind.pipeline(*shape), times=times)
         lists, ways = form.lists(lists, pipeline, ways, share), form.ways(ways, ranks)
     return Played(lists, play_lists(lists, durations(times, share), times.message, ways).makespan)
@@ -72,12 +71,9 @@ class Placed:
     @cached_property
     def played(self) -> Played:
         """The run's lists with the cost model's times."""
-        share, (ranks, _, chunks) = self.of.group.vocabulary, self.shape
-        head = None
-        if share is not None:
-            forward, backward = (float(s[0]) * chunks * ranks for s in (share.forward_s, share.backward_s))
-            head = PassTimes(forward, backward / 2, backward / 2)
-        return played(SCHEDULES[self.of.schedule], self.shape, self.of.stage_times, head, self.place)
+        share = self.of.group.share
+        times = None if share is None else ShareTimes(*(float(share.seconds[kind][0]) for kind in ("S", "T")))
+        return played(SCHEDULES[self.of.schedule], self.shape, self.of.stage_times, times, self.place)
 
     @property
     def lists_s(self) -> float:

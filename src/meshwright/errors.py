@@ -108,7 +108,9 @@ def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
     ``alike``: the part of both names that a near one shares with it; more of it where all names are short.
     """
     names = sorted(set(known))
-    near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=alike)
+    lower = {known_name.lower(): known_name for known_name in names}
+    found = difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=alike)
+    near = [lower[match] for match in found]
     if near:
         return "did you mean " + " or ".join(near) + "?"
     shown = names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"]

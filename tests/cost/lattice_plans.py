@@ -10,6 +10,7 @@ from meshwright.model.blocks import build_graph
 from meshwright.plan.case import Case
 from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
+from meshwright.plan.check_vocabulary import VOCABULARY_RULES
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
@@ -23,6 +24,7 @@ from meshwright.plan.short import (
     WorkloadSpec,
 )
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -163,6 +165,20 @@ def family(
         if len(found) == count:
             break
     return Family(setting, header, tuple(found.values()))
+
+
+def spread_plans(chosen: Family) -> Iterator[ShortPlan]:
+    """The plans of a family that may spread their vocabulary over pipeline ranks, in one form after the other."""
+    setting = chosen.setting
+    for number, plan in enumerate(chosen.plans):
+        form = tuple(FORMS)[number % len(FORMS)]
+        schedule = Schedule(name=plan.pipeline.choice.name, vocabulary=form)
+        spread = plan.model_copy(
+            update={"pipeline": plan.pipeline.model_copy(update={"schedule": schedule}), "gather": None}
+        )
+        case = Case(chosen.long(spread), setting.model, setting.cluster, setting.stack)
+        if not any(list(rule(case)) for rule in VOCABULARY_RULES):
+            yield spread
 
 
 def _legal_plans(

@@ -18,6 +18,7 @@ from lattice_plans import (
     WHOLE,
     WITH_UNITS,
     family,
+    spread_plans,
 )
 
 from meshwright.cost.evaluate import evaluate
@@ -28,6 +29,7 @@ from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
+SPREAD_PER_FAMILY = 20
 TIME_BOUND = 0.03
 EACH = ("none", "zero2", "zero3")
 EXCHANGES = {
@@ -120,6 +122,16 @@ def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, b
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))
     hold_together(replace(chosen, setting=changed))
+
+
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic", "meshwright"])
+def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack, model, schedules):
+    chosen = family(model, "h100-sxm-80gb x 24", stack, SPREAD_PER_FAMILY, seed=3, schedules=schedules)
+    plans = tuple(spread_plans(chosen))
+    assert len(plans) >= SPREAD_PER_FAMILY // 3
+    hold_together(replace(chosen, plans=plans))
 
 
 def hold_together(chosen):

@@ -70,7 +70,12 @@ def tuple_of(keys):
 
 
 # (plan, about, field, words of the rule, words of the suggestion)
+SPREAD = {"pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}}
+FORM = "pipeline.schedule.vocabulary"
 CASES = [
+    (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **SPREAD), {}, FORM, "pp = 1", "pp: 2 or more"),
+    (long_plan(workload={"task": "lora"}, **SPREAD), {}, FORM, "frozen tables", "take it out"),
+    (long_plan(**SPREAD), {}, FORM, "test-stack@1.0 does not spread the vocabulary", "take it out"),
     (
         long_plan({"pp": 4, "dp_shard": 8, "tp": 4}),
         {},

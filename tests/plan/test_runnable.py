@@ -12,6 +12,7 @@ from meshwright.plan.short import ShortPlan
 
 LLAMA = load_model("llama-3.1-8b")
 DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
+SPREAD = long_plan(pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}})
 
 
 def meshed():
@@ -38,6 +39,7 @@ CASES = [
     (meshed(), LLAMA, "layout.ep", "not run yet"),
     (meshed(), LLAMA, "layout.etp", "not run yet"),
     (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
+    (SPREAD, LLAMA, "pipeline.schedule.vocabulary", "not run yet"),
 ]
 
 

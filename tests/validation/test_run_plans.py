@@ -162,22 +162,15 @@ def test_arrays_hold_what_the_plans_say(table):
         assert arrays.recomputes[arrays.recompute[number]] == plan.recompute
 
 
-def test_plans_that_place_the_vocabulary_otherwise_are_arrays_of_their_own(table):
+def test_only_stages_that_are_cut_otherwise_make_arrays_of_their_own(table):
     places = ("", "baseline", "redis", "vocab-1", "vocab-2", "interlaced", "redis")
     write(table, [row(vocab_parallel=place, vocab=200_000) for place in places])
     runs = list(read_runs(table))
     plans = [run_plan(run.chosen, run.given.devices) for run in runs]
-    found = {
-        (arrays.stages, arrays.vocabulary): numbers.tolist()
-        for numbers, arrays in plan_arrays(plans, setting_of(runs[0].given))
-    }
-    assert [(kind[1], numbers) for kind, numbers in found.items()] == [
-        ("ends", [0, 1]),
-        ("ends", [2, 6]),
-        ("vocab-1", [3]),
-        ("vocab-2", [4]),
-        ("interlaced", [5]),
-    ]
+    found = list(plan_arrays(plans, setting_of(runs[0].given)))
+    assert [numbers.tolist() for numbers, _ in found] == [[0, 1, 3, 4, 5], [2, 6]]
+    names = [[str(arrays.schedules[code]) for code in arrays.schedule] for _, arrays in found]
+    assert names == [["1f1b", "1f1b", "1f1b+vocab-1", "1f1b+vocab-2", "1f1b+interlaced"], ["1f1b", "1f1b"]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ optimizer are added. Equal to the simulation of the lowered Program: bytes exact
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from meshwright.cost.group_memory import worst_ledger
 from meshwright.cost.group_time import PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.pricing import array_prices
+from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
@@ -81,13 +82,24 @@ def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, 
 
 def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Group]]:
     """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
-    for of_mode, mode in _modes(plans, setting):
-        chosen = plans.take(of_mode)
-        distinct, inverse = _distinct_shapes(chosen, mode)
-        prices = array_prices(distinct, mode, setting)
-        keys = row_codes([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding])
-        for rows in _equal_rows(keys):
-            yield of_mode[rows], Group(chosen.take(rows), inverse[rows], prices, mode, setting)
+    for of_form, form in _forms(plans):
+        held = replace(setting, model=with_spread_vocabulary(setting.model)) if form else setting
+        of_one = plans.take(of_form)
+        for of_mode, mode in _modes(of_one, held):
+            chosen = of_one.take(of_mode)
+            distinct, inverse = _distinct_shapes(chosen, mode)
+            prices = array_prices(distinct, mode, held)
+            keys = row_codes([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding])
+            for rows in _equal_rows(keys):
+                yield of_form[of_mode[rows]], Group(chosen.take(rows), inverse[rows], prices, mode, held)
+
+
+def _forms(plans: PlanArrays) -> Iterator[tuple[NDArray[np.int64], str | None]]:
+    """Rows of equal form of a vocabulary that is spread; None where it lies at the ends."""
+    forms = [choice.vocabulary if choice.form else None for choice in plans.schedules]
+    names = list(dict.fromkeys(forms))
+    for rows in _equal_rows(np.array([names.index(form) for form in forms])[plans.schedule]):
+        yield rows, forms[int(plans.schedule[rows[0]])]
 
 
 def _equal_rows(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -142,7 +154,7 @@ def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray
     Data parallelism and pipelines only matter to a pass when it exchanges states, or when another rank order makes
     strides depend on them.
     """
-    columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
+    columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch, plans.vocabulary_ranks]
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
     if mode.passes_exchange_states or not inner:
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]

@@ -4,8 +4,8 @@
 stage has, so that everything is priced once per kind and then spread over the K stages.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from meshwright.cost.forms import Forms
 from meshwright.cost.played import stages_of_ranks
-from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds
-from meshwright.cost.pricing import array_mesh, array_shape, message_seconds, pass_kinds
-from meshwright.cost.spread_vocabulary import Share, vocabulary_share
+from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds, message_seconds, total
+from meshwright.cost.pricing import array_mesh, array_shape, pass_kinds
+from meshwright.cost.spread_vocabulary import Share
+from meshwright.cost.step import send_occupancy
 from meshwright.cost.units import Exchanges
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.layers import stage_layers
@@ -32,10 +33,12 @@ from meshwright.program.states import Elements, StateKind, block_elements
 from meshwright.program.step import beside_compute
 from meshwright.program.synchronise import add, stage_gathers, step_gathers, unit_exchanges, unit_reduction
 from meshwright.program.table import SHARDED
+from meshwright.program.vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
+from meshwright.schedule.action import Kind
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.pipeline import looped_placement
-from meshwright.schedule.times import StageTimes, rounded_times
+from meshwright.schedule.times import ShareTimes, StageTimes, rounded_times
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -109,13 +112,13 @@ class Group:
 
     @property
     def ends_together(self) -> bool:
-        """The first and the last stage are on one rank."""
-        return self.placement[0] == self.placement[-1]
+        """Whoever holds the embedding, or a share of it, holds that of the head too."""
+        return self.placement[0] == self.placement[-1] or self.schedule.form is not None
 
     @property
     def tied_apart(self) -> bool:
         """Two ranks hold a copy of the embedding table each."""
-        return self.setting.model.tied_gradients and not self.ends_together and not self.spread_vocabulary
+        return self.setting.model.tied_gradients and not self.ends_together
 
     @property
     def shared(self) -> Shared | None:
@@ -161,23 +164,34 @@ class Group:
         pipeline = Pipeline(stages=self.plans.stages, placement=self.placement, schedule=schedule)
         model = self.setting.model
         contents = stage_layers(pipeline, len(model.layer_blocks))
-        if self.spread_vocabulary:
-            contents = tuple(replace(content, embed=False, head=False) for content in contents)
         return tuple(stage_blocks(content, model) for content in contents)
 
-    @property
-    def spread_vocabulary(self) -> bool:
-        """Every rank has a part of the embedding and of the head; no stage has them whole."""
-        return self.plans.vocabulary != "ends"
+    @cached_property
+    def share(self) -> Share | None:
+        """What every pipeline rank has of a vocabulary that is spread."""
+        form, model, stack = self.schedule.form, self.setting.model, self.setting.stack
+        if form is None:
+            return None
+        seconds = {
+            kind: self.per_plan(sum(total(self.prices.block(b, kind)) for b in share_blocks(model, kind)))
+            for kind in SHARE_PASSES
+        }
+        return Share(
+            seconds=seconds,
+            exchanges={
+                kind: np.asarray(sum(collective_seconds(c, self.mesh, self.forms) for c in collectives))
+                for kind, collectives in self.share_exchanges.items()
+            },
+            occupancy=send_occupancy(not form.exposed, stack.overlap_p2p, self.forms),
+            elements=self.per_plan_elements(add(*(self.block_elements[b] for b in model.vocabulary))),
+            kept_bytes=np.floor(np.asarray(share_kept(model, self.shape, self.mode, stack))),
+        )
 
     @cached_property
-    def vocabulary(self) -> Share | None:
-        """What one stage has of a vocabulary that is spread."""
-        if not self.spread_vocabulary:
-            return None
-        local = replace(self.prices.local, shape=self.shape)
-        name, model = self.plans.vocabulary, self.setting.model
-        return vocabulary_share(name, model, local, self.mesh, self.ranks, self.chunks)
+    def share_exchanges(self) -> Mapping[Kind, tuple[Collective, ...]]:
+        """What every rank takes part in for one micro-batch, one row per plan."""
+        form, hidden = self.schedule.form, self.setting.model.architecture.hidden
+        return share_exchanges(form, hidden, self.shape, self.mode) if form else {}
 
     @cached_property
     def stage_kinds(self) -> tuple[tuple[int, ...], ...]:
@@ -198,10 +212,8 @@ class Group:
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
-        share = (self.vocabulary.elements,) if self.vocabulary else ()
         return tuple(
-            add(self.per_plan_elements(add(*(self.block_elements[b] for b in k))), *share)
-            for k in self.stage_kinds
+            self.per_plan_elements(add(*(self.block_elements[b] for b in k))) for k in self.stage_kinds
         )
 
     def held(self, kind: StateKind) -> Floats:
@@ -229,9 +241,7 @@ class Group:
             for index, e in held_of.items()
         }
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
-        if self.vocabulary is None:
-            return held
-        return held + np.ceil(self.chunks * self.vocabulary.elements.dense / shard)[:, None]
+        return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
@@ -269,8 +279,7 @@ class Group:
     @cached_property
     def forward_s(self) -> Floats:
         """Seconds of the forward pass of every plan and stage: (n, K)."""
-        times = self.stage_times(self.priced("F"))
-        return times if self.vocabulary is None else times + self.vocabulary.forward_s[:, None]
+        return self.stage_times(self.priced("F"))
 
     @cached_property
     def backward_s(self) -> Floats:
@@ -280,8 +289,7 @@ class Group:
     @cached_property
     def input_s(self) -> Floats:
         """Seconds of I, or of B where backward passes are not split: (n, K)."""
-        times = self.stage_times(self.priced(self.pass_kinds[1]))
-        return times if self.vocabulary is None else times + self.vocabulary.backward_s[:, None]
+        return self.stage_times(self.priced(self.pass_kinds[1]))
 
     @cached_property
     def weight_s(self) -> Floats | None:
@@ -300,11 +308,20 @@ class Group:
     @cached_property
     def times(self) -> list[StageTimes] | None:
         """What an automatic schedule looks at, per plan."""
-        if not self.kind.automatic or self.weight_s is None:
+        if not self.schedule.automatic:
             return None
+        weight = np.zeros_like(self.input_s) if self.weight_s is None else self.weight_s
         kept, for_weights = (sizes[:, self.kind_of].sum(1) for sizes in (self.kept, self.kept_for_weights))
-        columns = self.forward_s, self.input_s, self.weight_s, self.message_s, for_weights / kept
-        return [rounded_times(*(column[row] for column in columns)) for row in range(len(self.plans))]
+        rows = range(len(self.plans))
+        of_share: list[ShareTimes | None] = [None for _ in rows]
+        if self.share is not None:
+            s, t = self.share.seconds["S"], self.share.seconds["T"]
+            of_share = [ShareTimes(s[row], t[row]) for row in rows]
+        forward, input_, message, ratio = self.forward_s, self.input_s, self.message_s, for_weights / kept
+        return [
+            rounded_times(forward[row], input_[row], weight[row], message[row], ratio[row], of_share[row])
+            for row in rows
+        ]
 
     @cached_property
     def kept(self) -> Floats:

@@ -40,20 +40,16 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
 
 
 def _activations(group: Group) -> Floats:
-    sizes = np.concatenate([group.kept, group.kept_for_weights], 1) if group.split else group.kept
+    waiting = [] if group.share is None else [group.share.kept_bytes[:, None]]
+    kept = [group.kept, *waiting, *([group.kept_for_weights] if group.split else [])]
+    sizes = np.concatenate(kept, 1)
     enough = sufficient(group.schedule, group.ranks, group.micro_batches)
     result = np.zeros((len(group.plans), group.ranks))
     for count, times, rows in equal_lists(enough, group.times):
         held = in_flight(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (sizes[rows] @ candidates[:, : sizes.shape[1]].T).max(1)
-    if group.vocabulary is None:
-        return result
-    form = group.vocabulary.form
-    of_rank = group.per_rank(group.kept[:, group.kind_of])
-    most = group.micro_batches[:, None] * of_rank
-    more = np.minimum(most, form.in_flight * result + form.periods * of_rank)
-    return np.asarray(np.floor(more + group.vocabulary.kept_bytes[:, None]))
+    return result
 
 
 def _working(group: Group) -> Floats:
@@ -68,6 +64,7 @@ def _buffers(group: Group, rule: BufferRule) -> Floats:
     per_rank = []
     for rank in range(group.ranks):
         blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
+        blocks += group.setting.model.vocabulary
         elements = [group.per_plan_elements(group.block_elements[b]) for b in dict.fromkeys(blocks)]
         sums, trained = (_counts([e.of(kind) for e in elements]) for kind in KINDS)
         where = sums.argmax(0), np.arange(len(group.plans))

@@ -1,7 +1,8 @@
 """Step time of a group of plans: pipeline, exposed gathers and reductions, norm, optimizer, as arrays.
 
 Mirrors ``simulate/simulator.py`` action by action, in closed form; where the simulation follows every rank, this
-follows the chain that ends the step. What it leaves out: how long a rank waits between its last passes.
+follows the chain that ends the step. What it leaves out: how long a rank waits between its last passes. Where the
+vocabulary is spread everything is played (``group_share.py``).
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
+from meshwright.cost.group_share import share_passes, share_seconds, states_around
 from meshwright.cost.mirrored import mirrored_seconds
 from meshwright.cost.pipeline import has_form, pipeline_seconds
-from meshwright.cost.played import Passes, Span, played_span
+from meshwright.cost.played import Passes, SharePasses, Span, played_span
 from meshwright.cost.prices import collective_seconds
 from meshwright.cost.step import (
     beside_gather,
@@ -23,6 +25,7 @@ from meshwright.cost.step import (
     send_occupancy,
 )
 from meshwright.program.step import NORM_BYTES, tied_reduction
+from meshwright.schedule.action import BROADCASTS
 from meshwright.schedule.choice import ScheduleChoice
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
@@ -55,7 +58,14 @@ def pipelined(group: Group, messages: bool) -> Pipelined:
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
     leaves = group.crosses * (kept * message)[:, None]
     down, up = leaves, np.roll(leaves, 1, axis=1)
-    passes = Passes(group.forward_s + down, group.input_s + up, group.weight_s, group.times)
+    share = None
+    if group.share is not None:
+        share = share_passes(group, group.share, messages)
+        broadcast = {
+            kind: messages * group.share.occupancy * group.share.exchanges[kind] for kind in BROADCASTS
+        }
+        down[:, -1], up[:, 0] = broadcast["BROADCAST_F"], broadcast["BROADCAST_B"]
+    passes = Passes(group.forward_s + down, group.input_s + up, group.weight_s, group.times, share=share)
     return Pipelined(passes, (1 - kept) * message)
 
 
@@ -107,6 +117,10 @@ def _stacked(one: Any, other: Any) -> Any:
     """Both, one after the other; nothing where there is none."""
     if one is None:
         return None
+    if isinstance(one, SharePasses):
+        return SharePasses(*(_stacked(a, b) for a, b in zip(one, other, strict=True)))
+    if isinstance(one, dict):
+        return {key: _stacked(one[key], other[key]) for key in one}
     return one + other if isinstance(one, list) else np.concatenate([one, other])
 
 
@@ -116,15 +130,19 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
     messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
     """
-    wait = _vocabulary_wait(group)
-    length, silent = of.seconds + wait, of.silent + wait
+    length, silent = of.seconds, of.silent
     forward, message = group.forward_s, group.message_s
     parts = _busiest(group, forward + group.backward_s)
     busy = sum(parts.values(), start=np.zeros(len(message)))
     parts["pp"] = np.maximum(0.0, length - silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
     gather, final = _gathers(group, forward, message)
-    around = gather + of.exchanged + _reductions(group, of.span) + _norm_and_ties(group)
+    if group.share is not None and of.span is not None:
+        loud = pipelined(group, True)
+        states = states_around(group, group.share, loud.passes, loud.message, of.span)
+    else:
+        states = gather + of.exchanged + _reductions(group, of.span)
+    around = states + _norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = _optimizer(group)
     return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
@@ -143,18 +161,9 @@ def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
             for of_stage in zip(*passes, strict=True)
         ]
         result[name] = group.visits * group.per_rank(group.spread(per_kind))[rows, rank]
-    if group.vocabulary is not None:
-        of_stage = group.vocabulary.forward_s + group.vocabulary.backward_s
-        result["compute"] = result["compute"] + group.micro_batches * group.chunks * of_stage
+    if group.share is not None:
+        result["compute"] = result["compute"] + group.micro_batches * group.share.whole_s
     return result
-
-
-def _vocabulary_wait(group: Group) -> Floats:
-    """Periods that a spread vocabulary adds to the ends of the pipeline."""
-    if group.vocabulary is None:
-        return np.zeros(len(group.plans))
-    period = group.per_rank(group.forward_s + group.backward_s).max(1)
-    return group.vocabulary.form.periods * period
 
 
 def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Floats]:
@@ -165,7 +174,10 @@ def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Fl
     seconds = group.seconds(group.gathers_of)
     beside = group.setting.stack.overlap_parameter_gather
     if not beside and group.mode.gather != "per-step":
-        return nothing, group.per_rank(seconds).max(1)
+        last = group.per_rank(seconds).max(1)
+        return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
+    if group.share is not None:
+        return nothing, nothing
     return _first_passes(group, forward, message, seconds, beside), nothing
 
 

@@ -19,8 +19,8 @@ from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.times import StageTimes
 
 Counts = NDArray[np.int64]
-CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1)}
-"""What an action changes: passes that wait for B or I, and passes that wait for W."""
+CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1), "S": (1, 0), "T": (-1, 0)}
+"""What an action changes: passes that wait for B or I, or S that waits for T, and passes that wait for W."""
 
 
 @lru_cache(maxsize=4096)
@@ -33,11 +33,14 @@ def in_flight(
 ) -> tuple[Counts, ...]:
     """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
 
-    The first half counts what waits for B or I, the second what waits for W.
+    The first half counts what waits for B or I, the second what waits for W. Where the vocabulary is spread, its shares
+    are a kind of their own, the last one.
     """
     chunks = len(kinds) // ranks
+    if schedule.form:
+        kinds += (max(kinds) + 1,) * ranks
     one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
-    at = stages_of_ranks(schedule, ranks, chunks)
+    at = _parts_of_ranks(schedule, ranks, chunks)
     held = _held(schedule, ranks, micro_batches, chunks, times)
     return tuple(
         np.unique(np.concatenate([counts[:, half] @ one_hot[at[:, rank]] for half in (0, 1)], 1), axis=0)
@@ -53,12 +56,19 @@ def _held(
     if chunks == 1 and None not in declared:
         return tuple(np.array([[[count], [0]]]) for count in declared)
     lists = schedule.lists(ranks, micro_batches, chunks, times)
-    at = stages_of_ranks(schedule, ranks, chunks)
+    at = _parts_of_ranks(schedule, ranks, chunks)
     return tuple(held_counts(actions, at[:, rank].tolist()) for rank, actions in enumerate(lists))
+
+
+def _parts_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> Counts:
+    """The stages of every rank, and its share of a spread vocabulary behind them: (V or V + 1, P)."""
+    at = stages_of_ranks(schedule, ranks, chunks)
+    return np.vstack([at, ranks * chunks + np.arange(ranks)]) if schedule.form else at
 
 
 def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
     """The candidates of one rank's list: (candidates, 2, chunks); ``stages`` are the rank's."""
+    actions = [action for action in actions if action.kind in CHANGES]
     changes = np.zeros((len(actions), 2, len(stages)), dtype=np.int64)
     chunk = {stage: index for index, stage in enumerate(stages)}
     for position, action in enumerate(actions):

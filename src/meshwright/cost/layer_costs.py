@@ -98,5 +98,5 @@ def _in_flight(group: Group) -> Floats:
     for rank, moments in enumerate(held):
         mine = np.flatnonzero(np.array(group.placement) == rank)
         rows = np.minimum(np.arange(len(result)), len(moments) - 1)
-        result[:, :, mine] = moments.reshape(len(moments), 2, stages)[rows][:, :, mine]
+        result[:, :, mine] = moments.reshape(len(moments), 2, -1)[rows][:, :, mine]
     return result

@@ -74,7 +74,7 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
     tp = local.shape.tp
     outputs: Number = op.outputs
     if op.parameters and op.parameters[0].vocab_dim is not None:
-        outputs = local.shape.padded_vocab(op.outputs)
+        outputs, tp = local.shape.padded_vocab(op.outputs), local.shape.vocabulary_cut
     inputs: Number = op.inputs / tp if op.split == "row" else op.inputs
     outputs = outputs / tp if op.split == "column" else outputs
     m = local.tokens(op)
@@ -187,7 +187,7 @@ def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
 def _loss(op: Loss, phase: Phase, local: Local) -> Number:
     if phase == "W":
         return 0.0
-    cut = local.shape.tp if local.stack.loss_vocab_parallel else 1
+    cut = local.shape.vocabulary_cut if local.stack.loss_vocab_parallel else local.shape.vocabulary
     logits = local.shape.padded_vocab(op.vocab) * local.shape.tokens / cut
     name = "loss_forward_bytes" if phase == "F" else "loss_backward_bytes"
     return local.forms.pass_(logits * local.forms.constants[name])

@@ -10,20 +10,23 @@ have lists of their own for every distinct (rounded) set of stage times.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.state_stream import States, StateStream
 from meshwright.cost.units import EXCHANGES, Exchanges, Streams, unit_lists, with_exchanges
 from meshwright.program.mesh import Ints
-from meshwright.schedule.action import Kind
+from meshwright.schedule.action import SUMS, Kind
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.order import Step, playable
 from meshwright.schedule.times import StageTimes
 
 Array = NDArray[np.float64]
+MESSAGE = "message"
+"""What brings a pass its input from another rank, where all ranks do not exchange something."""
 ROUNDS = 3
 FEW = 4
 """So many plans are played one by one."""
@@ -31,10 +34,24 @@ SLOW_ROUNDS = 8
 """Lists that are made by playing settle later, and so do those with exchanges of units."""
 
 
+class SharePasses(NamedTuple):
+    """Seconds of a spread vocabulary's passes on every rank, (n, P) each, and of what brings something to all, (n,)."""
+
+    passes: Mapping[str, Array]
+    exchanges: Mapping[str, Array]
+
+    def take(self, rows: NDArray[np.int64]) -> "SharePasses":
+        """The plans at ``rows``."""
+        return SharePasses(
+            *({kind: seconds[rows] for kind, seconds in of.items()} for of in (self.passes, self.exchanges))
+        )
+
+
 class Passes(NamedTuple):
     """Seconds of the passes of every stage, (n, K) each; with ``weight`` the backward pass is I and W, else B.
 
-    ``times`` holds what an automatic schedule looks at, one entry per plan; ``exchanges`` what units exchange.
+    ``times`` holds what an automatic schedule looks at, one entry per plan; ``exchanges`` what units exchange;
+    ``share`` where the vocabulary is spread.
     """
 
     forward: Array
@@ -42,19 +59,35 @@ class Passes(NamedTuple):
     weight: Array | None = None
     times: Sequence[StageTimes] | None = None
     exchanges: Exchanges | None = None
+    share: SharePasses | None = None
 
     def take(self, rows: NDArray[np.int64]) -> "Passes":
         """The plans at ``rows``."""
         weight = None if self.weight is None else self.weight[rows]
         times = None if self.times is None else [self.times[row] for row in rows]
         exchanges = None if self.exchanges is None else self.exchanges.take(rows)
-        return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges)
+        share = None if self.share is None else self.share.take(rows)
+        return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges, share)
 
     @property
     def whole(self) -> Array:
-        """All passes of a micro-batch: (n, K)."""
+        """All passes of a micro-batch over stages: (n, K)."""
         both = self.forward + self.backward
         return both if self.weight is None else both + self.weight
+
+    @property
+    def of_share(self) -> Array:
+        """All passes of a micro-batch over a share of the vocabulary: (n, P), or 0."""
+        return np.sum(list(self.share.passes.values()), axis=0) if self.share else np.zeros((1, 1))
+
+    @property
+    def by_kind(self) -> dict[str, Array]:
+        """Seconds by kind and stage; shares count as stages K + rank."""
+        weight = np.zeros_like(self.backward) if self.weight is None else self.weight
+        found = {"F": self.forward, "B": self.backward, "I": self.backward, "W": weight}
+        before = np.zeros_like(self.forward)
+        share = self.share.passes if self.share else {}
+        return found | {kind: np.concatenate([before, seconds], 1) for kind, seconds in share.items()}
 
 
 class Span(NamedTuple):
@@ -95,7 +128,10 @@ def played_span(
         arguments = schedule, some, message[rows], ranks, times
         settled = times is None and passes.exchanges is None
         rounds, period = ROUNDS if settled else SLOW_ROUNDS, schedule.period(ranks)
-        played, back = int(periodic_micro_batches(count, period, rounds)), rounds // ROUNDS * period
+        back = rounds // ROUNDS * period
+        played = count  # lists with a spread vocabulary settle late, and are made in full anyway
+        if schedule.form is None:
+            played = int(periodic_micro_batches(count, period, rounds))
         begin[rows], end[rows], stage_end[rows] = _play(*arguments, played)
         if played < count:
             before = _play(*arguments, played - back).end.max(1)
@@ -103,6 +139,24 @@ def played_span(
             end[rows] += (count - played) * pace[:, None]
             stage_end[rows] += (count - played) * pace[:, None]
     return Span(begin, end, stage_end)
+
+
+def played_ends(
+    schedule: ScheduleChoice,
+    passes: Passes,
+    message: Array,
+    micro_batches: NDArray[np.int64],
+    ranks: int,
+    states: States,
+) -> Span:
+    """First starts of the ranks, and when they have reduced their gradients; lists are played in full."""
+    found = Span(*(np.empty((len(message), n)) for n in (ranks, ranks, passes.forward.shape[1])))
+    for count, times, rows in equal_lists(micro_batches, passes.times):
+        some = passes.take(rows)
+        of_rows = _play(schedule, some, message[rows], ranks, times, count, (states, rows))
+        for every, some_of in zip(found, of_rows, strict=True):
+            every[rows] = some_of
+    return found
 
 
 def equal_lists(
@@ -124,7 +178,7 @@ def _busiest(schedule: ScheduleChoice, passes: Passes, ranks: int) -> Array:
     """Seconds of one micro-batch on the rank that has most to do; of several ways it goes only one."""
     whole = passes.whole
     at = stages_of_ranks(schedule, ranks, whole.shape[1] // ranks)
-    return whole[:, at].sum(1).max(1) / schedule.kind.chains
+    return (whole[:, at].sum(1) + passes.of_share).max(1) / schedule.kind.chains
 
 
 @lru_cache(maxsize=256)
@@ -149,30 +203,34 @@ def _play(
     ranks: int,
     times: StageTimes | None,
     micro_batches: int,
+    states: tuple[States, NDArray[np.int64]] | None = None,
 ) -> Span:
     exchanges = passes.exchanges
     beside = None if exchanges is None else exchanges.beside
     steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times, beside)
-    weight = np.zeros_like(passes.backward) if passes.weight is None else passes.weight
-    by_kind = {"F": passes.forward, "B": passes.backward, "I": passes.backward, "W": weight}
+    by_kind = passes.by_kind
     if exchanges is not None:
         by_kind |= {"GATHER": exchanges.gather, "REDUCE": exchanges.reduce}
+    waits = {MESSAGE: message, **(passes.share.exchanges if passes.share else {})}
     if len(message) > FEW:
         columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
-        streams = exchanges and exchanges.streams(ranks, np.zeros_like(message), np.maximum, np.minimum)
-        times_of = _walk(steps, columns, message, ranks, np.zeros_like(message), np.maximum, streams)
+        zero = np.zeros_like(message)
+        streams = exchanges and exchanges.streams(ranks, zero, np.maximum, np.minimum)
+        stream = states and StateStream(states[0].columns(states[1]), steps, zero)
+        times_of = _walk(steps, columns, waits, ranks, zero, np.maximum, streams, stream)
         return Span(*(np.stack(of, 1) for of in times_of))
     rows = [
         _walk(
             steps,
             {kind: seconds[row].tolist() for kind, seconds in by_kind.items()},
-            wait,
+            {name: float(seconds[row]) for name, seconds in waits.items()},
             ranks,
             0.0,
             max,
             exchanges and exchanges.streams(ranks, 0.0, max, min),
+            states and StateStream(states[0].row(int(states[1][row])), steps, 0.0),
         )
-        for row, wait in enumerate(message.tolist())
+        for row in range(len(message))
     ]
     return Span(*(np.array(of) for of in zip(*rows, strict=True)))
 
@@ -180,24 +238,35 @@ def _play(
 def _walk(
     steps: Sequence[Step],
     seconds: Mapping[str, Sequence[Any]],
-    message: Any,
+    waits: Mapping[str, Any],
     ranks: int,
     zero: Any,
     larger: Callable[[Any, Any], Any],
     streams: Streams | None = None,
+    stream: StateStream | None = None,
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """First starts and last ends of the ranks, last ends of the stages; with ``streams`` there are exchanges too.
 
-    Times are arrays over plans, or floats, which are faster for few.
+    Times are arrays over plans, or floats, which are faster for few. A sum over all ranks is there at one time for all
+    who wait for it.
     """
-    clock = [zero] * ranks
+    clock = [stream.start(rank) if stream else zero for rank in range(ranks)]
     stage_end = [zero] * len(seconds["F"])
     begin: list[Any] = [None] * ranks
     ends: list[Any] = []
-    for stage, rank, kind, needed in steps:
+    sums: dict[tuple[str, int], Any] = {}
+    for index, step in enumerate(steps):
+        stage, rank, kind, needed, exchange = step
         start = clock[rank]
-        for source, crosses in needed:
-            start = larger(start, ends[source] + message if crosses else ends[source])
+        if exchange in SUMS:
+            meeting = exchange, needed[0][0]
+            if meeting not in sums:
+                sums[meeting] = reduce(larger, (ends[source] for source, _ in needed)) + waits[exchange]
+            start = larger(start, sums[meeting])
+        else:
+            wait = waits[exchange or MESSAGE]
+            for source, crosses in needed:
+                start = larger(start, ends[source] + wait if crosses else ends[source])
         took = seconds[kind][stage]
         if streams is not None:
             if kind in EXCHANGES:
@@ -206,9 +275,15 @@ def _walk(
             took = streams.slowed(rank, start, took)
         if begin[rank] is None:
             begin[rank] = start
+        if stream is not None:
+            took = stream.duration(step, start, took)
+            took = took + stream.slowdown(index, step, start, took)
         clock[rank] = start + took
-        stage_end[stage] = clock[rank]
+        if stage < len(stage_end):
+            stage_end[stage] = clock[rank]
         ends.append(clock[rank])
+    if stream is not None:
+        return begin, [stream.end(rank, at) for rank, at in enumerate(clock)], stage_end
     return begin, clock if streams is None else list(map(larger, clock, streams.free)), stage_end
 
 
@@ -226,7 +301,7 @@ def action_order(
     ``beside``: with the exchanges of units, these kinds of which run beside compute; None: without them.
     """
     lists = schedule.lists(ranks, micro_batches, chunks, times)
-    steps = playable(lists, schedule.kind.ways(ranks, chunks))
+    steps = playable(lists, schedule.ways(ranks, chunks))
     if beside is None:
         return tuple(steps)
     return tuple(with_exchanges(steps, unit_lists(schedule, ranks, micro_batches, chunks, times, beside)))

@@ -21,6 +21,7 @@ from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.shape import Number
 
 CATEGORY: Mapping[str, str] = {
+    "pp": "pp",
     "tp": "tp",
     "etp": "ep",
     "ep": "ep",
@@ -34,6 +35,9 @@ CATEGORY: Mapping[str, str] = {
     "world": "dp",
 }
 """Which entry of a breakdown the time of a collective goes to, by its last axis."""
+
+ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
+"""Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
 
 Parts = dict[str, Number]
 
@@ -83,9 +87,20 @@ class Mesh:
 def collective_seconds(collective: Collective, mesh: Mesh, forms: Forms) -> Number:
     """Seconds of one collective by itself."""
     size, together = mesh.group(collective.axes)
-    congestion = mesh.congestion(collective.axes, collective.kind) if mesh.tiers else 1.0
     kind, volume, copies = collective.kind, collective.logical_bytes, collective.copies
+    if kind in ALONG_CHAIN:
+        return message_seconds(mesh, forms, volume, collective.axes)
+    congestion = mesh.congestion(collective.axes, collective.kind) if mesh.tiers else 1.0
     return forms.collective(kind, volume, size, together, copies, congestion)
+
+
+def message_seconds(
+    mesh: Mesh, forms: Forms, message_bytes: Number, axes: tuple[str, ...] = ("pp",)
+) -> Number:
+    """One message on the slowest boundary of a chain of ranks, by default the pipeline's."""
+    size, together = mesh.group(axes)
+    congestion = mesh.congestion(axes, "p2p") if mesh.tiers else 1.0
+    return forms.p2p(message_bytes, together < size, congestion)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from meshwright.program.lower import product_input_bytes
 from meshwright.program.mesh import Ints, strides
 from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.vocabulary import share_items
 from meshwright.schedule.choice import ScheduleChoice
 
 
@@ -46,14 +47,17 @@ def program_prices(program: Program, setting: Setting) -> Prices:
 
 
 def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
-    """Prices of all passes for every plan of an array; all of them have ``mode``."""
+    """Prices of all passes for every plan of an array; all of them have ``mode``, and a vocabulary of one form."""
     forms = setting_forms(setting)
     shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
         for index, block in enumerate(setting.model.blocks)
         for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice))
+        if index not in setting.model.vocabulary
     }
+    form = plans.schedules[int(plans.schedule[0])].form
+    items |= share_items(setting.model, form) if form else {}
     return Prices(Local(forms, shape, mode, setting.stack), mesh, items, setting.model.blocks)
 
 
@@ -73,6 +77,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         etp=plans.etp,
         shard=np.where(plans.sharding > 0, plans.dp_shard * plans.cp, 1),
         expert_shard=expert_sizes_of(plans)["edp_shard"],
+        vocabulary=plans.vocabulary_ranks,
         vocab_multiple=setting.stack.vocab_multiple,
         product_input_bytes=product_input_bytes(setting.workload),
     )
@@ -130,10 +135,3 @@ def whole_mesh(
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
     own = {"world": 1, "tied": ends, "mirrored": ends}
     return Mesh(every, {**steps, **expert_steps, **own}, forms.domain, forms.tiers)
-
-
-def message_seconds(mesh: Mesh, forms: Forms, message_bytes: Ints) -> Ints:
-    """One pipeline message on the slowest boundary of the chain."""
-    crosses = mesh.group(("pp",))[1] < mesh.sizes["pp"]
-    congestion = mesh.congestion(("pp",), "p2p") if mesh.tiers else 1.0
-    return forms.p2p(message_bytes, crosses, congestion)  # type: ignore[return-value]

@@ -27,7 +27,7 @@ from meshwright.program.items import Body, Collective, Item, PassKind, exchanges
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
 from meshwright.program.step import LISTED, NORM_BYTES, beside_compute, tied_reduction
-from meshwright.schedule.action import COMPUTE_KINDS
+from meshwright.schedule.action import PASS_KINDS
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
 Counts = NDArray[np.int64]
@@ -44,7 +44,7 @@ def program_traffic(program: Program) -> dict[str, int]:
     for action in (action for actions in program.lists for action in actions):
         if action.kind in ("SEND_F", "SEND_B"):
             result["pp"] += program.p2p_bytes
-        elif action.kind in COMPUTE_KINDS:
+        elif action.kind in PASS_KINDS:
             assert action.stage is not None
             _increase(result, of_pass(action.stage, action.kind))
         else:
@@ -87,7 +87,7 @@ def _increase(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def _group_traffic(group: Group) -> dict[str, Counts]:
-    """Passes times micro-batches, messages, and what the actions around the schedule exchange."""
+    """Passes times micro-batches, messages, exchanges of shares, and what the actions around the schedule exchange."""
     result = {name: np.zeros(len(group.plans), dtype=np.int64) for name in TRAFFIC}
     repeats = np.bincount(group.kind_of)
     items_of = group.prices.items_of
@@ -98,6 +98,9 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
                 result[name] += stages * group.visits * group.per_plan(value).astype(np.int64)
     for name, value in _tallies(_around(group, repeats), group.mesh).items():
         result[name] += value
+    exchanged = ((group.ranks, c) for collectives in group.share_exchanges.values() for c in collectives)
+    for name, value in _tallies(exchanged, group.mesh).items():
+        result[name] += group.micro_batches * value
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
     result["pp"] += 2 * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
@@ -108,11 +111,13 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int | Counts, Colle
     """The collectives of a step outside the passes, with the number of ranks that run them."""
     stack, mode = group.setting.stack, group.mode
     gathered, reduced = _unit_counts(group) if group.by_unit else (repeats, repeats)
-    for kind, elements in enumerate(group.kind_elements):
+    parts = [(held, gathered[kind], reduced[kind]) for kind, held in enumerate(group.kind_elements)]
+    parts += [(group.share.elements, group.ranks, group.ranks)] if group.share else []
+    for elements, gathers, reductions in parts:
         if mode.reduce in LISTED:
-            yield from ((reduced[kind], collective) for collective in group.reductions_of(elements))
+            yield from ((reductions, collective) for collective in group.reductions_of(elements))
         if group.sharding in ("zero1", "zero2") or mode.gather in LISTED:
-            yield from ((gathered[kind], collective) for collective in group.gathers_of(elements))
+            yield from ((gathers, collective) for collective in group.gathers_of(elements))
     for blocks, stages in zip(group.stage_kinds, repeats, strict=True):
         yield from ((int(stages), collective) for collective in mirrored_collectives(group, blocks))
     yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")

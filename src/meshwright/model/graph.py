@@ -45,12 +45,17 @@ class Block:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """A model as planners see it. ``blocks`` are the distinct ones, ``chain`` their order with repeats."""
+    """A model as planners see it. ``blocks`` are the distinct ones, ``chain`` their order with repeats.
+
+    ``vocabulary`` are the blocks of a vocabulary that every pipeline rank has a part of (``spread.py``); the chain has
+    them not.
+    """
 
     architecture: Architecture
     blocks: tuple[Block, ...]
     chain: tuple[tuple[int, int], ...]
     source: str = field(default="")
+    vocabulary: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,9 +98,9 @@ class ModelGraph:
 
     @property
     def tied_gradients(self) -> bool:
-        """The embedding and the head train one table."""
+        """The embedding and the head train one table, and are at the ends."""
         trained = any(p.trained for op in self.embed.operators for p in op.parameters)
-        return self.architecture.tied_embeddings and trained
+        return self.architecture.tied_embeddings and trained and not self.vocabulary
 
     @property
     def _tied_elements(self) -> int:

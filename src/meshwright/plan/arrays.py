@@ -1,8 +1,7 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
-what each stage holds, when zero3 gathers (None: as usual), and where the vocabulary lies (``ends``, or one of
-``cost/spread_vocabulary.py``). Codes index
+what each stage holds, and when zero3 gathers (None: as usual). Codes index
 the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
 """
 
@@ -50,8 +49,13 @@ class PlanArrays:
     recomputes: tuple[Recompute, ...]
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     stages: Stages = "balanced"
-    vocabulary: str = "ends"
     gather: Gather | None = None
+
+    @property
+    def vocabulary_ranks(self) -> Ints:
+        """Pipeline ranks over which every plan spreads its vocabulary; 1 where it lies at the ends."""
+        spread = np.array([choice.form is not None for choice in self.schedules])
+        return np.where(spread[self.schedule], self.pp, 1)
 
     def __len__(self) -> int:
         return len(self.pp)
@@ -91,7 +95,7 @@ class PlanArrays:
 COLUMNS: tuple[str, ...] = tuple(
     f.name
     for f in fields(PlanArrays)
-    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "vocabulary", "gather")
+    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "gather")
 )
 
 

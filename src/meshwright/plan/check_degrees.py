@@ -87,21 +87,25 @@ def _widths(arch: Architecture) -> dict[str, int]:
 
 def _unpadded(case: Case) -> int:
     """The largest tp below the plan's for which the padding is small."""
-    vocab, least = case.arch.vocab, max(1, case.stack.vocab_multiple)
+    vocab, least = case.arch.vocab, _vocab_multiple(case)
     fine = (
         tp for tp in range(case.grid.tp - 1, 1, -1) if -vocab % (least * tp) <= (PADDING_WARNING - 1) * vocab
     )
     return next(fine, 1)
 
 
+def _vocab_multiple(case: Case) -> int:
+    """What the vocabulary is padded to a multiple of for every rank of tp."""
+    return max(1, case.stack.vocab_multiple) * (case.pp if case.plan.choice.form else 1)
+
+
 def vocabulary_padding(case: Case) -> Iterator[Problem]:
     """The vocabulary is padded to a multiple of vocab_multiple·tp; more than a quarter is worth a word."""
-    vocab, multiple = case.arch.vocab, max(1, case.stack.vocab_multiple * case.grid.tp)
+    vocab, multiple = case.arch.vocab, _vocab_multiple(case) * case.grid.tp
     padded = -(-vocab // multiple) * multiple
     if padded > PADDING_WARNING * vocab:
-        rule = (
-            f"the vocabulary of {vocab} is padded to {padded}, a multiple of vocab_multiple·tp = {multiple}"
-        )
+        cut = "vocab_multiple·pp·tp" if case.plan.choice.form else "vocab_multiple·tp"
+        rule = f"the vocabulary of {vocab} is padded to {padded}, a multiple of {cut} = {multiple}"
         yield Problem("layout.tp", case.grid.tp, rule, f"tp: {_unpadded(case)}", "warning")
 
 

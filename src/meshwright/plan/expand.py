@@ -12,6 +12,7 @@ The defaults, in the order of the fields of the long form:
 * states: zero1 shards the optimizer over dp_shard and cp, zero2 gradients too, zero3 parameters too;
 * gather: per-step for zero3 with pp > 1, per-layer otherwise;
 * layers: one layout ``main`` for embed, all layers and head;
+* a form of the vocabulary: embedding and head are spread over pp and tp;
 * placement: the schedule's: stage i on pipeline rank i mod pp, or there and back for V schedules.
 """
 
@@ -22,6 +23,7 @@ from math import gcd, prod
 from meshwright.errors import PlanError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.plan.long import (
+    SPREAD,
     DeviceGroup,
     ExpertGrid,
     Grid,
@@ -35,6 +37,7 @@ from meshwright.plan.long import (
 from meshwright.plan.short import (
     MAX_DEGREE,
     Gather,
+    Schedule,
     ShardingName,
     ShortLayout,
     ShortPipeline,
@@ -73,7 +76,7 @@ def shorten(long: LongPlan) -> ShortPlan | None:
         return None
     short = short_of(long)
     model = ModelFacts(int(key[3:]) + 1, long.layouts[MAIN].experts is not None)
-    return short if not _excesses(short) and _unfold(short, model) == long else None
+    return short if not _excesses(short) and _unfold(short, model) == _in_full(long) else None
 
 
 def short_of(long: LongPlan) -> ShortPlan:
@@ -90,12 +93,23 @@ def short_of(long: LongPlan) -> ShortPlan:
         sharding=long.sharding,
         gather=gather,
         pipeline=ShortPipeline(
-            schedule=pipeline.schedule,
+            schedule=_schedule_in_full(long),
             micro_batch=pipeline.micro_batch,
             virtual_stages=pipeline.virtual_stages,
         ),
         recompute=next(rule.recompute for key, rule in long.layers.items() if key not in ("embed", "head")),
     )
+
+
+def _in_full(long: LongPlan) -> LongPlan:
+    """The plan with the form of its vocabulary, where that is spread."""
+    pipeline = long.pipeline.model_copy(update={"schedule": _schedule_in_full(long)})
+    return long.model_copy(update={"pipeline": pipeline})
+
+
+def _schedule_in_full(long: LongPlan) -> Schedule:
+    form = long.choice.vocabulary or long.pipeline.schedule.vocabulary
+    return long.pipeline.schedule.model_copy(update={"vocabulary": form})
 
 
 def shorten_but_stages(long: LongPlan) -> ShortPlan | None:
@@ -111,6 +125,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
         raise PlanError(problems)
     pipeline, pp = short.pipeline, short.layout.pp
     schedule = pipeline.schedule_in_full
+    vocabulary = SPREAD if schedule.vocabulary else None
     return LongPlan(
         plan=short.plan,
         model=short.model,
@@ -122,9 +137,9 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
         states=ZERO_STATES[short.sharding],
         gather=short.gather or default_gather(short.sharding, pp),
         layers={
-            "embed": LayerRule(layout=MAIN),
+            "embed": LayerRule(layout=MAIN, vocabulary=vocabulary),
             _range(model.layers): LayerRule(layout=MAIN, recompute=short.recompute),
-            "head": LayerRule(layout=MAIN),
+            "head": LayerRule(layout=MAIN, vocabulary=vocabulary),
         },
         pipeline=Pipeline(
             placement=schedule_placement(schedule.name, pp, pipeline.virtual_stages),

@@ -4,6 +4,7 @@ What no part of the house supports yet is parsed and then refused by name (``pla
 file never changes its meaning when support grows.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -20,10 +21,14 @@ from meshwright.plan.short import (
 )
 from meshwright.plan.strict import Strict, name_or_list
 from meshwright.schedule import schedule_chains, schedule_placement
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.vocabulary import DEFAULT_FORM
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
 ShardAxis = Literal["cp", "dp_shard", "dp_replicate"]
 VocabularyAxis = Literal["pp", "tp"]
+SPREAD: tuple[VocabularyAxis, ...] = ("pp", "tp")
+"""The axes of a vocabulary that every pipeline rank has a part of."""
 
 
 def _layer_key(value: object) -> object:
@@ -187,6 +192,14 @@ class LongPlan(Strict):
     synchronise: tuple[Synchronisation, ...] = ()
     calls: dict[str, Call] | None = None
     edges: tuple[CallEdge, ...] = ()
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The schedule with its knobs, and the form of the vocabulary where embedding and head are spread."""
+        ends = [self.layers.get(name) for name in ("embed", "head")]
+        spread = all(rule is not None and rule.vocabulary == SPREAD for rule in ends)
+        form = self.pipeline.schedule.vocabulary or DEFAULT_FORM
+        return replace(self.pipeline.schedule.choice, vocabulary=form if spread else None)
 
     @property
     def sharding(self) -> ShardingName:

@@ -60,23 +60,30 @@ class Schedule(Strict):
     """A schedule by name, with the knobs that are turned, or a hand-written action list in a file.
 
     ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank. ``unit``: the
-    micro-batches that go through a rank's stages together.
+    micro-batches that go through a rank's stages together. ``vocabulary``: the form in which embedding and head are
+    spread over the pipeline ranks.
     """
 
     name: str | None = None
     file: str | None = None
     memory_limit: Annotated[float, Field(gt=0)] | None = None
     unit: Degree | None = None
+    vocabulary: str | None = None
 
     @classmethod
     def of(cls, choice: ScheduleChoice) -> "Schedule":
         """What a plan writes for a choice."""
-        return cls(name=choice.name, memory_limit=choice.memory_limit, unit=choice.unit)
+        return cls(
+            name=choice.name,
+            memory_limit=choice.memory_limit,
+            unit=choice.unit,
+            vocabulary=choice.vocabulary,
+        )
 
     @property
     def choice(self) -> ScheduleChoice:
         """The name, which the table may not have, with the knobs."""
-        return ScheduleChoice(self.name or "", self.memory_limit, self.unit)
+        return ScheduleChoice(self.name or "", self.memory_limit, self.unit, self.vocabulary)
 
 
 def _name_alone(value: "str | Schedule") -> "str | Schedule":

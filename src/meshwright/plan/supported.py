@@ -9,9 +9,10 @@ from typing import cast
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
-from meshwright.plan.long import Layout, LongPlan, ShardAxis, States
+from meshwright.plan.long import SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plan.short import ShardingName, ShortPlan
 from meshwright.schedule import SCHEDULES, schedule_placement
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -121,9 +122,10 @@ def _as_text(states: States) -> str:
 
 def _layers(plan: LongPlan) -> Iterator[Problem]:
     for key, rule in plan.layers.items():
-        if rule.vocabulary not in (None, ("tp",)):
+        if rule.vocabulary not in (None, ("tp",), *((SPREAD,) if key in ("embed", "head") else ())):
             field = f"layers.{key}.vocabulary"
-            yield Problem(field, rule.vocabulary, f"a vocabulary over other axes than tp {NOT_YET}", "[tp]")
+            rule_text = f"a vocabulary over other axes than tp, or pp and tp, {NOT_YET}"
+            yield Problem(field, rule.vocabulary, rule_text, "[tp], or [pp, tp] for embed and head")
         if key in ("embed", "head") and rule.recompute != "none":
             hint = "recompute: none"
             yield Problem(f"layers.{key}.recompute", rule.recompute, f"recomputing {key} {NOT_YET}", hint)
@@ -133,6 +135,21 @@ def _layers(plan: LongPlan) -> Iterator[Problem]:
         yield Problem(
             "layers", [str(r) for r in chosen], rule_text, f"recompute: {chosen[0]} for all of them"
         )
+
+
+def _vocabulary(plan: LongPlan) -> Iterator[Problem]:
+    """Embedding and head are spread both or not at all, and only what is spread has a form."""
+    form, field = plan.pipeline.schedule.vocabulary, "pipeline.schedule.vocabulary"
+    ends = {key: plan.layers[key].vocabulary == SPREAD for key in ("embed", "head") if key in plan.layers}
+    for key, spread in ends.items():
+        if not spread and any(ends.values()):
+            rule = f"of embedding and head one alone spread over pp {NOT_YET}"
+            yield Problem(f"layers.{key}.vocabulary", plan.layers[key].vocabulary, rule, "[pp, tp] for both")
+    if form is not None and form not in FORMS:
+        yield Problem(field, form, "unknown form", nearest(form, FORMS))
+    elif form is not None and not any(ends.values()):
+        rule = "no layer's vocabulary is spread over pp"
+        yield Problem(field, form, rule, "layers.embed.vocabulary: [pp, tp], and head's")
 
 
 def _schedule(plan: LongPlan) -> Iterator[Problem]:
@@ -172,6 +189,7 @@ REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
     _layouts,
     _states,
     _layers,
+    _vocabulary,
     _schedule,
     _placement,
     _extensions,

@@ -202,7 +202,7 @@ def _combine(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> Number
 
 
 def _loss(op: Loss, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    cut = shape.tp if stack.loss_vocab_parallel else 1
+    cut = shape.vocabulary_cut if stack.loss_vocab_parallel else shape.vocabulary
     return stack.logit_bytes * shape.padded_vocab(op.vocab) * shape.tokens / cut
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.program.program import Program
+from meshwright.program.program import Program, Stage
 from meshwright.schedule.action import Action
 
 
@@ -33,6 +33,10 @@ class Case:
         """The two ranks that each hold a copy of the embedding table; empty where there is one copy."""
         ends = self.program.end_ranks
         return ends if self.model.tied_gradients and len(ends) > 1 else ()
+
+    def shares_of(self, rank: int) -> tuple[Stage, ...]:
+        """The share of a vocabulary that a rank has, if it is spread."""
+        return tuple(share for share in self.program.shares if share.rank == rank)
 
     def misordered(self, rank: int, first: Action, then: Action, why: str) -> Iterator[Problem]:
         """A problem where both actions are in a rank's list, the wrong way round."""

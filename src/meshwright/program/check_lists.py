@@ -2,24 +2,43 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
 from meshwright.program.rendezvous import RECEIVES, SENDS, check_messages
-from meshwright.schedule.action import COMPUTE_KINDS, Action, most_in_flight
+from meshwright.schedule.action import (
+    COMPUTE_KINDS,
+    EXCHANGES,
+    PASS_KINDS,
+    VOCABULARY_KINDS,
+    Action,
+    Kind,
+    most_in_flight,
+)
 
 WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
 
 
 def every_pass_once(case: Case) -> Iterator[Problem]:
-    """Each stage runs, for each micro-batch of its chain, F once, and B once or I and W once each, on its own rank."""
+    """Each stage runs, for each micro-batch of its chain, F once, and B once or I and W once each, on its own rank.
+
+    Each share of a vocabulary that is spread runs E, S, T and D once.
+    """
     ways, total = case.program.ways, case.program.micro_batches
     for rank, actions in enumerate(case.program.lists):
-        found = Counter(action for action in actions if action.kind in COMPUTE_KINDS)
+        found = Counter(action for action in actions if action.kind in PASS_KINDS)
         for stage in case.program.stages_of(rank):
             for m in ways.micro_batches_of(stage.index, total):
                 counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
                 yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
+        for share in case.shares_of(rank):
+            for m in range(case.program.micro_batches):
+                for kind in VOCABULARY_KINDS:
+                    times = found.pop(Action(kind, share.index, m), 0)
+                    if times != 1:
+                        action = Action(kind, share.index, m)
+                        yield Problem(f"lists.{rank}", str(action), f"is there {times} times", "once")
         for action in found:
             rule = "no stage of this rank has this micro-batch"
             yield Problem(f"lists.{rank}", str(action), rule, "take it out")
@@ -43,6 +62,8 @@ def data_before_use(case: Case) -> Iterator[Problem]:
         for action in actions:
             if action.kind in COMPUTE_KINDS:
                 yield from _around_pass(case, rank, action)
+            elif action.kind in VOCABULARY_KINDS:
+                yield from _around_share(case, rank, action)
 
 
 def _around_pass(case: Case, rank: int, action: Action) -> Iterator[Problem]:
@@ -61,16 +82,41 @@ def _around_pass(case: Case, rank: int, action: Action) -> Iterator[Problem]:
         yield from case.misordered(rank, Action("F", stage, m), action, "no backward pass before its forward")
 
 
+def _around_share(case: Case, rank: int, action: Action) -> Iterator[Problem]:
+    """A pass behind what is broadcast to it, and before the sum that it makes a part of; T behind S of its rank."""
+    share, m = action.stage, action.micro_batch
+    comes, makes = _BROADCAST.get(action.kind), _SUM.get(action.kind)
+    first, last = case.program.stages[0], case.program.stages[-1]
+    if comes:
+        source = Action("F", last.index, m) if comes == "BROADCAST_F" else Action("B", first.index, m)
+        sources = (source, replace(source, kind="I")) if source.kind == "B" else (source,)
+        for made in (*sources, Action(comes, share, m)):
+            yield from case.misordered(rank, made, action, "it needs what is broadcast")
+        for made in sources:
+            yield from case.misordered(rank, made, Action(comes, share, m), "it is what is broadcast")
+    if makes:
+        yield from case.misordered(rank, action, Action(makes, share, m), "it makes a part of the sum")
+    if action.kind == "T":
+        yield from case.misordered(rank, Action("REDUCE_S", share, m), action, "it needs the softmax's sum")
+
+
+_BROADCAST: dict[Kind, Kind] = {"S": "BROADCAST_F", "D": "BROADCAST_B"}
+_SUM: dict[Kind, Kind] = {"E": "REDUCE_E", "S": "REDUCE_S", "T": "REDUCE_T"}
+
+
 def _backward(stage: int, micro_batch: int | None) -> tuple[Action, Action]:
     return Action("B", stage, micro_batch), Action("I", stage, micro_batch)
 
 
 def every_message_once(case: Case) -> Iterator[Problem]:
-    """Each boundary between ranks is crossed once each way by each micro-batch, and no rank waits for ever."""
+    """Each boundary between ranks is crossed once each way by each micro-batch, and no rank waits for ever.
+
+    Where the vocabulary is spread, each rank takes part once in each exchange of each micro-batch.
+    """
     wanted = _wanted_messages(case)
     complete = True
     for rank, actions in enumerate(case.program.lists):
-        found = Counter(action for action in actions if action.kind in SENDS + RECEIVES)
+        found = Counter(action for action in actions if action.kind in SENDS + RECEIVES + EXCHANGES)
         for action in (wanted[rank] - found).elements():
             complete = False
             yield Problem(f"lists.{rank}", str(action), "a message that is missing", "add it")
@@ -78,7 +124,7 @@ def every_message_once(case: Case) -> Iterator[Problem]:
             complete = False
             yield Problem(f"lists.{rank}", str(action), "a message that nobody needs", "take it out")
     if complete:
-        yield from check_messages(case.program.lists, case.placement)
+        yield from check_messages(case.program.lists, case.placement, ways=case.program.ways)
 
 
 def _wanted_messages(case: Case) -> list[Counter[Action]]:
@@ -91,6 +137,11 @@ def _wanted_messages(case: Case) -> list[Counter[Action]]:
         for m in ways.micro_batches_of(stage, total):
             wanted[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
             wanted[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
+    for share in case.program.shares:
+        for kind in EXCHANGES:
+            if (share.index, kind) in case.program.collectives:
+                numbers = range(case.program.micro_batches)
+                wanted[share.rank].update(Action(kind, share.index, m) for m in numbers)
     return wanted
 
 

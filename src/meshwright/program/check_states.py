@@ -9,6 +9,7 @@ from meshwright.program.coverage import Coverage, coverage
 from meshwright.program.items import Body
 from meshwright.program.program import Stage
 from meshwright.program.states import STATE_KINDS, StateEntry
+from meshwright.program.vocabulary import SHARE_PASSES, share_blocks
 
 
 def every_layer_once(case: Case) -> Iterator[Problem]:
@@ -101,6 +102,17 @@ def bodies_hold_stages(case: Case) -> Iterator[Problem]:
             if blocks != wanted:
                 rule = f"the pass holds {_first_difference(blocks, wanted)}"
                 yield Problem(f"bodies.{stage.index}{kind}", blocks, rule, str(wanted))
+    for share in program.shares:
+        for passed in SHARE_PASSES:
+            body = program.bodies.get((share.index, passed), ())
+            if tuple(_blocks(body)) != share_blocks(case.model, passed):
+                rule = f"the pass holds {_blocks(body)}"
+                yield Problem(
+                    f"bodies.{share.index}{passed}",
+                    _blocks(body),
+                    rule,
+                    str(share_blocks(case.model, passed)),
+                )
 
 
 def _blocks(body: Body) -> list[int]:

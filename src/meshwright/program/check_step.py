@@ -15,9 +15,9 @@ from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
 from meshwright.program.check_units import UNIT_KINDS, unit_exchanges_in_order
 from meshwright.program.rendezvous import RECEIVES, SENDS
-from meshwright.schedule.action import COMPUTE_KINDS, Action
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action
 
-PASSES_AND_MESSAGES = (*COMPUTE_KINDS, *SENDS, *RECEIVES)
+PASSES_AND_MESSAGES = (*PASS_KINDS, *SENDS, *RECEIVES, *EXCHANGES)
 NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 
@@ -36,7 +36,7 @@ def step_actions_once(case: Case) -> Iterator[Problem]:
 def _wanted(case: Case, rank: int) -> Iterator[Action]:
     program = case.program
     elsewhere = UNIT_KINDS if program.mode.gather == "per-unit" else ()
-    for stage in program.stages_of(rank):
+    for stage in program.parts_of(rank):
         for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
@@ -54,9 +54,9 @@ def step_actions_in_order(case: Case) -> Iterator[Problem]:
     program = case.program
     early = program.mode.gather == "per-step" or "GATHER" in program.beside
     for rank, actions in enumerate(program.lists):
-        for stage in program.stages_of(rank) if program.mode.gather != "per-unit" else ():
+        for stage in program.parts_of(rank) if program.mode.gather != "per-unit" else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
-            passes = [a for a in actions if a.stage == stage.index and a.kind in COMPUTE_KINDS]
+            passes = [a for a in actions if a.stage == stage.index and a.kind in PASS_KINDS]
             if passes and early:
                 yield from case.misordered(
                     rank, gather, passes[0], "parameters are gathered before their use"

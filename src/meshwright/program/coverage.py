@@ -3,7 +3,8 @@
 For every row   elements on a rank × ranks of its layout = elements of the model + copies + padding.
 Copies are of parameters that some axis of the layout does not cut (norms, routers, biases of row-parallel layers);
 padding is the vocabulary's, that of dims that do not divide, and that of flat buffers which the shard axes do not
-divide. With a tied table and both ends on one rank the head's row leaves the table out: the embedding's has it.
+divide. With a tied table and both ends on one rank the head's row leaves the table out: the embedding's has it. Of a
+vocabulary that is spread over pipeline ranks every share's rows count its own part of the tables.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from meshwright.program.states import (
     StateKind,
     embedding_names,
 )
+from meshwright.program.vocabulary import ends_together, rows_of_share
 
 DENSE_AXES, EXPERT_AXES = ("tp",), ("ep", "etp")
 
@@ -66,11 +68,12 @@ class Coverage:
 
 def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     """Every unit of every stage, in the order of the state table."""
-    together = len(program.end_ranks) == 1
-    for stage in program.stages:
+    for stage in program.parts:
         for block, layers in _layers_of(stage, model).items():
             for expert in (False, True):
-                parameters = _parameters(model, model.blocks[block], expert, together)
+                parameters = _parameters(model, model.blocks[block], expert, ends_together(program))
+                if stage in program.shares:
+                    parameters = tuple(_part(parameter, stage.rank, program) for parameter in parameters)
                 name = model.blocks[block].name + (".experts" if expert else "")
                 if parameters:
                     yield Unit(stage.index, name, expert, layers, parameters)
@@ -111,11 +114,30 @@ def parameter_layout(parameter: Parameter, program: Program, *, expert: bool) ->
 
 
 def padded_shape(parameter: Parameter, program: Program) -> tuple[int, ...]:
-    """The shape with the vocabulary rounded up."""
+    """The shape with the vocabulary rounded up; a share's with its part of that."""
     return tuple(
-        int(program.shape.padded_vocab(length)) if dim == parameter.vocab_dim else length
+        _padded_rows(parameter, program) if dim == parameter.vocab_dim else length
         for dim, length in enumerate(parameter.shape)
     )
+
+
+def _padded_rows(table: Parameter, program: Program) -> int:
+    """Rows of a table, or of a share of it, with what is added at the end of the whole table."""
+    (rows,) = {
+        p.shape[0]
+        for block in program.blocks
+        for op in block.operators
+        for p in op.parameters
+        if p.name == table.name
+    }
+    return int(program.shape.padded_vocab(rows) // program.shape.vocabulary)
+
+
+def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
+    """What one of the shares has of a table: so many of its rows, without padding."""
+    rows, *rest = parameter.shape
+    padded = int(program.shape.padded_vocab(rows))
+    return replace(parameter, shape=(rows_of_share(rows, padded, rank, program.pipeline_ranks), *rest))
 
 
 def _local(parameter: Parameter, layout: Layout, program: Program) -> int:

@@ -1,8 +1,8 @@
 """What a pass over a block is made of: compute, collectives, and collectives beside compute.
 
 Collectives count *logical* bytes: the whole tensor that the group holds together (the result of an all-gather,
-the input of a reduce-scatter or all-reduce, one rank's send buffer of an all-to-all, a whole ring's key-value
-bytes, a message). ``WIRE_FACTOR`` turns them into what one rank sends.
+the input of a reduce-scatter, reduce or all-reduce, one rank's send buffer of an all-to-all, a whole ring's key-value
+bytes, a message, what one rank broadcasts). ``WIRE_FACTOR`` turns them into what one rank sends.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from meshwright.model.operators import Operator
 from meshwright.program.shape import Number
 
 Phase = Literal["F", "I", "W", "R"]
-CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring", "p2p"]
+CollectiveKind = Literal[
+    "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring", "p2p", "broadcast", "reduce"
+]
 
 WIRE_FACTOR: dict[str, float] = {
     "all-gather": 1.0,
@@ -20,8 +22,11 @@ WIRE_FACTOR: dict[str, float] = {
     "all-reduce": 2.0,
     "all-to-all": 1.0,
     "ring": 1.0,
+    "broadcast": 1.0,
+    "reduce": 1.0,
 }
-"""One rank sends factor·(n−1)/n of the logical bytes (ring algorithms; Thakur et al. 2005, section 3)."""
+"""One rank sends factor·(n−1)/n of the logical bytes (ring algorithms; Thakur et al. 2005, section 3); broadcast and
+reduce go along a chain, in which all ranks but one send everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def exchanges_of(item: Item) -> tuple[Collective, ...]:
     return (item,) if isinstance(item, Collective) else item.beside
 
 
-PassKind = Literal["F", "B", "I", "W"]
+PassKind = Literal["F", "B", "I", "W", "E", "S", "T", "D"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from meshwright.cluster.graph import Cluster
 from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.long import Layout, LongPlan
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
@@ -24,8 +25,9 @@ from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import stage_gathers, unit_exchanges
 from meshwright.program.table import state_table
+from meshwright.program.vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_items, shares
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
-from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
@@ -47,13 +49,17 @@ def lower(
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape, mode = local_shape(plan, layout, expert_grid, workload, stack), plan_mode(plan, layout, stack)
+    choice, ranks = plan.choice, plan.pipeline.ranks
+    model = with_spread_vocabulary(model) if choice.form else model
     stages = place_stages(plan, model)
-    ends_together = stages[0].rank == stages[-1].rank
+    parts = stages + shares(model, len(stages), ranks)
+    ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.global_batch // (
         grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
     )
-    schedule, ways = _schedule(plan, micro_batches, times), Ways(len(stages), plan.pipeline.chains)
+    schedule = _schedule(plan, micro_batches, times)
+    ways = choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
         sharding=cut_as(plan.sharding, stack),
         mode=mode,
@@ -66,8 +72,9 @@ def lower(
         grid=grid,
         expert_grid=expert_grid,
         unit=plan.pipeline.schedule.choice.unit_size(plan.pipeline.ranks, micro_batches),
+        shares=parts[len(stages) :],
     )
-    collectives = step_collectives(step)
+    collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
     messages = insert_messages(schedule, plan.pipeline.placement, ways)
     return Program(
         blocks=model.blocks,
@@ -79,19 +86,22 @@ def lower(
         stages=stages,
         micro_batches=micro_batches,
         states=state_table(step, model),
-        block_items=_block_items(model, step),
-        bodies=_bodies(step),
+        block_items=_block_items(model, step, choice),
+        bodies=_bodies(step, model),
         collectives=collectives,
         beside=step.beside,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
-        activation_bytes=tuple(_stage_sum(kept_bytes, s, model, shape, mode, stack) for s in stages),
+        activation_bytes=tuple(_stage_sum(kept_bytes, s, model, shape, mode, stack) for s in parts),
         weight_gradient_bytes=tuple(
-            _stage_sum(kept_for_weights, s, model, shape, mode, stack) for s in stages
+            0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
+            for s in parts
         ),
-        working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in stages),
+        working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),
         lists=wrap_lists(messages, step, collectives),
         in_flight=_in_flight(plan, micro_batches, schedule),
         chains=ways.chains,
+        shares=step.shares,
+        vocabulary=choice.vocabulary,
     )
 
 
@@ -124,6 +134,7 @@ def local_shape(
         etp=experts.sizes["etp"],
         shard=layout.grid.dp_shard * layout.grid.cp if plan.sharding != "none" else 1,
         expert_shard=experts.sizes["edp_shard"] if plan.sharding != "none" else 1,
+        vocabulary=plan.pipeline.ranks if plan.choice.form else 1,
         vocab_multiple=stack.vocab_multiple,
         product_input_bytes=product_input_bytes(workload),
     )
@@ -164,12 +175,12 @@ def p2p_bytes(hidden: int, shape: LocalShape, mode: Mode, stack: Stack) -> float
 def _schedule(plan: LongPlan, micro_batches: int, times: StageTimes | None) -> ActionLists:
     ranks = plan.pipeline.ranks
     chunks = len(plan.pipeline.placement) // ranks
-    return plan.pipeline.schedule.choice.lists(ranks, micro_batches, chunks, times)
+    return plan.choice.lists(ranks, micro_batches, chunks, times)
 
 
 def _in_flight(plan: LongPlan, micro_batches: int, lists: ActionLists) -> tuple[int, ...]:
     """As the schedule declares it, or counted where it declares nothing."""
-    ranks, choice = plan.pipeline.ranks, plan.pipeline.schedule.choice
+    ranks, choice = plan.pipeline.ranks, plan.choice
     chunks = len(plan.pipeline.placement) // ranks
     declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
     return tuple(
@@ -178,12 +189,28 @@ def _in_flight(plan: LongPlan, micro_batches: int, lists: ActionLists) -> tuple[
     )
 
 
-def _block_items(model: ModelGraph, step: StepPlan) -> dict[tuple[int, PassKind], tuple[Item, ...]]:
-    items: dict[tuple[int, PassKind], tuple[Item, ...]] = {}
+def _block_items(
+    model: ModelGraph, step: StepPlan, choice: ScheduleChoice
+) -> dict[tuple[int, PassKind], tuple[Item, ...]]:
+    items = dict(share_items(model, choice.form)) if choice.form else {}
     for index, block in enumerate(model.blocks):
-        for kind, build in BLOCK_PASSES.items():
+        for kind, build in BLOCK_PASSES.items() if index not in model.vocabulary else ():
             items[index, kind] = _live_items(build(block, step.shape, step.mode, step.stack), step)
     return items
+
+
+def _share_collectives(
+    choice: ScheduleChoice, model: ModelGraph, step: StepPlan
+) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """What every share takes part in for a micro-batch."""
+    if choice.form is None:
+        return {}
+    exchanges = share_exchanges(choice.form, model.architecture.hidden, step.shape, step.mode)
+    return {
+        (share.index, kind): step.live(collectives)
+        for share in step.shares
+        for kind, collectives in exchanges.items()
+    }
 
 
 def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
@@ -201,7 +228,7 @@ def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
     return tuple(live)
 
 
-def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
+def _bodies(step: StepPlan, model: ModelGraph) -> dict[tuple[int, Kind], Body]:
     units = unit_exchanges(step.elements, step.sharding, step.mode, step.shape, step.stack, step.live)
     together = {
         stage.index: step.live(
@@ -209,11 +236,15 @@ def _bodies(step: StepPlan) -> dict[tuple[int, Kind], Body]:
         )
         for stage in step.stages
     }
-    return {
+    bodies: dict[tuple[int, Kind], Body] = {
         (stage.index, kind): pass_body(stage.blocks, kind, units, together[stage.index], step.shared)
         for stage in step.stages
         for kind in BLOCK_PASSES
     }
+    for share in step.shares:
+        for passed in SHARE_PASSES:
+            bodies[share.index, passed] = pass_body(share_blocks(model, passed), passed, units)
+    return bodies
 
 
 def _stage_sum(

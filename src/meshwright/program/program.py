@@ -8,7 +8,7 @@ else of the plan.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshwright.model.graph import Block
@@ -17,11 +17,12 @@ from meshwright.program.mesh import RankGrid
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import StateEntry, StateKind
-from meshwright.schedule.action import Action, Kind, format_actions
+from meshwright.schedule.action import EXCHANGES, Action, Kind, format_actions
 from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 
-Stream = Literal["compute", "data-parallel", "send", "receive"]
+Stream = Literal["compute", "data-parallel", "send", "receive", "exchange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,10 @@ class Program:
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W. The stages are ``chains``
     times the whole model.
+
+    ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``vocabulary.py``); each of them
+    has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares behind it,
+    ``activation_bytes`` being kept from S to T.
     """
 
     blocks: tuple[Block, ...]
@@ -82,11 +87,25 @@ class Program:
     lists: tuple[tuple[Action, ...], ...]
     in_flight: tuple[int, ...] = ()
     chains: int = 1
+    shares: tuple[Stage, ...] = ()
+    vocabulary: str | None = None
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """Stages and shares, each at its index."""
+        return self.stages + self.shares
+
+    def parts_of(self, rank: int) -> tuple[Stage, ...]:
+        """The stages and the share that a pipeline rank holds."""
+        return tuple(part for part in self.parts if part.rank == rank)
 
     @property
     def ways(self) -> Ways:
-        """How micro-batches go through the stages."""
-        return Ways(len(self.stages), self.chains)
+        """How micro-batches go through the stages, and where the vocabulary is."""
+        usual = Ways(len(self.stages), self.chains)
+        if self.vocabulary is None:
+            return usual
+        return replace(FORMS[self.vocabulary].ways(usual, self.pipeline_ranks), rows=True)
 
     @property
     def pipeline_ranks(self) -> int:
@@ -100,12 +119,12 @@ class Program:
 
     def held_elements(self, rank: int, kind: StateKind) -> int:
         """Elements of one kind of state on each rank of a pipeline rank."""
-        mine = {stage.index for stage in self.stages_of(rank)}
+        mine = {part.index for part in self.parts_of(rank)}
         return sum(e.repeat * e.elements for e in self.states if e.kind == kind and e.stage in mine)
 
     def held_bytes(self, rank: int, kind: StateKind) -> int:
         """Bytes of one kind of state on each rank of a pipeline rank."""
-        mine = {stage.index for stage in self.stages_of(rank)}
+        mine = {part.index for part in self.parts_of(rank)}
         return sum(e.total_bytes for e in self.states if e.kind == kind and e.stage in mine)
 
     def edges(self) -> Iterator[Edge]:
@@ -147,6 +166,8 @@ class Program:
             return "send"
         if kind in ("RECV_F", "RECV_B"):
             return "receive"
+        if kind in EXCHANGES:
+            return "exchange"
         return "data-parallel" if kind in self.beside else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
@@ -166,22 +187,24 @@ class Program:
     def signature(self) -> str:
         """A digest that predictor and runtime compare before they talk about the same plan."""
         digest = hashlib.sha256()
-        for part in self._identity():
+        for part in _identity(self):
             digest.update(repr(part).encode())
         return digest.hexdigest()[:16]
 
-    def _identity(self) -> Iterator[object]:
-        """Everything that two readers of one plan must agree on, in plain types."""
-        for grid in (self.grid, self.expert_grid):
-            yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
-        yield self.stack.id
-        yield from (self.mode, self.stages, self.states, sorted(self.beside), self.in_flight)
-        yield self.micro_batches, int(self.p2p_bytes), self.activation_bytes, self.working_bytes
-        yield self.weight_gradient_bytes
-        yield [_plain_collectives(key, value) for key, value in self.collectives.items()]
-        for (stage, kind), body in self.bodies.items():
-            yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]
-        yield from (format_actions(actions) for actions in self.lists)
+
+def _identity(program: Program) -> Iterator[object]:
+    """Everything that two readers of one plan must agree on, in plain types."""
+    for grid in (program.grid, program.expert_grid):
+        yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
+    yield program.stack.id
+    yield from (program.mode, program.stages, program.states, sorted(program.beside), program.in_flight)
+    yield program.vocabulary, program.shares
+    yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
+    yield program.weight_gradient_bytes
+    yield [_plain_collectives(key, value) for key, value in program.collectives.items()]
+    for (stage, kind), body in program.bodies.items():
+        yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]
+    yield from (format_actions(actions) for actions in program.lists)
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

@@ -7,6 +7,8 @@ receive whose data it needs next; it posts receives in the channel's order.
 
 ``per_direction``: one communicator for each (sender, receiver). With one communicator per unordered pair, as a
 plain NCCL pair has, even 1F1B blocks: the two directions then wait for each other.
+
+Exchanges between all ranks (``meetings.py``) have communicators of their own, and are played with the messages.
 """
 
 from collections import Counter, defaultdict, deque
@@ -14,7 +16,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from meshwright.errors import Problem
+from meshwright.program.meetings import Meetings, check_order
 from meshwright.schedule.action import Action, ActionLists
+from meshwright.schedule.dependencies import Ways
 
 SENDS = ("SEND_F", "SEND_B")
 RECEIVES = ("RECV_F", "RECV_B")
@@ -39,19 +43,26 @@ def message_of(action: Action) -> Message:
 
 
 def check_messages(
-    lists: ActionLists, placement: Sequence[int], *, per_direction: bool = True
+    lists: ActionLists, placement: Sequence[int], *, per_direction: bool = True, ways: Ways | None = None
 ) -> list[Problem]:
-    """Problems of the lists' messages: misplaced ones, sends and receives that do not pair up, or a deadlock."""
-    problems = _misplaced(lists, placement) or _unpaired(lists)
+    """Problems of the lists' messages: misplaced ones, sends and receives that do not pair up, or a deadlock.
+
+    ``ways`` of a vocabulary that is spread: the exchanges of all ranks are played with the messages.
+    """
+    problems = _misplaced(lists, placement) or _unpaired(lists) or list(check_order(lists))
     if problems:
         return problems
     queues = _communicators(lists, placement, per_direction)
     positions, arrived = [0] * len(lists), set[Message]()
+    meetings = Meetings(placement, ways or Ways(len(placement)))
     progress = True
     while progress:
         progress = False
         for rank, actions in enumerate(lists):
-            while positions[rank] < len(actions) and _can_run(actions[positions[rank]], arrived):
+            for action in actions[positions[rank] :]:
+                if not (_can_run(action, arrived) and meetings.can_run(action, rank)):
+                    break
+                meetings.ran(action, rank)
                 positions[rank] += 1
                 progress = True
         for ends in queues.values():

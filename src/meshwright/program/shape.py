@@ -46,6 +46,7 @@ class Mode:
 class LocalShape:
     """Work of one rank for one micro-batch. ``micro_batch`` in sequences, ``seq_len`` in tokens.
 
+    ``vocabulary`` is the number of pipeline ranks over which tables of the vocabulary are cut, besides tp.
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input.
@@ -59,6 +60,7 @@ class LocalShape:
     etp: Number
     shard: Number = 1
     expert_shard: Number = 1
+    vocabulary: Number = 1
     vocab_multiple: int = 1
     product_input_bytes: int = 2
 
@@ -75,7 +77,12 @@ class LocalShape:
         """Rows that the experts of one rank process, when routing is balanced."""
         return self.sequence_tokens(mode) * experts_per_token * self.etp
 
+    @property
+    def vocabulary_cut(self) -> Number:
+        """Ranks over which tables of the vocabulary are cut."""
+        return self.vocabulary * self.tp
+
     def padded_vocab(self, vocab: int) -> Number:
-        """The vocabulary rounded up to a multiple of ``vocab_multiple``·tp."""
-        multiple = self.vocab_multiple * self.tp
+        """The vocabulary rounded up to a multiple of ``vocab_multiple`` times the ranks that it is cut over."""
+        multiple = self.vocab_multiple * self.vocabulary_cut
         return np.ceil(vocab / multiple) * multiple

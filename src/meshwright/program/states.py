@@ -110,7 +110,8 @@ def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool)
     for dim, size in enumerate(parameter.shape):
         length: Number = shape.padded_vocab(size) if dim == parameter.vocab_dim else size
         if dim == parameter.tp_dim:
-            length = np.ceil(length / (shape.etp if expert else shape.tp))
+            cut = shape.vocabulary_cut if dim == parameter.vocab_dim else shape.tp
+            length = np.ceil(length / (shape.etp if expert else cut))
         if dim == parameter.ep_dim:
             length = np.ceil(length / shape.ep)
         elements = elements * length

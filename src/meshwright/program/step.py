@@ -37,7 +37,8 @@ class StepPlan:
     """What the actions around the schedule depend on. ``elements`` is per block of the model, ``ways`` of the stages.
 
     ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``). ``unit`` is how
-    many micro-batches go through the schedule together; None where it has no units.
+    many micro-batches go through the schedule together; None where it has no units. ``shares`` are those of a
+    vocabulary that is spread over the ranks.
     """
 
     sharding: str
@@ -51,6 +52,12 @@ class StepPlan:
     grid: RankGrid
     expert_grid: RankGrid
     unit: int | None = None
+    shares: tuple[Stage, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """Shares and stages, in the order in which a step needs them."""
+        return self.shares + self.stages
 
     @property
     def gathers_stages(self) -> bool:
@@ -110,7 +117,7 @@ def beside_compute(stack: Stack) -> frozenset[Kind]:
 def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
     """What the actions around the schedule exchange; entries without members are left out."""
     result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
-    for stage in step.stages:
+    for stage in step.parts:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
         if step.gathers_stages:
             result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
@@ -157,6 +164,7 @@ def _wrap(
     mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
     if step.mode.gather == "per-unit":
         return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
+    mine = [share.index for share in step.shares if share.rank == rank] + mine
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
     first = step.mode.gather == "per-step" or "GATHER" in step.beside
     wrapped = list(gather) if first else []
@@ -200,10 +208,10 @@ def _end(
 
 
 def _last_backward(actions: Sequence[Action]) -> dict[int, int]:
-    """Position of the last B or W of each stage → the stage."""
+    """Position of the last pass of each stage that makes gradients of its weights → the stage."""
     found: dict[int, int] = {}
     for position, action in enumerate(actions):
-        if action.kind in ("B", "W") and action.stage is not None:
+        if action.kind in ("B", "W", "T", "D") and action.stage is not None:
             found[action.stage] = position
     return {position: stage for stage, position in found.items()}
 

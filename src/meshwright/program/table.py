@@ -26,7 +26,7 @@ SHARDED: dict[str, tuple[StateKind, ...]] = {
 
 def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
     """Every state of every stage, on each of that stage's ranks."""
-    return tuple(entry for stage in step.stages for entry in _stage_rows(stage, step, model))
+    return tuple(entry for part in (*step.stages, *step.shares) for entry in _stage_rows(part, step, model))
 
 
 def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:

@@ -7,6 +7,7 @@ hide here. What they do not look at: times, and whether the plan fits into memor
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
+from meshwright.model.spread import with_spread_vocabulary
 from meshwright.program.case import Case, Rule
 from meshwright.program.check_copies import COPY_RULES
 from meshwright.program.check_lists import LIST_RULES
@@ -19,5 +20,5 @@ RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES)
 
 def validate(program: Program, model: ModelGraph) -> list[Problem]:
     """Everything that is wrong with a Program; empty for a good one."""
-    case = Case(program, model)
+    case = Case(program, model if program.vocabulary is None else with_spread_vocabulary(model))
     return [problem for rule in RULES for problem in rule(case)]

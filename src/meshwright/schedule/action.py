@@ -2,7 +2,8 @@
 
 ``2F0`` is the forward pass of stage 2 for micro-batch 0. B is a whole backward pass; I (gradient of the input)
 and W (gradient of the weights) are its two halves. S and T are the passes of a vocabulary that is spread over the
-pipeline's ranks (``vocabulary/``); those of rank r are written with the stage K + r, which is behind the K stages.
+pipeline's ranks (``vocabulary/``), E and D those of its embedding; those of rank r, and the exchanges between all ranks
+around them, are written with the stage K + r, which is behind the K stages.
 Actions that belong to no micro-batch leave the last number out (``1REDUCE``), those that belong to no stage the first
 one too (``STEP``). A list is written with spaces between actions; ``parse_actions(format_actions(a)) == a``. ``SCOPE``
 says which numbers a kind has.
@@ -22,10 +23,17 @@ Kind = Literal[
     "W",  # backward, gradient of the weights
     "S",  # a rank's share of the logits, with its part of the softmax
     "T",  # a rank's share of the gradients behind the softmax
+    "E",  # a rank's rows of the embedding, looked up
+    "D",  # gradients of a rank's rows of the embedding
     "SEND_F",  # output of F to the next stage
     "RECV_F",  # input of F from the previous stage
     "SEND_B",  # gradient of the input to the previous stage
     "RECV_B",  # gradient of the output from the next stage
+    "REDUCE_E",  # what all ranks looked up, summed at the first stage
+    "BROADCAST_F",  # output of the last stage to all ranks
+    "REDUCE_S",  # what the softmax needs of all ranks
+    "REDUCE_T",  # gradient of the last stage's output, summed there
+    "BROADCAST_B",  # gradient of what was looked up to all ranks
     "GATHER",  # sharded parameters of a stage
     "FREE",  # gathered parameters of a stage
     "REDUCE",  # gradients of a stage over the data-parallel ranks
@@ -40,8 +48,14 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 COMPUTE_KINDS: tuple[Kind, ...] = ("F", "B", "I", "W")
 """Passes of stages."""
-VOCABULARY_KINDS: tuple[Kind, ...] = ("S", "T")
+VOCABULARY_KINDS: tuple[Kind, ...] = ("E", "S", "T", "D")
 """Passes of a spread vocabulary."""
+PASS_KINDS: tuple[Kind, ...] = (*COMPUTE_KINDS, *VOCABULARY_KINDS)
+"""All passes."""
+SUMS: tuple[Kind, ...] = ("REDUCE_E", "REDUCE_S", "REDUCE_T")
+BROADCASTS: tuple[Kind, ...] = ("BROADCAST_F", "BROADCAST_B")
+EXCHANGES: tuple[Kind, ...] = (*SUMS, *BROADCASTS)
+"""What all pipeline ranks exchange around the passes of a spread vocabulary: sums of all ranks, or one rank's."""
 
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {

@@ -3,28 +3,42 @@
 Whatever follows from a schedule (lists, costs, what is in flight) is looked up by this value, so that a knob can not be
 forgotten on the way. A plan counts memory in times of 1F1B's on its first rank, P micro-batches of a whole rank: a
 limit of 1 means 1F1B's memory in any pipeline. Here, and nowhere else, that becomes the unit of ``pipeline.py``.
+
+With a form of ``vocabulary`` the lists are those of a vocabulary that is spread over the ranks, embedding and head, and
+they depend on the times of all passes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
+from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.generators import Aspect, ScheduleKind
 from meshwright.schedule.pipeline import PASS_MEMORY, Knobs
-from meshwright.schedule.times import StageTimes
+from meshwright.schedule.times import StageTimes, equal_times
+from meshwright.schedule.vocabulary import FORMS
+from meshwright.schedule.vocabulary.forms import VocabularyForm
+from meshwright.schedule.vocabulary.rows import with_rows
+from meshwright.schedule.vocabulary.times import PassTimes
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChoice:
-    """``memory_limit``: in times of what 1F1B holds; ``unit``: micro-batches that go together; None: as usual."""
+    """``memory_limit``: in times of what 1F1B holds; ``unit``: micro-batches that go together; None: as usual.
+
+    ``vocabulary``: the form in which it is spread over the ranks, None where it lies at the ends.
+    """
 
     name: str
     memory_limit: float | None = None
     unit: int | None = None
+    vocabulary: str | None = None
 
     def __str__(self) -> str:
         said = ", ".join(f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.turned.items())
-        return f"{self.name} ({said})" if said else self.name
+        name = f"{self.name}+{self.vocabulary}" if self.vocabulary else self.name
+        return f"{name} ({said})" if said else name
 
     @property
     def kind(self) -> ScheduleKind:
@@ -44,8 +58,23 @@ class ScheduleChoice:
 
     @property
     def usual(self) -> bool:
-        """No knob is turned."""
-        return not self.turned
+        """The lists are those of the name alone."""
+        return not self.turned and self.form is None
+
+    @property
+    def form(self) -> VocabularyForm | None:
+        """The form of a vocabulary that is spread; None for a name that the table does not have."""
+        return None if self.vocabulary is None else FORMS.get(self.vocabulary)
+
+    @property
+    def automatic(self) -> bool:
+        """Whether lists depend on the times of the stages."""
+        return self.kind.automatic or self.form is not None
+
+    def ways(self, ranks: int, chunks: int) -> Ways:
+        """How micro-batches go through the stages, and where the vocabulary is."""
+        usual = self.kind.ways(ranks, chunks)
+        return replace(self.form.ways(usual, ranks), rows=True) if self.form else usual
 
     def knobs(self, ranks: int) -> Knobs:
         """The knobs as generators have them."""
@@ -58,8 +87,10 @@ class ScheduleChoice:
     def lists(
         self, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
     ) -> list[list[Action]]:
-        """As ``ScheduleKind.lists``, with the plan's knobs."""
-        return self.kind.lists(ranks, micro_batches, chunks, times, self.knobs(ranks))
+        """As ``ScheduleKind.lists``, with the plan's knobs and its vocabulary."""
+        if self.form is None:
+            return self.kind.lists(ranks, micro_batches, chunks, times, self.knobs(ranks))
+        return [list(actions) for actions in _spread(self, ranks, micro_batches, chunks, times)]
 
     def in_flight(self, rank: int, ranks: int, micro_batches: int, chunks: int) -> int | None:
         """As the kind declares it for usual knobs; None where only the lists say it."""
@@ -82,3 +113,20 @@ class ScheduleChoice:
     def fault(self, ranks: int, micro_batches: int) -> str | None:
         """Why there are no lists for so many ranks and micro-batches; None where there are."""
         return self.kind.fault(ranks, micro_batches, self.knobs(ranks))
+
+
+@lru_cache(maxsize=256)
+def _spread(
+    choice: ScheduleChoice, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None
+) -> tuple[tuple[Action, ...], ...]:
+    """Lists with all passes of a spread vocabulary; without times the head takes as long as a stage."""
+    kind, form, knobs = choice.kind, choice.form, choice.knobs(ranks)
+    assert form is not None
+    times = times or equal_times(ranks * chunks)
+    share = times.share or form.share(PassTimes(1.0, 1.0, 1.0), ranks)
+    times = replace(times, share=share)
+    pipeline = replace(kind.pipeline(ranks, micro_batches, chunks, times, knobs), times=times)
+    usual = kind.lists(ranks, micro_batches, chunks, times, knobs)
+    ways = kind.ways(ranks, chunks)
+    lists = form.lists(usual, pipeline, ways, share)
+    return tuple(map(tuple, with_rows(lists, pipeline.placement, times, form.ways(ways, ranks))))

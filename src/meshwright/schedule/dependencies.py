@@ -6,12 +6,13 @@ micro-batches enter at the first stage of each chain (bidirectional schedules).
 
 Where the vocabulary is spread over the ranks (``vocabulary/``), S of every rank needs F of the last stage, T of every
 rank needs S of all ranks, and B or I of the last stage needs T of all ranks (two barriers) or S of all (one). What all
-ranks exchange takes as long as a message this way: it is there when the last rank's part has come.
+ranks exchange takes as long as a message this way: a sum is there a message after the last rank's part. With ``rows``
+the embedding is in the lists too: F of the first stage needs E of all ranks, D of every rank B or I of the first stage.
 """
 
 from dataclasses import dataclass
 
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import PASS_KINDS, Action, Kind
 
 Key = tuple[str, int, int]
 """(kind, stage, micro-batch) of a pass; I is found under ``B``, since others need the gradient of the input only."""
@@ -22,12 +23,14 @@ class Ways:
     """How micro-batches go through K ``stages``: in ``chains`` of K / chains stages each.
 
     With ``barriers`` the vocabulary is spread over ``ranks`` ranks; else it is in the first and the last stage.
+    ``rows``: the passes of the embedding are in the lists, not only those of the head.
     """
 
     stages: int
     chains: int = 1
     barriers: int = 0
     ranks: int = 0
+    rows: bool = False
 
     @property
     def length(self) -> int:
@@ -57,7 +60,7 @@ class Ways:
         return range(first, first + share)
 
     def everywhere(self, kind: Kind, micro_batch: int) -> tuple[Key, ...]:
-        """S or T of a micro-batch on all ranks."""
+        """E, S or T of a micro-batch on all ranks."""
         return tuple((kind, self.stages + rank, micro_batch) for rank in range(self.ranks))
 
 
@@ -71,8 +74,14 @@ def key_of(action: Action) -> Key:
 def sources(action: Action, ways: Ways) -> tuple[Key, ...]:
     """The passes whose results an action needs."""
     _, stage, micro_batch = key_of(action)
+    if action.kind == "F" and ways.is_first(stage):
+        return ways.everywhere("E", micro_batch) if ways.rows else ()
     if action.kind == "F":
-        return () if ways.is_first(stage) else (("F", stage - 1, micro_batch),)
+        return (("F", stage - 1, micro_batch),)
+    if action.kind == "E":
+        return ()
+    if action.kind == "D":
+        return (("B", 0, micro_batch),)
     if action.kind == "W":
         return (("B", stage, micro_batch),)
     if action.kind == "S":
@@ -84,3 +93,20 @@ def sources(action: Action, ways: Ways) -> tuple[Key, ...]:
     if ways.barriers:
         return ways.everywhere("T" if ways.barriers > 1 else "S", micro_batch)
     return (("F", stage, micro_batch),)
+
+
+def exchange_before(action: Action, ways: Ways) -> Kind | None:
+    """The exchange between all ranks that brings what a pass needs; None where messages do, or nothing must come."""
+    if action.kind not in PASS_KINDS or not ways.barriers:
+        return None
+    stage = key_of(action)[1]
+    if action.kind == "F":
+        return "REDUCE_E" if ways.rows and ways.is_first(stage) else None
+    if action.kind in ("B", "I"):
+        if not ways.is_last(stage):
+            return None
+        return "REDUCE_T" if ways.barriers > 1 else "REDUCE_S"
+    return _BRINGS.get(action.kind)
+
+
+_BRINGS: dict[Kind, Kind] = {"S": "BROADCAST_F", "T": "REDUCE_S", "D": "BROADCAST_B"}

@@ -8,17 +8,21 @@ it needs what is not there yet, and is woken by the action that brings it: the w
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meshwright.schedule.action import Action, ActionLists, Kind
-from meshwright.schedule.dependencies import Key, Ways, key_of, sources
+from meshwright.schedule.action import SUMS, Action, ActionLists, Kind
+from meshwright.schedule.dependencies import Key, Ways, exchange_before, key_of, sources
 
 
 class Step(NamedTuple):
-    """One action; of each thing that it needs the place in the order, and whether that lies on another rank."""
+    """One action; of each thing that it needs the place in the order, and whether that lies on another rank.
+
+    ``exchange`` brings it where all ranks exchange something; a sum over ranks comes to all of them at once.
+    """
 
     stage: int
     rank: int
     kind: Kind
     sources: tuple[tuple[int, bool], ...]
+    exchange: Kind | None = None
 
 
 class DeadlockError(Exception):
@@ -33,6 +37,7 @@ def playable(lists: ActionLists, ways: Ways) -> list[Step]:
     """All actions in an order in which they can run. Raises ``DeadlockError`` where there is none."""
     steps: list[Step] = []
     done: dict[Key, int] = {}
+    sums: dict[tuple[Kind, int | None], tuple[tuple[int, bool], ...]] = {}
     asleep = _Asleep()
     position = [0] * len(lists)
     awake = list(reversed(range(len(lists))))
@@ -41,15 +46,22 @@ def playable(lists: ActionLists, ways: Ways) -> list[Step]:
         actions = lists[rank]
         for at in range(position[rank], len(actions)):
             action = actions[at]
-            needed = sources(action, ways)
-            found = [(done[key], steps[done[key]].rank != rank) for key in needed if key in done]
-            if len(found) < len(needed):
-                asleep.add(rank, [key for key in needed if key not in done])
-                break
+            exchange = exchange_before(action, ways)
+            meeting = exchange, action.micro_batch
+            found = sums.get(meeting)  # type: ignore[arg-type]
+            if found is None:
+                needed = sources(action, ways)
+                summed = exchange in SUMS
+                found = tuple((done[k], summed or steps[done[k]].rank != rank) for k in needed if k in done)
+                if len(found) < len(needed):
+                    asleep.add(rank, [key for key in needed if key not in done])
+                    break
+                if summed:
+                    sums[meeting] = found  # type: ignore[index]
             position[rank] = at + 1
             key = key_of(action)
             done[key] = len(steps)
-            steps.append(Step(key[1], rank, action.kind, tuple(found)))
+            steps.append(Step(key[1], rank, action.kind, found, exchange))
             awake += asleep.woken_by(key)
     stuck = [actions[at] for actions, at in zip(lists, position, strict=True) if at < len(actions)]
     if stuck:

@@ -8,7 +8,7 @@ kind of number; used for the figures of a schedule by itself and as a reference 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshwright.schedule.action import Action, ActionLists
+from meshwright.schedule.action import SUMS, Action, ActionLists
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.order import playable
 from meshwright.schedule.times import StageTimes
@@ -49,10 +49,17 @@ def run(lists: ActionLists, duration: Duration, comm: float = 0, ways: Ways | No
     ended: list[float] = []
     starts: list[list[float]] = [[] for _ in lists]
     ends: list[list[float]] = [[] for _ in lists]
-    for _, rank, _, needed in playable(lists, ways):
+    sums: dict[int, float] = {}
+    for _, rank, _, needed, exchange in playable(lists, ways):
         start = clock[rank]
-        for source, crosses in needed:
-            start = max(start, ended[source] + comm if crosses else ended[source])
+        if exchange in SUMS:
+            first = needed[0][0]
+            if first not in sums:
+                sums[first] = max(ended[source] for source, _ in needed) + comm
+            start = max(start, sums[first])
+        else:
+            for source, crosses in needed:
+                start = max(start, ended[source] + comm if crosses else ended[source])
         clock[rank] = end = start + duration(next(todo[rank]))
         ended.append(end)
         starts[rank].append(start)

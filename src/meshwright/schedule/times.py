@@ -13,10 +13,19 @@ LIMIT = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class ShareTimes:
+    """The passes S and T of one micro-batch, for a rank's share of the vocabulary; all ranks have equal shares."""
+
+    s: float
+    t: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageTimes:
     """F, I and W of every stage and a message between ranks, in any one unit.
 
-    ``kept`` is the part of what F keeps that I leaves for W.
+    ``kept`` is the part of what F keeps that I leaves for W. Passes that are not split count as I. ``share``: where the
+    vocabulary is spread over the ranks.
     """
 
     forward: tuple[float, ...]
@@ -24,6 +33,7 @@ class StageTimes:
     weight: tuple[float, ...]
     message: float = 0.0
     kept: float = 0.5
+    share: ShareTimes | None = None
 
 
 def equal_times(stages: int) -> StageTimes:
@@ -32,11 +42,22 @@ def equal_times(stages: int) -> StageTimes:
     return StageTimes(ones, ones, ones)
 
 
+SPREAD_STEPS = 10
+"""Lists with a spread vocabulary take longer to make: coarser steps let more plans share them."""
+
+
 def rounded_times(
-    forward: Sequence[float], input_: Sequence[float], weight: Sequence[float], message: float, kept: float
+    forward: Sequence[float],
+    input_: Sequence[float],
+    weight: Sequence[float],
+    message: float,
+    kept: float,
+    share: ShareTimes | None = None,
 ) -> StageTimes:
     """Ratios of the times, in steps of the mean pass; no pass of more than ``LIMIT`` steps."""
-    unit = (sum(forward) + sum(input_) + sum(weight)) / (3 * len(forward)) / STEPS
+    unit = (
+        (sum(forward) + sum(input_) + sum(weight)) / (3 * len(forward)) / (SPREAD_STEPS if share else STEPS)
+    )
 
     def steps(seconds: float) -> float:
         return float(min(LIMIT, round(seconds / unit))) if unit > 0 else 1.0
@@ -47,4 +68,5 @@ def rounded_times(
         tuple(map(steps, weight)),
         steps(message),
         round(min(1.0, max(0.0, kept)) * STEPS) / STEPS,
+        share and ShareTimes(steps(share.s), steps(share.t)),
     )

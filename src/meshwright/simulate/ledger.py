@@ -1,7 +1,8 @@
 """Memory of a Program over its action lists: every rank's peak, walked action by action.
 
 The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
-it away, I leaves what W needs, which W takes away (see ``program/activations.py``).
+it away, I leaves what W needs, which W takes away (see ``program/activations.py``). S adds what its share of the
+vocabulary keeps, T takes it away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,15 @@ from meshwright.program.shape import Number
 from meshwright.program.sharding import cut_as
 from meshwright.program.states import Elements, block_elements
 from meshwright.program.synchronise import add
+from meshwright.program.vocabulary import ends_together
 from meshwright.program.whole import whole_at_once
-from meshwright.schedule.action import COMPUTE_KINDS
+from meshwright.schedule.action import PASS_KINDS
 
 
 def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str, int]:
     """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
-    stages = program.stages_of(rank)
-    every = block_elements(program.blocks, program.shape, ends_together=len(program.end_ranks) == 1)
+    stages = program.parts_of(rank)
+    every = block_elements(program.blocks, program.shape, ends_together=ends_together(program))
     elements = {b: every[b] for s in stages for b in s.blocks}
     whole = add(*(elements[b] for s in stages for b in s.blocks))
     largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
@@ -63,12 +65,13 @@ def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
     """(position in the list, bytes held after it) for every action that changes what is held."""
     held, curve = 0, [(0, 0)]
     for position, action in enumerate(program.lists[rank]):
-        if action.stage is None or action.kind not in COMPUTE_KINDS:
+        if action.stage is None or action.kind not in PASS_KINDS:
             continue
         kept, for_weights = (
             program.activation_bytes[action.stage],
             program.weight_gradient_bytes[action.stage],
         )
-        held += {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights}[action.kind]
+        changes = {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights, "S": kept, "T": -kept}
+        held += changes.get(action.kind, 0)
         curve.append((position, held))
     return curve

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from meshwright.cost.group_time import PARTS
 from meshwright.cost.predict import Estimate
-from meshwright.cost.prices import Prices, total
-from meshwright.cost.pricing import message_seconds, program_prices
+from meshwright.cost.prices import Prices, message_seconds, total
+from meshwright.cost.pricing import program_prices
 from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
 from meshwright.program.check_units import UNIT_KINDS
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
 from meshwright.program.validate import validate
-from meshwright.schedule.action import COMPUTE_KINDS
-from meshwright.schedule.times import StageTimes, rounded_times
+from meshwright.schedule.action import PASS_KINDS
+from meshwright.schedule.times import ShareTimes, StageTimes, rounded_times
 from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.record import Simulation
 from meshwright.simulate.simulator import simulate
@@ -23,7 +23,7 @@ def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
     """Lower a plan, hold the Program against its laws and play it."""
     nouns = setting.model, setting.cluster, setting.workload, setting.stack
     program = lower(plan, *nouns)
-    if plan.pipeline.schedule.choice.kind.automatic:
+    if plan.choice.automatic:
         program = lower(plan, *nouns, stage_times(program, program_prices(program, setting)))
     problems = validate(program, setting.model)
     assert not problems, "a legal plan was lowered to a Program that breaks a law: " + str(problems[0])
@@ -33,12 +33,16 @@ def played(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
 def stage_times(program: Program, prices: Prices) -> StageTimes:
     """What an automatic schedule looks at, from a Program's priced bodies."""
     seconds = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
-    forward, input_, weight = (
-        [seconds[stage.index, kind] for stage in program.stages] for kind in ("F", "I", "W")
+    split = program.split
+    forward, input_ = (
+        [seconds[s.index, kind] for s in program.stages] for kind in ("F", "I" if split else "B")
     )
+    weight = [seconds[s.index, "W"] if split else 0.0 for s in program.stages]
     message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
-    kept = sum(program.weight_gradient_bytes) / max(1, sum(program.activation_bytes))
-    return rounded_times(forward, input_, weight, message, kept)
+    stages = len(program.stages)
+    kept = sum(program.weight_gradient_bytes[:stages]) / max(1, sum(program.activation_bytes[:stages]))
+    share = ShareTimes(seconds[stages, "S"], seconds[stages, "T"]) if program.shares else None
+    return rounded_times(forward, input_, weight, message, kept, share)
 
 
 def simulated(plan: LongPlan, setting: Setting) -> Estimate:
@@ -60,7 +64,7 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     schedule_end = 0.0
     for record in simulation.ranks[busiest]:
         action = record.action
-        if action.kind in COMPUTE_KINDS:
+        if action.kind in PASS_KINDS:
             assert action.stage is not None
             for name, value in prices.body(program.bodies[action.stage, action.kind]).items():
                 parts[name] += float(value)
@@ -70,7 +74,8 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     sends = sum(r.action.kind in ("SEND_F", "SEND_B") for r in simulation.ranks[busiest])
     message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
     idle = max(0.0, schedule_end - sum(parts.values()) + parts["optimizer"])
-    parts["pp"] = min(idle, sends * message)
+    exchanged = sum(r.end - r.start for r in simulation.ranks[busiest] if r.stream == "exchange")
+    parts["pp"] = min(idle, sends * message + exchanged)
     parts["bubble"] = idle - parts["pp"]
     parts["dp"] += step_s - sum(parts.values())
     return parts

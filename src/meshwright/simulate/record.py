@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from meshwright.schedule.action import COMPUTE_KINDS, Action
+from meshwright.schedule.action import PASS_KINDS, Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Simulation:
         ends = [max(record.end for record in records) for records in self.ranks]
         if not self.overlapping:
             return max(ends)
-        starts = [min(r.start for r in records if r.action.kind in COMPUTE_KINDS) for records in self.ranks]
+        starts = [min(r.start for r in records if r.action.kind in PASS_KINDS) for records in self.ranks]
         return max(end - start for start, end in zip(starts, ends, strict=True))
 
     def busy_s(self, rank: int) -> float:
         """Seconds that a rank spends in forward and backward passes."""
-        return sum(r.end - r.start for r in self.ranks[rank] if r.action.kind in COMPUTE_KINDS)
+        return sum(r.end - r.start for r in self.ranks[rank] if r.action.kind in PASS_KINDS)

@@ -7,6 +7,7 @@ that take part.
 Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
 a class do the same, a collective inside a class needs no partner to wait for. What runs beside
 compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not measurements.
+Exchanges of a spread vocabulary have channels of their own (``exchanges.py``).
 """
 
 from collections import Counter
@@ -14,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from meshwright.cost.forms import Forms
-from meshwright.cost.prices import Prices, total
-from meshwright.cost.pricing import message_seconds
+from meshwright.cost.prices import Prices, message_seconds, total
 from meshwright.cost.step import (
     beside_exchange,
     beside_gather,
@@ -25,8 +25,9 @@ from meshwright.cost.step import (
 )
 from meshwright.program.program import Program, matching_receive
 from meshwright.program.runs import NEED_PARAMETERS
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action, Kind
 from meshwright.schedule.dependencies import Ways
+from meshwright.simulate.exchanges import Exchanges
 from meshwright.simulate.record import Record, Simulation
 
 BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM")
@@ -86,6 +87,7 @@ class _Player:
             if action.kind in BARRIERS
         )
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+        self.exchanges = Exchanges(program, prices, self.records)
 
     def done(self, rank: int) -> bool:
         return self.ranks[rank].position == len(self.program.lists[rank])
@@ -137,27 +139,36 @@ class _Player:
             self._compute(action, rank, 0.0 if action.kind == "NORM" else self._exchange_seconds(action))
         elif action.kind == "STEP":
             self._compute(action, rank, self._optimizer(rank))
-        elif action.kind != "FREE":
-            self._pass(action, rank)
+        elif action.kind in EXCHANGES:
+            clock = self.exchanges.enter(action, rank, state.clock)
+            if clock is None:
+                return False
+            state.clock = clock
+        elif action.kind in PASS_KINDS:
+            return self._pass(action, rank)
         return True
 
     def _exchange_seconds(self, action: Action) -> float:
         return float(self.prices.collectives(self.program.collectives[action.stage, action.kind]))
 
-    def _pass(self, action: Action, rank: int) -> None:
-        state = self.ranks[rank]
+    def _pass(self, action: Action, rank: int) -> bool:
+        state, ready = self.ranks[rank], self.exchanges.ready(action)
         assert action.stage is not None
+        if ready is None:
+            return False
+        state.clock = max(state.clock, ready)
         duration = self.durations[action.stage, action.kind]
         if self.by_unit:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
             self._compute(action, rank, float(beside_exchange(duration, left, self.prices.local.forms)))
-            return
-        gathered = state.gathered.pop(action.stage, 0.0) if action.kind == "F" else 0.0
+            return True
+        gathered = state.gathered.pop(action.stage, 0.0) if action.kind in ("F", "E") else 0.0
         if gathered > state.clock:
             duration = float(beside_gather(duration, gathered - state.clock, self.prices.local.forms))
         self._compute(action, rank, duration)
+        return True
 
     def _compute(self, action: Action, rank: int, duration: float) -> None:
         state = self.ranks[rank]
@@ -200,7 +211,7 @@ class _Player:
         """A reduction that began inside the backward pass just recorded, which it slows down."""
         state = self.ranks[rank]
         began, duration = state.last_pass
-        units = len(self.program.stages[stage].blocks)
+        units = len(self.program.parts[stage].blocks)
         state.clock += float(reduction_slowdown(seconds, duration, units, self.prices.local.forms))
         start = max(state.data_parallel, began + duration / units)
         return start, max(start + seconds, state.clock + seconds / units)

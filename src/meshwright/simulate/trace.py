@@ -1,18 +1,18 @@
 """A simulated step as a Chrome trace, which Perfetto and chrome://tracing open.
 
-One process per pipeline rank; one thread for its compute stream, one for its data-parallel stream and one per
-link that it sends on, so that nothing overlaps on a thread. Times are microseconds, rounded to a nanosecond.
-Complete events (``X``) carry stage, micro-batch and, for exchanges, logical bytes; arrows (``s``, ``f``) lead
-from a send to the pass that waits for it; a counter (``C``) follows the bytes of kept activations. Every category
-begins with ``simulated``, or ``emulated`` for such a step: none of these times was measured. (Trace Event Format,
-Google, 2016.)
+One process per pipeline rank; one thread for its compute stream, one for its data-parallel stream, one per link
+that it sends on and one per kind of exchange of a spread vocabulary, so that nothing overlaps on a thread. Times are
+microseconds, rounded to a nanosecond. Complete events (``X``) carry stage, micro-batch and, for exchanges, logical
+bytes; arrows (``s``, ``f``) lead from a send to the pass that waits for it; a counter (``C``) follows the bytes of kept
+activations. Every category begins with ``simulated``, or ``emulated`` for such a step: none of these times was
+measured. (Trace Event Format, Google, 2016.)
 """
 
 from collections.abc import Iterator
 from typing import Literal
 
 from meshwright.program.program import Program, matching_receive
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import EXCHANGES, Action, Kind
 from meshwright.simulate.ledger import activation_curve
 from meshwright.simulate.record import Record, Simulation
 
@@ -44,6 +44,8 @@ def _names(program: Program, rank: int, origin: Origin) -> Iterator[Event]:
     yield _metadata("thread_name", rank, DATA_PARALLEL, "data-parallel")
     for other in sorted(set(_targets(program, rank).values())):
         yield _metadata("thread_name", rank, FIRST_LINK + other, f"send to rank {other}")
+    for kind in EXCHANGES if program.shares else ():
+        yield _metadata("thread_name", rank, _channel(program, kind), kind)
 
 
 def _metadata(name: str, rank: int, thread: int, value: str) -> Event:
@@ -61,7 +63,13 @@ def _rank_of(program: Program, action: Action) -> int:
     return program.stages[action.stage].rank
 
 
+def _channel(program: Program, kind: Kind) -> int:
+    return FIRST_LINK + program.pipeline_ranks + EXCHANGES.index(kind)
+
+
 def _thread(program: Program, record: Record) -> int:
+    if record.stream == "exchange":
+        return _channel(program, record.action.kind)
     if record.stream == "send":
         return FIRST_LINK + _rank_of(program, matching_receive(record.action))
     return DATA_PARALLEL if record.stream == "data-parallel" else COMPUTE
@@ -85,7 +93,7 @@ def _slice(program: Program, rank: int, record: Record, origin: Origin) -> Event
 
 
 def _logical_bytes(program: Program, action: Action) -> int:
-    """Bytes of a message or of what an action around the schedule exchanges; 0 for compute."""
+    """Bytes of a message or of what any other exchange moves; 0 for compute."""
     if action.kind in ("SEND_F", "SEND_B"):
         return program.p2p_bytes
     exchanged = program.collectives.get((action.stage, action.kind), ())

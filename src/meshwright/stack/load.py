@@ -18,12 +18,14 @@ from meshwright.plan.short import RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
 from meshwright.plan.text import read_file, read_mapping
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 
 DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
 
 ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
+FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
 NARROWED: dict[str, Any] = {
@@ -31,6 +33,7 @@ NARROWED: dict[str, Any] = {
     "release": Name,
     "source": Annotated[str, Field(min_length=1, max_length=2000)],
     "schedules": tuple[ScheduleName, ...],
+    "vocabularies": tuple[FormName, ...],
     "schedule_knobs": tuple[Literal["memory_limit", "unit"], ...],
     "shardings": tuple[ShardingName, ...],
     "pipeline_shardings": tuple[ShardingName, ...],

@@ -9,14 +9,13 @@ The rules are those of ``plan/check.py`` (a test holds the two together), except
 run is proof, and that the embedding and the head may have stages of their own (22 layers on 24 stages).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.spread_vocabulary import FORMS
 from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
 from meshwright.plan.check_stack import recomputable
@@ -26,13 +25,14 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Recompute
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.validation.rows import Chosen
 
 Ints = NDArray[np.int64]
 
 SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
-VOCABULARIES = {"": "ends", "baseline": "ends", "redis": "ends", **{name: name for name in FORMS}}
 BASELINE, REDISTRIBUTED = "baseline", "redis"
+VOCABULARIES = ("", BASELINE, REDISTRIBUTED, *FORMS)
 """The vocabulary at the ends, and layers moved away from them until the stages have equal FLOPs."""
 PLAYABLE = 100_000
 """Passes (stages × micro-batches) of a schedule without a closed form that are played."""
@@ -67,6 +67,11 @@ class RunPlan:
         """Pipeline stages that a micro-batch goes through."""
         return self.pp * self.virtual_stages // SCHEDULES[self.schedule].chains
 
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The schedule, with the form in which the vocabulary is spread, if it is."""
+        return ScheduleChoice(self.schedule, vocabulary=self.vocabulary if self.vocabulary in FORMS else None)
+
 
 def run_plan(chosen: Chosen, devices: int) -> RunPlan:
     """The plan of a run, legal or not."""
@@ -81,7 +86,7 @@ def run_plan(chosen: Chosen, devices: int) -> RunPlan:
         name, vocabulary = chosen.schedule.name, chosen.schedule.vocabulary or vocabulary
     virtual = chosen.virtual_stages or 1
     if pp == 1:
-        name, virtual = "1f1b", 1
+        name, virtual, vocabulary = "1f1b", 1, ""
     elif name == "1f1b" and virtual > 1:
         name = "interleaved-1f1b"
     return RunPlan(
@@ -153,8 +158,10 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
         yield f"{plan.vocabulary} is no place of the vocabulary that we know"
     elif plan.vocabulary in FORMS and plan.stages > setting.model.architecture.layers:
         yield f"{plan.stages} stages > {setting.model.architecture.layers} layers, and no stage has the vocabulary"
-    kind = SCHEDULES[plan.schedule]
-    if kind.chains > 1 and plan.vocabulary in FORMS:
+    kind, form = SCHEDULES[plan.schedule], FORMS.get(plan.vocabulary)
+    if form and form.only not in (None, plan.schedule):
+        yield f"{plan.vocabulary} is laid out for {form.only}, not for {plan.schedule}"
+    if kind.chains > 1 and form:
         yield f"{plan.schedule} with the vocabulary {plan.vocabulary} is not priced"
     if plan.pp % kind.rank_multiple:
         yield f"{plan.schedule} needs pp % {kind.rank_multiple} = {plan.pp % kind.rank_multiple}, must be 0"
@@ -165,7 +172,7 @@ def _schedule_faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
     if not kind.chunked and plan.virtual_stages > 1:
         yield f"{plan.schedule} has one stage per pipeline rank, and virtual_stages = {plan.virtual_stages}"
     count = setting.workload.global_batch // (plan.dp_replicate * plan.dp_shard * plan.micro_batch)
-    if kind.split and plan.stages * count > PLAYABLE:
+    if (kind.split or form) and plan.stages * count > PLAYABLE:
         yield f"{plan.schedule} of {plan.stages} stages and {count} micro-batches is too long to be played"
     multiple = kind.micro_batch_multiple(plan.pp)
     if count % multiple:
@@ -220,13 +227,12 @@ def _largest(plan: RunPlan, setting: Setting) -> float:
 
 def plan_arrays(plans: Sequence[RunPlan], setting: Setting) -> Iterator[tuple[Ints, PlanArrays]]:
     """Arrays of plans of one setting with the plans' numbers; what an array shares may make several of them."""
-    same: dict[tuple[Stages, str, tuple[Axis, ...]], list[int]] = {}
+    same: dict[tuple[Stages, tuple[Axis, ...]], list[int]] = {}
     for number, plan in enumerate(plans):
-        shared = _stages(plan, setting), VOCABULARIES[plan.vocabulary], plan.rank_order
-        same.setdefault(shared, []).append(number)
-    for (stages, vocabulary, order), numbers in same.items():
+        same.setdefault((_stages(plan, setting), plan.rank_order), []).append(number)
+    for (stages, order), numbers in same.items():
         arrays = _uniform_arrays([plans[number] for number in numbers])
-        arrays = replace(arrays, stages=stages, vocabulary=vocabulary, rank_order=order)
+        arrays = replace(arrays, stages=stages, rank_order=order)
         yield np.array(numbers, dtype=np.int64), arrays
 
 
@@ -241,15 +247,18 @@ def _stages(plan: RunPlan, setting: Setting) -> Stages:
 
 
 def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
-    names = tuple(dict.fromkeys(plan.schedule for plan in plans))
+    schedules = tuple(dict.fromkeys(plan.choice for plan in plans))
     recomputes = tuple(dict.fromkeys(plan.recompute for plan in plans))
-    codes = {"sharding": SHARDINGS.index, "schedule": names.index, "recompute": recomputes.index}
+    codes: dict[str, Callable[[RunPlan], int]] = {
+        "sharding": lambda plan: SHARDINGS.index(plan.sharding),
+        "schedule": lambda plan: schedules.index(plan.choice),
+        "recompute": lambda plan: recomputes.index(plan.recompute),
+    }
     columns = {
         name: np.array(
-            [codes[name](getattr(p, name)) if name in codes else getattr(p, name) for p in plans],
+            [codes[name](p) if name in codes else getattr(p, name) for p in plans],
             dtype=np.bool_ if name == "sequence_parallel" else np.int64,
         )
         for name in COLUMNS
     }
-    schedules = tuple(map(ScheduleChoice, names))
     return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)  # type: ignore[arg-type]

@@ -5,8 +5,7 @@ Everything is priced by the functions that the simulator calls; nothing is price
 
 from collections.abc import Iterable
 
-from meshwright.cost.prices import CATEGORY, Prices
-from meshwright.cost.pricing import message_seconds
+from meshwright.cost.prices import CATEGORY, Prices, message_seconds
 from meshwright.cost.step import beside_exchange, beside_gather, optimizer_seconds, reduction_slowdown
 from meshwright.program.items import Body, Collective, Overlap
 from meshwright.program.program import Program

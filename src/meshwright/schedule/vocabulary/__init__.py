@@ -6,8 +6,9 @@ once the last stage's output has come, pass T behind it, with exchanges between 
 Vocab-1 has two barriers and Vocab-2 one. The alternatives, embedding and head at the ends of the pipeline with layers
 evenly or otherwise, are in ``ends.py``; ``comparison.py`` plays all of them.
 
-Ignored: the embedding's lookup, which each rank does for its rows before the first stage's forward pass, and the
-gradient of its rows behind the first stage's backward pass: both move bytes and multiply nothing.
+``rows.py`` adds what the embedding needs: a look-up on each rank before the first stage's forward pass, and the
+gradients of its rows behind that stage's backward pass. Both move bytes and multiply nothing; bare lists leave them
+out.
 """
 
 from meshwright.schedule.vocabulary.forms import VocabularyForm
@@ -22,6 +23,12 @@ FORMS: dict[str, VocabularyForm] = {
         make=spread, barriers=1, summary="beside other passes, with one barrier and one micro-batch more"
     ),
     "interlaced": VocabularyForm(
-        make=interlaced, barriers=2, summary="on all ranks at once, with half as many micro-batches more"
+        make=interlaced,
+        barriers=2,
+        summary="on all ranks at once, with half as many micro-batches more",
+        exposed=True,
+        only="1f1b",
     ),
 }
+DEFAULT_FORM = "vocab-1"
+"""The form of a plan that spreads the vocabulary and does not say how."""

@@ -13,10 +13,10 @@ from meshwright.schedule.action import Action, ActionLists, most_in_flight
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.timeline import run
-from meshwright.schedule.times import StageTimes
+from meshwright.schedule.times import ShareTimes, StageTimes
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.schedule.vocabulary.ends import layers_of_stages
-from meshwright.schedule.vocabulary.times import PassTimes, ShareTimes, durations, stage_times
+from meshwright.schedule.vocabulary.times import PassTimes, durations, stage_times
 
 AT_ENDS = ("ends", "redistributed")
 PLACES = (*AT_ENDS, *FORMS)

@@ -7,7 +7,8 @@ from meshwright.errors import Problem, UnsupportedError
 from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.pipeline import Pipeline
-from meshwright.schedule.vocabulary.times import PassTimes, ShareTimes
+from meshwright.schedule.times import ShareTimes
+from meshwright.schedule.vocabulary.times import PassTimes
 
 Maker = Callable[[ActionLists, Pipeline, Ways, ShareTimes, int], list[list[Action]]]
 """``make(lists, pipeline, ways, share, late)`` → the lists with S and T; ``ways`` knows of the barriers."""
@@ -19,12 +20,15 @@ class VocabularyForm:
 
     Between F and the backward pass of the last stage all ranks wait ``barriers`` times for each other. With two, S is
     the logits and T both gradients. With one, S makes also what the gradient of the input is summed from, still
-    without the softmax's sum, and T only the gradient of the table.
+    without the softmax's sum, and T only the gradient of the table. ``exposed``: nothing runs beside the exchanges.
+    ``only``: the one schedule that the form is laid out for.
     """
 
     make: Maker
     barriers: int
     summary: str
+    exposed: bool = False
+    only: str | None = None
 
     def share(self, head: PassTimes, ranks: int) -> ShareTimes:
         """S and T of one of ``ranks`` equal shares of the head."""

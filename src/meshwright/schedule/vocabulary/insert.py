@@ -19,8 +19,9 @@ from heapq import heappop, heappush
 from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.dependencies import Key, Ways, key_of, sources
 from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.times import ShareTimes
 from meshwright.schedule.vocabulary.barrier import Barrier
-from meshwright.schedule.vocabulary.times import ShareTimes, durations
+from meshwright.schedule.vocabulary.times import durations
 
 Choice = tuple[float, int]
 """When a rank can begin what it does next, and what that is."""
@@ -40,6 +41,7 @@ class Player:
         self._todo = [list(reversed(actions)) for actions in todo]
         self._pipeline, self._ways, self._layers = pipeline, ways, Ways(ways.stages)
         self._seconds, self._t_seconds = durations(pipeline.times, share), share.t
+        self._last = ways.stages - 1
         self._late = late if ways.barriers == 1 else 1
         self._clock, self._begun = [0.0] * ranks, [-1.0] * ranks
         self._done: dict[Key, float] = {}
@@ -89,7 +91,7 @@ class Player:
     def _ready(self, rank: int, action: Action) -> float | None:
         """When a pass of a stage has what it needs; None if that is not known yet."""
         assert action.micro_batch is not None
-        if action.kind in ("B", "I") and self._ways.is_last(key_of(action)[1]):
+        if action.stage == self._last and action.kind in ("B", "I"):
             return self._gradient.get(action.micro_batch)
         ready = 0.0
         for key in sources(action, self._layers):

@@ -12,7 +12,7 @@ from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.one_f_one_b import one_f_one_b
 from meshwright.schedule.pipeline import Pipeline
-from meshwright.schedule.vocabulary.times import ShareTimes
+from meshwright.schedule.times import ShareTimes
 
 
 def interlaced(

@@ -8,9 +8,9 @@ already. So smaller delays are tried too, and the shortest lists are taken, of e
 from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.times import ShareTimes
 from meshwright.schedule.vocabulary.delay import delayed
 from meshwright.schedule.vocabulary.insert import Player
-from meshwright.schedule.vocabulary.times import ShareTimes
 
 
 def spread(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from meshwright.schedule.action import Action
 from meshwright.schedule.timeline import Duration, seconds_by_kind
-from meshwright.schedule.times import StageTimes
+from meshwright.schedule.times import ShareTimes, StageTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,6 @@ class PassTimes:
     def whole(self) -> float:
         """All three."""
         return self.forward + self.input + self.weight
-
-
-@dataclass(frozen=True, slots=True)
-class ShareTimes:
-    """The passes S and T of one micro-batch, for a rank's share of the vocabulary; all ranks have equal shares."""
-
-    s: float
-    t: float
 
 
 def head_in_layers(vocab: int, hidden: int, seq_len: int) -> float:

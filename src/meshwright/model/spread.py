@@ -1,0 +1,50 @@
+"""A model whose vocabulary is spread over pipeline ranks: what of embedding and head stays at the ends, what does not.
+
+The table of the embedding and the projection with its loss become blocks of their own that are in no stage; every
+pipeline rank has a part of them. What else the first block has stays in the first stage (learned positions, a norm),
+and the norm before the projection stays in the last one. A table that both ends share is one table on every rank.
+"""
+
+from dataclasses import replace
+
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators import Embedding, Norm, Operator, Parameter
+
+
+def with_spread_vocabulary(model: ModelGraph) -> ModelGraph:
+    """The same operators and parameters, those of the vocabulary in the blocks ``ModelGraph.vocabulary``."""
+    first, last = model.chain[0][0], model.chain[-1][0]
+    embed, head = model.blocks[first], model.blocks[last]
+    stays = tuple(op for op in head.operators if isinstance(op, Norm))
+    shares = (
+        Block(
+            "embed.vocabulary",
+            "embed",
+            tuple(_rows(op) for op in embed.operators if isinstance(op, Embedding)),
+        ),
+        Block("head.vocabulary", "head", tuple(op for op in head.operators if op not in stays)),
+    )
+    ends = {
+        first: replace(embed, operators=tuple(op for each in embed.operators for op in _without_rows(each))),
+        last: replace(head, operators=stays),
+    }
+    blocks = tuple(ends.get(index, block) for index, block in enumerate(model.blocks))
+    count = len(blocks)
+    return replace(model, blocks=blocks + shares, vocabulary=(count, count + 1))
+
+
+def _rows(embedding: Embedding) -> Embedding:
+    return replace(embedding, parameters=_tables(embedding))
+
+
+def _without_rows(op: Operator) -> tuple[Operator, ...]:
+    """An operator of the embedding that stays in the first stage; a look-up of learned positions stays too."""
+    if not isinstance(op, Embedding):
+        return (op,)
+    others = tuple(p for p in op.parameters if p not in _tables(op))
+    positions = replace(op, name="positions", place="sequence", parameters=others)
+    return (positions,) if others else ()
+
+
+def _tables(embedding: Embedding) -> tuple[Parameter, ...]:
+    return tuple(p for p in embedding.parameters if p.vocab_dim is not None)
