@@ -124,7 +124,8 @@ def times(groups: Sequence[Sequence[Placed]]) -> Section:
     text = f"""\
 Runs of Vocabulary Parallelism (arXiv 2411.05288) on A100-80GB, 128 micro-batches, by place of the
 vocabulary. Each cell holds seconds of a step: measured (published as MFU) / by our lists / by the cost
-model (`validate`), which plays them with all exchanges. *Lists*: `schedule/vocabulary` puts S and T into the schedule's lists,
+model (`validate`), which plays them with all exchanges. *Lists*:
+`schedule/vocabulary` puts S and T into the schedule's lists,
 which are then played with the cost model's times of stages, messages and shares; what it says of optimizer
 and tied tables is added. Constants of the cost model were fitted on these runs. A group is one row;
 orders are by lists / by the cost model.
