@@ -148,7 +148,7 @@ def _who(name: str) -> str:
     stacks = f"Stacks: {', '.join(found)}." if found else "Stacks: none that we have facts of."
     refused = not_run(name)
     ours = f"does not run it: {refused}" if refused else "runs it"
-    search = "tries it by itself" if SCHEDULES[name].searched else f"tries it with `--keep schedule={name}`"
+    search = "tries it by itself" if SCHEDULES[name].searched else f"tries it with `--schedule {name}`"
     return f"{stacks} Meshwright's own runtime {ours}. `meshwright plan` {search}, for a stack that runs it."
 
 

@@ -82,15 +82,18 @@ def plan(
     keep: Iterable[str] = (),
     top: int = 5,
     stages: str = "balanced",
+    schedule: str | None = None,
 ) -> PlanAnswer:
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
 
+    ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
+    forms if nothing is said.
     ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". Raises InfeasibleError when nothing
     fits.
     """
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
-    return answer(Question(header, tuple(keep), top, stages))
+    return answer(Question(header, tuple(keep), top, stages, schedule))
 
 
 def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:

@@ -20,9 +20,9 @@ def header(model: str, cluster: str, *, seq_len: int = 2048, batch: int = 32, st
     return ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=stack)
 
 
-def planned(model: str, cluster: str, *keep: str, top: int = 5, **options):
+def planned(model: str, cluster: str, *keep: str, top: int = 5, schedules: str | None = None, **options):
     """The planner's answer."""
-    return answer(Question(header(model, cluster, **options), keep, top))
+    return answer(Question(header(model, cluster, **options), keep, top, schedules=schedules))
 
 
 def written(folder, text: str = PLAN, name: str = "plan.yaml"):

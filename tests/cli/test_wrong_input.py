@@ -40,6 +40,12 @@ QUESTIONS = [
         "keep.sharding = 'zero9': is no such choice. Suggestion: did you mean zero",
     ),
     (("--keep", "schedule=dualpipes"), "keep.schedule = 'dualpipes': is no such choice"),
+    (("--keep", "schedule=zb-v"), "keep.schedule = 'zb-v': megatron-core@0.19 does not run this schedule"),
+    (("--schedule", "zb-w"), "schedule = 'zb-w': is no such choice. Suggestion: did you mean zb-v"),
+    (("--schedule", ""), "schedule = '': is no such choice"),
+    (("--schedule", "1f1b,auto"), "schedule = 'auto': is no such choice"),
+    (("--schedule", "1f1b,v-half"), "schedule = 'v-half': megatron-core@0.19 does not run this schedule"),
+    (("--schedule", "1f1b", "--keep", "schedule=1f1b"), "the schedule is said twice"),
 ]
 
 

@@ -45,7 +45,7 @@ KEEPS = [
     {"tp": 2},
     {"pp": 3, "micro_batch": 1},
     {"sharding": "zero1"},
-    {"schedule": "interleaved-1f1b", "virtual_stages": 2},
+    {"virtual_stages": 2},
     {"recompute": "full", "ep": 2, "etp": 1},
     {"dp_replicate": 2, "dp_shard": 3},
     {"tp": 7},

@@ -24,6 +24,12 @@ def plan(
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
     ] = "balanced",
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            "--schedule", metavar="auto|NAME,…", help="Schedules to search, auto: all with their knobs."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
@@ -47,6 +53,7 @@ def plan(
             keep=keep or (),
             top=top,
             stages=stages,
+            schedule=schedule,
         )
         if output:
             write_whole(output, answer.proposals[0].to_yaml())

@@ -17,6 +17,14 @@ KINDS: tuple[StateKind, StateKind] = ("parameter", "gradient")
 
 def rank_ledgers(group: Group) -> dict[str, Floats]:
     """Every entry of the ledger for every plan and pipeline rank: (n, P)."""
+    of_lists = {"activations": _activations(group)}
+    if group.by_unit:
+        of_lists["buffers"] = unit_buffers(group)
+    return ledgers_without_lists(group) | of_lists
+
+
+def ledgers_without_lists(group: Group) -> dict[str, Floats]:
+    """What no list of a schedule changes; buffers of units are not counted."""
     stack, mode = group.setting.stack, group.mode
     rule = BufferRule(group.sharding, mode.gather, mode.reduce)
     gradients = bytes_per_element("gradient", stack) * group.held("gradient")
@@ -24,9 +32,8 @@ def rank_ledgers(group: Group) -> dict[str, Floats]:
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
         "gradients": 0 * gradients if rule.gradients_are_whole else gradients,
         "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer"),
-        "activations": _activations(group),
         "working": _working(group),
-        "buffers": unit_buffers(group) if rule.by_unit else _buffers(group, rule),
+        "buffers": 0 * gradients if rule.by_unit else _buffers(group, rule),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
 

@@ -53,6 +53,12 @@ class Length:
 
 
 def pipelined(group: Group, messages: bool) -> Pipelined:
+    """What the form of a group's schedule needs, times that an automatic one looks at included."""
+    sent = with_sends(group, messages)
+    return Pipelined(sent.passes._replace(times=group.times), sent.message)
+
+
+def with_sends(group: Group, messages: bool) -> Pipelined:
     """Stage times of a group; a send keeps its rank for a part of the message's time."""
     message = group.message_s if messages else np.zeros(len(group.plans))
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
@@ -65,7 +71,7 @@ def pipelined(group: Group, messages: bool) -> Pipelined:
             kind: messages * group.share.occupancy * group.share.exchanges[kind] for kind in BROADCASTS
         }
         down[:, -1], up[:, 0] = broadcast["BROADCAST_F"], broadcast["BROADCAST_B"]
-    passes = Passes(group.forward_s + down, group.input_s + up, group.weight_s, group.times, share=share)
+    passes = Passes(group.forward_s + down, group.input_s + up, group.weight_s, share=share)
     return Pipelined(passes, (1 - kept) * message)
 
 
@@ -142,9 +148,9 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
         states = states_around(group, group.share, loud.passes, loud.message, of.span)
     else:
         states = gather + of.exchanged + _reductions(group, of.span)
-    around = states + _norm_and_ties(group)
+    around = states + norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
-    parts["optimizer"] = _optimizer(group)
+    parts["optimizer"] = optimizer(group)
     return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
 
 
@@ -257,7 +263,8 @@ def _ranks_end(group: Group, span: Span | None, after: Floats) -> Floats:
     return np.maximum(0.0, (after - earlier).max(1))
 
 
-def _norm_and_ties(group: Group) -> Floats:
+def norm_and_ties(group: Group) -> Floats:
+    """Seconds of the norm of all gradients, and of the reduction of a table that two ranks hold."""
     size, local = group.mesh.group(("world",))
     seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
     seconds = np.zeros_like(seconds) if group.steps_overlap else seconds
@@ -268,6 +275,6 @@ def _norm_and_ties(group: Group) -> Floats:
     return seconds
 
 
-def _optimizer(group: Group) -> Floats:
+def optimizer(group: Group) -> Floats:
     """The slowest rank's optimizer step."""
     return np.asarray(optimizer_seconds(group.held("optimizer"), group.forms)).max(1)

@@ -41,6 +41,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         looks_at=frozenset({"unit"}),
         unit_fault=interleaved_unit_fault,
         usual_unit=lambda ranks, micro_batches: ranks,
+        unit_rounds=(2,),
     ),
     "looped-bfs": ScheduleKind(
         make=looped_bfs,
@@ -51,6 +52,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         looks_at=frozenset({"unit"}),
         usual_unit=lambda ranks, micro_batches: micro_batches,
         searched=False,
+        unit_rounds=(1, 2),
     ),
     "zb-h1": ScheduleKind(
         make=zb_h1,
@@ -60,6 +62,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         steady_rounds=None,
         split=True,
         looks_at=frozenset({"times"}),
+        keeps_to=1.0,
         searched=False,
     ),
     "zb-h2": ScheduleKind(
@@ -70,6 +73,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         steady_rounds=None,
         split=True,
         looks_at=frozenset({"times"}),
+        keeps_to=2.0,
         searched=False,
     ),
     "zero-bubble": ScheduleKind(
@@ -80,6 +84,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         steady_rounds=None,
         split=True,
         looks_at=frozenset({"times", "memory_limit"}),
+        keeps_to=1.0,
         searched=False,
     ),
     "zb-v": ScheduleKind(
@@ -92,6 +97,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         placement=v_placement,
         split=True,
         looks_at=frozenset({"times", "memory_limit"}),
+        keeps_to=1.0,
         searched=False,
     ),
     "v-half": ScheduleKind(
@@ -152,6 +158,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         unit_fault=zeropp_unit_fault,
         usual_unit=lambda ranks, micro_batches: ranks,
         searched=False,
+        unit_rounds=(2,),
     ),
 }
 

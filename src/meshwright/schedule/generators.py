@@ -36,8 +36,10 @@ class ScheduleKind:
     pipeline ranks. ``unit_fault(ranks, micro_batches, unit)`` says why a unit of so many micro-batches can not be,
     ``usual_unit(ranks, micro_batches)`` how many go together where nothing is said; None: there are no units.
 
-    ``split`` says that backward passes are I and W, not B. ``searched`` schedules are proposed by a search that was
-    not told which one to take: those with a closed form.
+    ``split`` says that backward passes are I and W, not B. ``keeps_to`` is what no rank holds more than, in times of
+    what 1F1B holds, where a plan turns no knob; None where only the lists say it. ``searched`` schedules are proposed
+    by a search that was not told which one to take: those with a closed form. One that is told to search them all also
+    tries units of ``unit_rounds`` rounds of P micro-batches, beside the usual one.
     """
 
     make: Generator
@@ -54,7 +56,9 @@ class ScheduleKind:
     split: bool = False
     looks_at: frozenset[Aspect] = frozenset()
     chains: int = 1
+    keeps_to: float | None = None
     searched: bool = True
+    unit_rounds: tuple[int, ...] = ()
 
     @property
     def automatic(self) -> bool:

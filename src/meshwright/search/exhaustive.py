@@ -6,8 +6,8 @@ memory. The best K differ from each other in something that matters: the layout 
 states are sharded, the micro-batch or the schedule.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +48,12 @@ Floor = Callable[[PlanArrays], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Found:
-    """All evaluated plans with their scores; ``ranking`` lists rows that fit, best first."""
+    """All evaluated plans with their scores; ``ranking`` lists rows that fit, best first.
+
+    Of plans that a bound spared (``best_first.py``): ``overfull`` can not fit, ``slower`` are not among the best,
+    ``unplayed`` may be and would have taken too long; ``floors`` is the least bound of the last two of each schedule,
+    in seconds by code.
+    """
 
     plans: PlanArrays
     step_s: Floats
@@ -56,6 +61,10 @@ class Found:
     fits: NDArray[np.bool_]
     ranking: NDArray[np.int64]
     too_large: int
+    overfull: int = 0
+    slower: int = 0
+    unplayed: int = 0
+    floors: Mapping[int, float] = field(default_factory=dict)
 
     def top(self, count: int) -> list[int]:
         """Rows of the best plans that differ in something that matters."""

@@ -65,11 +65,22 @@ def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
             too_large.append((float(found.total_bytes[rows].min()), name))
     own = float(found.step_s[row])
     texts = [f"{name}: {against(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
+    texts += _spared(found, own) if field == "schedule" else []
     if too_large:
         least = min(too_large)
         names = ", ".join(name for _, name in sorted(too_large)[:SHOWN])
         texts.append(f"does not fit with {names} (at least {format_bytes(least[0])})")
     return texts
+
+
+def _spared(found: Found, own: float) -> list[str]:
+    """Schedules of which no plan was worth evaluating, with what they take at least."""
+    seen = {int(code) for code in np.unique(found.plans.schedule)}
+    least = sorted((seconds, code) for code, seconds in found.floors.items() if code not in seen)
+    return [
+        f"schedule {found.plans.schedules[code]}: at least {against(seconds, own)}"
+        for seconds, code in least[:SHOWN]
+    ]
 
 
 def _best(found: Found, rows: NDArray[np.int64]) -> int | None:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
-from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
+from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
 
 MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
@@ -84,10 +84,14 @@ class _Cutter:
         return self.table[name]
 
 
-def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
-    """All legal plans for a setting. ``keep`` fixes columns of the plan (``{"tp": 8, "sharding": "zero1"}``)."""
+def enumerate_space(setting: Setting, keep: Keep | None = None, schedules: Searched | None = None) -> Space:
+    """All legal plans for a setting. ``keep`` fixes columns of the plan (``{"tp": 8, "sharding": "zero1"}``).
+
+    ``schedules`` are the usual ones if nothing is said.
+    """
     keep = keep or {}
-    options = _options(setting, keep)
+    schedules = usual_schedules(setting.stack) if schedules is None else schedules
+    options = _options(setting, schedules)
     layouts = factorisations(setting.cluster.devices, len(DEGREES))
     considered = len(layouts) * prod(options.sizes)
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
@@ -97,20 +101,20 @@ def enumerate_space(setting: Setting, keep: Keep | None = None) -> Space:
     cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
     _cut_batches(cutter, setting)
     cutter.multiply(("schedule", "virtual_stages"), options.schedule)
-    _cut_schedules(cutter, setting)
+    _cut_schedules(cutter, setting, schedules)
     _cut_kept(cutter, keep)
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
     cutter.multiply(("sharding",), ((s,) for s in options.sharding))
     _cut_shardings(cutter, setting)
     if "gather" in keep:
-        _cut_gathers(cutter, setting)
+        _cut_gathers(cutter, setting, schedules)
     cutter.multiply(("recompute",), ((r,) for r in options.recompute))
     _cut_kept(cutter, keep)
     plans = PlanArrays(
         **cutter.table,  # type: ignore[arg-type]
         sequence_parallel=cutter.column("tp") > 1,
-        schedules=tuple(map(ScheduleChoice, SCHEDULES)),
+        schedules=schedules,
         recomputes=RECOMPUTES,  # type: ignore[arg-type]
         gather=keep.get("gather"),  # type: ignore[arg-type]
     )
@@ -138,14 +142,12 @@ def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
     return divisors(layers)[1:] if kind.chunked else (1,)
 
 
-def _options(setting: Setting, keep: Keep) -> _Options:
+def _options(setting: Setting, schedules: Searched) -> _Options:
     stack, arch = setting.stack, setting.model.architecture
-    names, wanted = list(SCHEDULES), keep.get("schedule")
     schedule = [
-        (names.index(name), virtual)
-        for name, kind in SCHEDULES.items()
-        if (kind.searched or name == wanted) and (name in stack.schedules or name == "1f1b")
-        for virtual in _chunk_counts(kind, arch.layers)
+        (code, virtual)
+        for code, choice in enumerate(schedules)
+        for virtual in _chunk_counts(choice.kind, arch.layers)
     ]
     moe = arch.moe
     ep = divisors(moe.experts) if moe and stack.ep else (1,)
@@ -183,29 +185,42 @@ def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
     cutter.cut(f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0)
 
 
-def _cut_schedules(cutter: _Cutter, setting: Setting) -> None:
+def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
     layers, stack = setting.model.architecture.layers, setting.stack
-    names = list(SCHEDULES)
-    one = names.index("1f1b")
-    runs = np.array([name in stack.schedules for name in names])
+    is_1f1b = np.array([choice == ScheduleChoice("1f1b") for choice in schedules], dtype=np.bool_)
+    runs = np.array([choice.name in stack.schedules for choice in schedules], dtype=np.bool_)
     pp = cutter.column("pp")
-    cutter.cut("without a pipeline all schedules are equal", (pp > 1) | (cutter.column("schedule") == one))
+    cutter.cut("without a pipeline all schedules are equal", (pp > 1) | is_1f1b[cutter.column("schedule")])
     pp = cutter.column("pp")
     cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
-    chains = np.array([kind.chains for kind in SCHEDULES.values()])[cutter.column("schedule")]
+    chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
     even = (cutter.column("virtual_stages") == 1) | (layers % (stages // chains) == 0)
     cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
-    of_ranks = np.array([kind.rank_multiple for kind in SCHEDULES.values()])[cutter.column("schedule")]
+    of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
+        cutter.column("schedule")
+    ]
     cutter.cut("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0)
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
     count = setting.workload.global_batch // at_once
-    pp = cutter.column("pp")
-    multiple = np.ones(len(pp), dtype=np.int64)
-    for index, kind in enumerate(SCHEDULES.values()):
-        rows = cutter.column("schedule") == index
-        multiple[rows] = [kind.micro_batch_multiple(int(p)) for p in pp[rows]]
-    cutter.cut("micro-batches are no multiple of pp (interleaving)", count % multiple == 0)
+    whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
+    cutter.cut("a memory limit below one micro-batch", limited)
+    cutter.cut("a unit of other rounds of micro-batches", in_rounds[limited])
+    cutter.cut("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds])
+
+
+def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: Searched) -> NDArray[np.bool_]:
+    """(3, rows): a schedule may have so many micro-batches, its memory limit, its unit."""
+    codes, where = np.unique(np.stack([schedule, pp, count]), axis=1, return_inverse=True)
+    legal = [
+        _is_legal(schedules[code], ranks, micro_batches) for code, ranks, micro_batches in codes.T.tolist()
+    ]
+    return np.array(legal, dtype=np.bool_).reshape(-1, 3)[where.reshape(-1)].T
+
+
+def _is_legal(choice: ScheduleChoice, ranks: int, micro_batches: int) -> tuple[bool, bool, bool]:
+    limited = choice.memory_limit is None or choice.memory_limit * ranks >= 1
+    return choice.fault(ranks, micro_batches) is None, limited, fits_ranks(choice, ranks)
 
 
 def _cut_experts(cutter: _Cutter) -> None:
@@ -227,9 +242,9 @@ def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
     cutter.cut(f"{setting.stack.id} does not run this sharding in a pipeline", legal)
 
 
-def _cut_gathers(cutter: _Cutter, setting: Setting) -> None:
+def _cut_gathers(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
     """Parameters can be gathered by the unit where they are cut, the schedule has units, and the stack does it."""
-    with_units = np.array([kind.usual_unit is not None for kind in SCHEDULES.values()])
+    with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
     cutter.cut("the schedule has no units to gather for, as asked", with_units[cutter.column("schedule")])
     three = cutter.column("sharding") == SHARDINGS.index("zero3")
     cutter.cut("parameters that are whole are not gathered, as asked", three)
@@ -239,7 +254,7 @@ def _cut_gathers(cutter: _Cutter, setting: Setting) -> None:
 
 def _cut_kept(cutter: _Cutter, keep: Keep) -> None:
     """What the question fixes, as soon as its column exists."""
-    codes = {"sharding": SHARDINGS, "schedule": tuple(SCHEDULES), "recompute": RECOMPUTES}
+    codes = {"sharding": SHARDINGS, "recompute": RECOMPUTES}
     for name, value in keep.items():
         if name in cutter.table:
             wanted = codes[name].index(str(value)) if name in codes else int(value)

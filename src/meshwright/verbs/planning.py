@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.cluster.graph import Cluster
-from meshwright.cost.bounds import may_fit, memory_floor
+from meshwright.cost.bounds import memory_floor
 from meshwright.cost.constants import constants
-from meshwright.cost.evaluate import evaluate
 from meshwright.cost.intervals import pair_interval
 from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
@@ -25,16 +24,19 @@ from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import unsupported_workload, workload_of
 from meshwright.result import Report
 from meshwright.schedule import SCHEDULES
-from meshwright.search.exhaustive import Found, search_all
+from meshwright.search.exhaustive import Found
 from meshwright.search.reasons import Reason, explain_choices
 from meshwright.search.restage import Restaged, explain_stages
-from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space, enumerate_space
+from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
+from meshwright.verbs.searching import Scope, scope_of, search
 from meshwright.workload.workload import Workload
 
 MAX_DEVICES_SUGGESTED = 2**17
 FAR_TOO_LARGE = "states alone exceed the memory of a device"
 TOO_LARGE = "peak memory exceeds what is usable of a device"
+SLOWER = "slower than the best even by the lower bound of its schedule"
+UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,14 @@ class Question:
     """What is asked: ``header`` holds the nouns and the workload, ``keep`` the choices that are fixed.
 
     ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
+    ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
     """
 
     header: ShortPlan
     keep: tuple[str, ...] = ()
     top: int = 5
     stages: str = "balanced"
+    schedules: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,14 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
 
     ``setting`` stands for what the header names, where it is at hand.
     """
-    setting, keep = _checked(question, setting)
+    setting, scope = _checked(question, setting)
     began = time.perf_counter()
-    space, found = _search(setting, keep)
+    space, found = search(scope, setting)
     staged = _staged(found, question, setting)
     found = staged.found
     seconds = time.perf_counter() - began
     if not len(found.ranking):
-        raise infeasible(space, found, setting, keep)
+        raise infeasible(space, found, setting, scope)
     rows, ratio = found.top(question.top), pair_interval(setting).high
     proposals = tuple(_proposal(staged, row, question.header, setting) for row in rows)
     return PlanAnswer(
@@ -142,16 +146,20 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
     )
 
 
-def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Keep]:
+def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Scope]:
     """What is asked, where nothing is wrong with it. Raises InputError with all that is."""
     problems: list[Problem] = []
     if question.top < 1:
         problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
-    if problems or found is None or keep is None:
+    scope = None
+    if found is not None:
+        kept = {} if keep is None else keep
+        scope = attempted(lambda: scope_of(kept, question.schedules, question.top, found), problems)
+    if problems or found is None or scope is None:
         raise InputError(problems)
-    return found, keep
+    return found, scope
 
 
 def setting_of(header: ShortPlan) -> Setting:
@@ -217,7 +225,7 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
     return result
 
 
-def infeasible(space: Space, found: Found, setting: Setting, keep: Keep) -> InfeasibleError:
+def infeasible(space: Space, found: Found, setting: Setting, scope: Scope) -> InfeasibleError:
     """Why nothing fits, and the smallest cluster that would do."""
     counts = _rejected(space, found)
     memory = [reason for reason in (FAR_TOO_LARGE, TOO_LARGE) if reason in counts]
@@ -227,7 +235,7 @@ def infeasible(space: Space, found: Found, setting: Setting, keep: Keep) -> Infe
         reasons.insert(0, _leanest(space, found, setting))
     verb = "fits" if memory else "is legal"
     message = f"No plan of {setting.model.name} {verb} on {setting.cluster.name}."
-    return InfeasibleError(message, reasons, smallest_cluster(setting, keep))
+    return InfeasibleError(message, reasons, smallest_cluster(setting, scope))
 
 
 def _leanest(space: Space, found: Found, setting: Setting) -> str:
@@ -240,7 +248,7 @@ def _leanest(space: Space, found: Found, setting: Setting) -> str:
     return f"{what} {format_bytes(least)} per device, usable are {format_bytes(usable)}"
 
 
-def smallest_cluster(setting: Setting, keep: Keep) -> str:
+def smallest_cluster(setting: Setting, scope: Scope) -> str:
     """The first larger count of whole nodes for which a plan fits; a few counts per octave are tried."""
     pool, (_, at, node) = setting.cluster.pool, setting.cluster.name.partition(" @ ")
     nodes = {quarter * 2**octave // 4 for octave in range(18) for quarter in (4, 5, 6, 7)}
@@ -248,22 +256,19 @@ def smallest_cluster(setting: Setting, keep: Keep) -> str:
     legal = False
     for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
         larger = replace(setting.cluster, pools=(replace(pool, count=count),))
-        space, found = _search(replace(setting, cluster=larger), keep)
+        space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
         legal = legal or len(space.plans) > 0
         if len(found.ranking):
             return (
                 f"{pool.device.id} x {count}{at}{node} would do (the smallest of the counts that were tried)"
             )
     if not legal:
-        return "keep less" if keep else "a batch or a sequence length that more degrees divide"
+        return (
+            "keep less"
+            if scope.keep or scope.schedules
+            else "a batch or a sequence length that more degrees divide"
+        )
     return "another device with more memory, or a smaller model, batch or sequence"
-
-
-def _search(setting: Setting, keep: Keep) -> tuple[Space, Found]:
-    space = enumerate_space(setting, keep)
-    return space, search_all(
-        space, lambda p: evaluate(p, setting, only_fitting=True), lambda p: may_fit(p, setting)
-    )
 
 
 def _staged(found: Found, question: Question, setting: Setting) -> Restaged:
@@ -290,6 +295,9 @@ def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -
 def _rejected(space: Space, found: Found) -> dict[str, int]:
     """Reasons with counts, most frequent first."""
     counts = Counter(space.rejected)
-    counts[FAR_TOO_LARGE] += len(space.plans) - len(found.plans)
-    counts[TOO_LARGE] += int((~found.fits).sum())
+    seen = len(found.plans) + found.overfull + found.slower + found.unplayed
+    counts[FAR_TOO_LARGE] += len(space.plans) - seen
+    counts[TOO_LARGE] += int((~found.fits).sum()) + found.overfull
+    counts[SLOWER] += found.slower
+    counts[UNPLAYED] += found.unplayed
     return {reason: count for reason, count in counts.most_common() if count}

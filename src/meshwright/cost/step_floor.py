@@ -1,0 +1,136 @@
+"""A lower bound of every plan's step time that needs no long lists: a search plays what it leaves possible.
+
+Before the first backward pass of rank r the first micro-batch has gone forward through all stages and back to the last
+stage of r: t_r = Σ F + Σ B of the stages behind + messages. Till then r runs n_r forward passes at most: no more than
+its schedule holds (``schedule/most_held.py``), and no more than the memory beside states and buffers has room for. So r
+idles for t_r − n_r·F of that time, and for as long as the first micro-batch takes to reach it at least, and works for
+M·(F + B); whole backward passes end on the ranks before it later still, by Σ B of the stages before. With I in the
+place of B in t_r where backward passes are split.
+
+Room bounds the pace too: what stage k keeps of a micro-batch stays for life_k = Σ_{j≥k} (F_j + B_j) + messages, the
+way to the end and back. A rank that never holds more than R needs Σ_k M·kept_k·life_k / R seconds; so it does with
+passes in the place of bytes.
+
+The norm, the optimizer and tied tables are behind that. Left out are exposed gathers and reductions, and idle time
+between passes. Infinite where a rank has no room for a micro-batch on each of its stages, or for what its schedule
+holds whatever the times. Not above ``evaluate`` (tests).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.constants import constants
+from meshwright.cost.evaluate import pipeline_groups, row_codes
+from meshwright.cost.group import Floats, Group
+from meshwright.cost.group_memory import ledgers_without_lists
+from meshwright.cost.group_time import norm_and_ties, optimizer, with_sends
+from meshwright.plan.arrays import COLUMNS, PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.most_held import most_held
+
+ROOM = 1 + 1e-9
+
+
+def step_floor(plans: PlanArrays, setting: Setting, enough: float = np.inf) -> Floats:
+    """Seconds that each plan takes at least; infinite where it can not fit.
+
+    Where the work of the mean rank alone takes ``enough``, that is the bound.
+    """
+    alike = _alike(plans)
+    codes = row_codes([getattr(alike, name).astype(np.int64) for name in COLUMNS])
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    distinct, order = alike.take(first), np.argsort(inverse, kind="stable")
+    counts = np.bincount(inverse)
+    starts = np.cumsum(counts) - counts
+    floor = np.empty(len(plans))
+    for rows, group in pipeline_groups(distinct, setting):
+        work = _mean_work(group)
+        at = np.repeat(np.arange(len(rows)), counts[rows])
+        within = np.arange(len(at)) - np.repeat(np.cumsum(counts[rows]) - counts[rows], counts[rows])
+        members = order[starts[rows][at] + within]
+        floor[members] = work[at]
+        near = np.flatnonzero(work < enough)
+        if not len(near):
+            continue
+        bound, place = _Bound(group.take(near)), np.full(len(rows), -1)
+        place[near] = np.arange(len(near))
+        chosen = members[place[at] >= 0], place[at][place[at] >= 0]
+        for code in np.unique(plans.schedule[chosen[0]]):
+            mine = plans.schedule[chosen[0]] == code
+            floor[chosen[0][mine]] = bound.seconds(chosen[1][mine], plans.schedules[code])
+    return floor
+
+
+def _alike(plans: PlanArrays) -> PlanArrays:
+    """The plans with one schedule in the place of all whose stages lie and are passed alike."""
+    kinds = [choice.kind for choice in plans.schedules]
+    keys = [(kind.placement, kind.split, kind.chains) for kind in kinds]
+    return replace(plans, schedule=np.array([keys.index(key) for key in keys])[plans.schedule])
+
+
+def _mean_work(group: Group) -> Floats:
+    """Seconds of all passes of a step over the number of ranks that share them."""
+    stages = np.bincount(group.kind_of)
+    of_kind = [
+        sum(
+            (group.per_plan(sum(group.priced(kind)[k].values(), start=0.0)) for kind in group.pass_kinds),
+            start=np.zeros(len(group.plans)),
+        )
+        for k in range(len(stages))
+    ]
+    once = sum((count * seconds for count, seconds in zip(stages, of_kind, strict=True)), start=np.zeros(1))
+    return np.asarray(group.micro_batches * once / (group.ranks * group.kind.chains))
+
+
+class _Bound:
+    """What the bounds of a group's plans share; arrays are (n, P)."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        piped = with_sends(group, True)
+        forward, back, message = piped.passes.forward, piped.passes.backward, piped.message
+        at, crossed = group.stages_at, np.cumsum(group.crosses) - group.crosses
+        first, last, ends = at.min(0), at.max(0), float(group.crosses.sum())
+        before, behind = np.cumsum(forward, 1) - forward, back.sum(1)[:, None] - np.cumsum(back, 1)
+        self.begin = before[:, first] + crossed[first] * message[:, None]
+        turn = forward.sum(1)[:, None] + behind[:, last] + (2 * ends - crossed[last]) * message[:, None]
+        self.turn = np.maximum(turn, self.begin)
+        drain = (np.cumsum(back, 1) - back)[:, first] + crossed[first] * message[:, None]
+        self.drain = 0 * drain if group.split else drain
+        self.work = piped.passes.whole[:, at].sum(1) * group.micro_batches[:, None]
+        self.pass_s = forward[:, at].max(1)
+        kept = group.kept[:, group.kind_of][:, at]
+        self.kept, self.least = kept.sum(1), kept.min(1)
+        both = forward + back
+        life = both.sum(1)[:, None] - np.cumsum(both, 1) + both + 2 * (ends - crossed) * message[:, None]
+        counts = group.micro_batches[:, None]
+        self.lives, self.held = counts * life[:, at].sum(1), counts * (kept * life[:, at]).sum(1)
+        usable = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
+        self.room = usable * ROOM - sum(ledgers_without_lists(group).values(), start=np.zeros(1))
+        self.rest = optimizer(group) + norm_and_ties(group)
+
+    def seconds(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
+        """The bounds of the plans at ``rows``, which have this schedule."""
+        group, room = self.group, self.room[rows]
+        if choice.kind.chains > 1:
+            return self.work[rows].max(1) / choice.kind.chains + self.rest[rows]
+        most = self._most(rows, choice)
+        held = np.maximum(self.kept[rows], 0 if choice.kind.keeps_to else most * self.least[rows])
+        possible = np.minimum(most, np.floor(room / self.least[rows]))
+        begin, turn = self.begin[rows], self.turn[rows]
+        idle = np.maximum(begin, turn - possible * self.pass_s[rows])
+        ends = idle + self.work[rows] + self.drain[rows]
+        with np.errstate(divide="ignore"):
+            pace = np.where(room > 0, self.held[rows] / room, np.inf)
+        pace = np.maximum(pace, self.lives[rows] / most)
+        ends = np.maximum(ends, begin + pace) - (begin if group.steps_overlap else 0)
+        return np.where((held <= room).all(1), ends.max(1) + self.rest[rows], np.inf)
+
+    def _most(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
+        """Forward passes that every rank holds at most; what is in no way limited holds as many."""
+        ranks, chunks = self.group.ranks, self.group.chunks
+        counts, where = np.unique(self.group.micro_batches[rows], return_inverse=True)
+        return np.array([most_held(choice, ranks, int(m), chunks) for m in counts], dtype=float)[where]

@@ -1,0 +1,66 @@
+"""The schedules that a search multiplies plans with: those of a closed form, those that are named, or all of a stack's.
+
+Names come with usual knobs. ``auto`` turns the knobs that schedule and stack both have: ``LIMITS`` of memory, and units
+of as many rounds as the schedule's entry names, for every number of pipeline ranks that a plan may have.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.generators import ScheduleKind
+from meshwright.stack.stack import Stack
+
+AUTO = "auto"
+LIMITS = (0.5, 0.75, 1.5, 2.0)
+"""Beside the usual memory, in times of what 1F1B holds."""
+Searched = tuple[ScheduleChoice, ...]
+
+
+def usual_schedules(stack: Stack) -> Searched:
+    """Those that a search proposes by itself; without a pipeline all are 1F1B."""
+    return tuple(ScheduleChoice(name) for name, kind in _runs(stack) if kind.searched)
+
+
+def named_schedules(text: str, stack: Stack, field: str) -> Searched:
+    """The schedules of ``zb-v,1f1b``. Raises InputError with every name that is none or not the stack's."""
+    problems, found = [], []
+    for name in dict.fromkeys(part.strip() for part in text.split(",")):
+        if name not in SCHEDULES:
+            problems.append(Problem(field, name, "is no such choice", nearest(name, [*SCHEDULES, AUTO])))
+        elif name != "1f1b" and name not in stack.schedules:
+            hint = "one of " + ", ".join(stack.schedules)
+            problems.append(Problem(field, name, f"{stack.id} does not run this schedule", hint))
+        else:
+            found.append(ScheduleChoice(name))
+    if problems:
+        raise InputError(problems)
+    return tuple(found)
+
+
+def all_schedules(stack: Stack, ranks: Sequence[int]) -> Searched:
+    """Every schedule that a stack runs with every knob that it has, for pipelines of ``ranks``."""
+    found = (choice for name, kind in _runs(stack) for choice in _turned(name, kind, stack, ranks))
+    return tuple(dict.fromkeys(found))
+
+
+def _runs(stack: Stack) -> Iterator[tuple[str, ScheduleKind]]:
+    for name, kind in SCHEDULES.items():
+        if name in stack.schedules or name == "1f1b":
+            yield name, kind
+
+
+def _turned(name: str, kind: ScheduleKind, stack: Stack, ranks: Sequence[int]) -> Iterator[ScheduleChoice]:
+    knobs = kind.looks_at & set(stack.schedule_knobs)
+    yield ScheduleChoice(name)
+    if "memory_limit" in knobs:
+        yield from (ScheduleChoice(name, memory_limit=limit) for limit in LIMITS)
+    if "unit" in knobs:
+        units = sorted({rounds * pp for rounds in kind.unit_rounds for pp in ranks if pp > 1})
+        yield from (ScheduleChoice(name, unit=unit) for unit in units)
+
+
+def fits_ranks(choice: ScheduleChoice, ranks: int) -> bool:
+    """Whether a unit is one of the rounds that are tried for so many ranks; true of schedules without one."""
+    return choice.unit is None or any(choice.unit == n * ranks for n in choice.kind.unit_rounds)

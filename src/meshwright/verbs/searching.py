@@ -1,0 +1,74 @@
+"""Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.cost.bounds import may_fit
+from meshwright.cost.evaluate import Estimates, evaluate
+from meshwright.cost.pipeline import has_form
+from meshwright.cost.step_floor import step_floor
+from meshwright.errors import InputError, Problem
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.setting import Setting
+from meshwright.search.best_first import widen
+from meshwright.search.exhaustive import Found, search_all
+from meshwright.search.schedules import AUTO, Searched, all_schedules, named_schedules, usual_schedules
+from meshwright.search.space import Keep, Space, divisors, enumerate_space
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is searched: choices that are fixed, and schedules by name (``auto``: all, None: the usual ones).
+
+    ``top`` plans are to be the best of all.
+    """
+
+    keep: Keep
+    schedules: str | None = None
+    top: int = 5
+
+
+def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> Scope:
+    """The scope of a question; a schedule that is kept is the only one. Raises InputError with all problems."""
+    kept = keep.get("schedule")
+    rest = {name: value for name, value in keep.items() if name != "schedule"}
+    if kept is not None and schedules is not None:
+        rule = f"and --keep schedule={kept}: the schedule is said twice"
+        raise InputError(Problem("schedule", schedules, rule, "say it once"))
+    scope = Scope(rest, schedules if kept is None else str(kept), top)
+    searched_schedules(scope, setting, "schedule" if kept is None else "keep.schedule")
+    return scope
+
+
+def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") -> Searched:
+    """The schedules of a scope. Raises InputError."""
+    if scope.schedules is None:
+        return usual_schedules(setting.stack)
+    if scope.schedules != AUTO:
+        return named_schedules(scope.schedules, setting.stack, field)
+    layers = setting.model.architecture.layers
+    return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
+
+
+def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
+    """All legal plans, and the scores of those that may be the best."""
+    space = enumerate_space(setting, scope.keep, searched_schedules(scope, setting))
+    formed = np.array([has_form(choice) for choice in space.plans.schedules], dtype=np.bool_)
+    cheap = formed[space.plans.schedule]
+
+    def possible(plans: PlanArrays) -> np.ndarray:
+        return may_fit(plans, setting)
+
+    def scored(plans: PlanArrays) -> Estimates:
+        return evaluate(plans, setting, only_fitting=True)
+
+    found = search_all(replace(space, plans=space.plans.take(cheap)), scored, possible)
+    dear = space.plans.take(~cheap)
+    if not len(dear):
+        return space, found
+    dear = dear.take(possible(dear))
+    batch = setting.workload.global_batch
+    return space, widen(
+        found, dear, lambda p, enough: step_floor(p, setting, enough), scored, scope.top, batch
+    )

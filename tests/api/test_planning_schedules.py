@@ -1,0 +1,91 @@
+"""Searches over schedules: never worse for looking at more, and equal to predicting every plan."""
+
+import numpy as np
+import pytest
+from planning_questions import header, planned
+
+from meshwright.cost.evaluate import evaluate
+from meshwright.errors import InputError
+from meshwright.plan.files import parse_plan
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.search.exhaustive import TIE
+from meshwright.search.schedules import all_schedules
+from meshwright.search.space import divisors, enumerate_space
+from meshwright.verbs.planning import setting_of
+
+SMALL = [
+    ("llama-3.2-1b", "a100-sxm-40gb x 4", "meshwright", 8, {}),
+    ("llama-3.1-8b", "a100-sxm-80gb x 8", "generic", 16, {"pp": 4, "tp": 1}),
+    ("llama-3.1-8b", "a100-sxm-40gb x 8", "megatron-zero-bubble", 32, {"tp": 2}),
+]
+
+
+@pytest.mark.parametrize(("model", "cluster", "stack", "batch", "keep"), SMALL)
+def test_auto_is_the_best_of_all_plans_of_all_schedules_and_never_worse(model, cluster, stack, batch, keep):
+    question = header(model, cluster, batch=batch, stack=stack)
+    setting = setting_of(question)
+    schedules = all_schedules(setting.stack, divisors(setting.cluster.devices))
+    scores = evaluate(enumerate_space(setting, keep, schedules).plans, setting, only_fitting=True)
+    kept = [f"{name}={value}" for name, value in keep.items()]
+    usual, auto = (
+        planned(model, cluster, *kept, batch=batch, stack=stack, schedules=s) for s in (None, "auto")
+    )
+    best = auto.proposals[0].report.step_time_s
+    assert best <= usual.proposals[0].report.step_time_s * (1 + TIE)
+    assert best == pytest.approx(np.min(scores.step_s[scores.fits]), rel=TIE)
+    assert auto.legal == len(scores.step_s)
+    assert auto.considered == auto.feasible + sum(auto.rejected.values())
+
+
+def test_a_schedule_that_is_kept_is_one_that_is_named():
+    arguments = ("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=4")
+    kept = planned(*arguments, "schedule=zb-h1", stack="generic")
+    named = planned(*arguments, stack="generic", schedules="zb-h1")
+    assert {proposal.plan.pipeline.schedule for proposal in kept.proposals} == {"zb-h1"}
+    drop = ("search_time_s",)
+    one, other = ({k: v for k, v in a.to_json().items() if k not in drop} for a in (kept, named))
+    assert one == other
+
+
+def test_plans_with_knobs_come_as_files_that_say_them():
+    answer = planned(
+        "llama-3.1-8b",
+        "a100-sxm-40gb x 8",
+        "pp=4",
+        "tp=1",
+        batch=32,
+        stack="meshwright",
+        schedules="auto",
+        top=40,
+    )
+    turned = [p for p in answer.proposals if not p.plan.pipeline.choice.usual]
+    assert turned
+    for proposal in turned:
+        assert parse_plan(proposal.to_yaml()) == proposal.plan
+
+
+def test_reasons_name_the_schedule_that_comes_next():
+    answer = planned(
+        "llama-3.1-8b", "a100-sxm-80gb x 8", "pp=4", stack="generic", schedules="zb-v,1f1b,zb-h1"
+    )
+    (reason,) = [r for r in answer.proposals[0].reasons if r.field == "schedule"]
+    others = {"zb-v", "1f1b", "zb-h1"} - {reason.value}
+    assert all(f"schedule {name}: " in reason.text for name in others)
+    assert "slower" in reason.text
+
+
+def test_a_schedule_can_be_said_once():
+    with pytest.raises(InputError, match="said twice"):
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", "schedule=1f1b", schedules="gpipe")
+
+
+def test_all_problems_of_a_question_come_at_once():
+    with pytest.raises(InputError) as caught:
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", "tensor=2", schedules="zb-w", top=0)
+    assert {problem.field for problem in caught.value.problems} == {"top", "keep", "schedule"}
+
+
+def test_named_schedules_without_a_pipeline_are_none():
+    answer = planned("llama-3.2-1b", "a100-sxm-80gb x 4", stack="generic", schedules="gpipe")
+    assert {p.plan.pipeline.choice for p in answer.proposals} == {ScheduleChoice("gpipe")}
+    assert all(p.plan.layout.pp > 1 for p in answer.proposals)

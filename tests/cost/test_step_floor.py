@@ -1,0 +1,54 @@
+"""Lower bounds of step times: below what is played, and near enough to it to be of use."""
+
+import numpy as np
+import pytest
+from lattice_plans import MODELS
+
+from meshwright.cluster.load import load_cluster
+from meshwright.cost.evaluate import evaluate
+from meshwright.cost.step_floor import step_floor
+from meshwright.plan.setting import Setting
+from meshwright.search.schedules import all_schedules
+from meshwright.search.space import divisors, enumerate_space
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+PLANS = 250
+CASES = [(model, stack) for model in MODELS for stack in ("generic", "meshwright", "megatron-zero-bubble")]
+
+
+def sample(model, stack, devices=8, batch=32):
+    """Plans of every schedule that the model's layers can be cut for."""
+    cluster = load_cluster(f"h100-sxm-80gb x {devices}")
+    workload = Workload(seq_len=2048, global_batch=batch)
+    setting = Setting.of(MODELS[model], cluster, workload, load_stack(stack))
+    schedules = all_schedules(setting.stack, divisors(devices))
+    plans = enumerate_space(setting, {}, schedules).plans
+    piped = plans.take(plans.pp > 1)
+    some = np.random.default_rng(0).permutation(len(piped))[:PLANS]
+    firsts = np.unique(piped.schedule, return_index=True)[1]
+    return piped.take(np.unique(np.concatenate([firsts, some]))), setting
+
+
+@pytest.mark.parametrize(("model", "stack"), CASES)
+def test_no_plan_is_quicker_than_its_bound(model, stack):
+    plans, setting = sample(model, stack)
+    scores, floor = evaluate(plans, setting), step_floor(plans, setting)
+    assert len(np.unique(plans.schedule)) >= 8
+    assert not (np.isinf(floor) & scores.fits).any()
+    ratio = floor[scores.fits] / scores.step_s[scores.fits]
+    print(f"bound over time: mean {ratio.mean():.3f}, least {ratio.min():.3f}, most {ratio.max():.5f}")
+    assert ratio.max() <= 1 + 1e-9
+    assert ratio.mean() > 0.75
+
+
+@pytest.mark.parametrize("stack", ["generic", "megatron-zero-bubble"])
+def test_plans_that_are_slow_by_their_work_keep_a_rougher_bound(stack):
+    plans, setting = sample("tied", stack)
+    exact = step_floor(plans, setting)
+    enough = float(np.median(exact))
+    rough = step_floor(plans, setting, enough)
+    same = rough == exact
+    assert ((rough[~same] >= enough) & (rough[~same] <= exact[~same])).all()
+    assert same.any()
+    assert not same.all()

@@ -1,0 +1,121 @@
+"""Plans that are dear to evaluate: the best are those of all, and no more is evaluated than may be among them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from small_questions import asked
+
+from meshwright.search import best_first
+from meshwright.search.best_first import widen
+from meshwright.search.exhaustive import search_all
+from meshwright.search.schedules import all_schedules
+from meshwright.search.space import enumerate_space
+
+BATCH = 24
+QUESTION = asked("dense", 12, "generic", layers=12, seq_len=96, batch=BATCH)
+SPACE = enumerate_space(QUESTION.setting, {}, all_schedules(QUESTION.setting.stack, (2, 3, 4, 6, 12)))
+CHEAP = SPACE.plans.schedule < 3
+DEAR = SPACE.plans.take(~CHEAP)
+
+
+@dataclass(frozen=True)
+class Scores:
+    step_s: np.ndarray
+    total_bytes: np.ndarray
+    fits: np.ndarray
+
+
+class World:
+    """Made-up times, further apart than a tie, and memory; ``slack`` of a bound, and what was evaluated."""
+
+    def __init__(self, seed, slack):
+        self.seed, self.slack, self.evaluated = seed, slack, 0
+
+    def times(self, plans):
+        columns = [getattr(plans, name) for name in ("pp", "tp", "cp", "micro_batch", "virtual_stages")]
+        mixed = sum((17 + i) * column for i, column in enumerate(columns)) * (3 + self.seed)
+        own = (plans.schedule * 7919 + mixed * 104729 + plans.sharding * 31 + plans.recompute * 11) % 1009
+        return 10 + mixed % 13 + own // 101 / 10
+
+    def limits(self, plans):
+        return np.array([c.memory_limit or c.kind.keeps_to or 0.0 for c in plans.schedules])[plans.schedule]
+
+    def memory(self, plans):
+        return 10.0 + 5 * self.limits(plans) + (plans.tp * 7 + plans.pp * 5) % 11
+
+    def evaluate(self, plans):
+        self.evaluated += len(plans)
+        memory = self.memory(plans)
+        return Scores(self.times(plans), memory, memory <= 22)
+
+    def floor(self, plans, enough):
+        return np.where(
+            self.memory(plans) - 5 * self.limits(plans) > 22, np.inf, self.times(plans) - self.slack
+        )
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(best_first, "MOST_PASSES", 10**12)
+
+
+def everything(plans):
+    return np.ones(len(plans), dtype=bool)
+
+
+def widened(world, top=5):
+    found = search_all(replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, everything)
+    world.evaluated = 0
+    return widen(found, DEAR, world.floor, world.evaluate, top, BATCH)
+
+
+def times_of_top(found, top):
+    return [found.step_s[row] for row in found.top(top)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("slack", [0.0, 0.3, 3.0, 100.0])
+@pytest.mark.parametrize("top", [1, 5])
+def test_the_best_are_the_best_of_all(seed, slack, top):
+    world = World(seed, slack)
+    whole, found = search_all(SPACE, world.evaluate, everything), widened(world, top)
+    assert times_of_top(found, top) == times_of_top(whole, top)
+    assert found.unplayed == 0
+    spared = len(SPACE.plans) - len(found.plans)
+    assert found.slower <= spared
+    assert world.evaluated < len(DEAR) / 4 or slack > 1
+    assert world.evaluated > len(DEAR) / 4 or slack < 100
+
+
+def test_what_was_left_has_a_bound_above_the_best():
+    found = widened(World(1, 0.3), top=1)
+    assert found.slower > 0
+    assert min(found.floors.values()) >= found.step_s[found.ranking[0]]
+    assert set(found.floors) <= set(np.unique(DEAR.schedule).tolist())
+
+
+def test_a_higher_limit_is_not_tried_where_a_lower_one_does_not_fit():
+    """With bounds that say nothing each plan comes with its lowest limit first."""
+    world = World(2, 0.0)
+    zero_bubble = np.array([choice.name == "zero-bubble" for choice in DEAR.schedules])[DEAR.schedule]
+    dear = DEAR.take(zero_bubble)
+    none = search_all(
+        replace(SPACE, plans=dear.take(np.zeros(0, dtype=np.int64))), world.evaluate, everything
+    )
+    found = widen(none, dear, lambda plans, enough: np.zeros(len(plans)), world.evaluate, 10**6, BATCH)
+    columns = [name for name in best_first.COLUMNS if name != "schedule"]
+    plain = np.stack([getattr(found.plans, name) for name in columns], 1)[~found.fits]
+    assert len(np.unique(plain, axis=0)) == len(plain) > 0
+    assert (world.memory(dear) > 22).sum() > len(plain)
+    assert found.fits.sum() == (world.memory(dear) <= 22).sum()
+    assert found.too_large + found.fits.sum() == len(dear)
+
+
+def test_lists_that_would_take_long_are_counted_and_not_played(monkeypatch):
+    monkeypatch.setattr(best_first, "MOST_PASSES", 0)
+    world = World(0, 0.3)
+    found = widened(world)
+    assert (world.evaluated, len(found.plans)) == (0, int(CHEAP.sum()))
+    assert found.unplayed > 0
+    assert found.slower + found.unplayed + found.too_large >= len(DEAR)
