@@ -115,10 +115,11 @@ class _Bound:
     def seconds(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
         """The bounds of the plans at ``rows``, which have this schedule."""
         group, room = self.group, self.room[rows]
-        if choice.kind.chains > 1:
-            return self.work[rows].max(1) / choice.kind.chains + self.rest[rows]
         most = self._most(rows, choice)
         held = np.maximum(self.kept[rows], 0 if choice.kind.keeps_to else most * self.least[rows])
+        if choice.kind.chains > 1:
+            seconds = self.work[rows].max(1) / choice.kind.chains
+            return np.where((most * self.least[rows] <= room).all(1), seconds + self.rest[rows], np.inf)
         possible = np.minimum(most, np.floor(room / self.least[rows]))
         begin, turn = self.begin[rows], self.turn[rows]
         idle = np.maximum(begin, turn - possible * self.pass_s[rows])
