@@ -27,8 +27,9 @@ def predicted(groups: Sequence[Sequence[Placed]]) -> Section:
 Peak memory of the device that holds most: published in GB / predicted by the cost model in GiB. Whether GB
 are 2^30 or 1e9 bytes is not stated.
 
-Within {WITHIN:.0%}: {within(found, measured, WITHIN)} if GB are GiB; {decimal} if they are 1e9 bytes. By
-place, if GB are GiB:
+Within {WITHIN:.0%}: {within(found, measured, WITHIN)} if GB are GiB; {decimal} if they are 1e9 bytes. Where
+our lists hold fewer micro-batches than the paper counts (`v-half` with a spread vocabulary, next section),
+what is predicted is that much below what their lists held. By place, if GB are GiB:
 
 {_by_place(known)}
 {"".join(tables)}"""
