@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 
 from faults import FAULTS, Fault  # noqa: E402
-from proof_plans import SEQ_LEN, SPECIAL, TWICE, Proven, covering_plans, told  # noqa: E402
+from proof_plans import SEQ_LEN, SPECIAL, TURNED, TWICE, UNITS, Proven, covering_plans, told  # noqa: E402
 
 SEED, COUNT, RANKS = "proofs", 54, (8, 2, 4)
 LARGE = (
@@ -82,7 +82,7 @@ def proven(plan: Proven) -> Row:
 
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
-    return [*SPECIAL, *TWICE, *covering_plans(SEED, RANKS, COUNT)]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *covering_plans(SEED, RANKS, COUNT)]
 
 
 def large(
@@ -217,8 +217,8 @@ Faults seen: {len(found.faults) - len(found.not_seen)} of {len(found.faults)}.
 
 ## Compositions
 
-Tiny models of every dense family, {SEQ_LEN} tokens a sequence, {len(SPECIAL + TWICE)} plans by hand and {COUNT} drawn
-so that pairs of choices meet. "2 × 1": two micro-batches of one sequence.
+Tiny models of every dense family, {SEQ_LEN} tokens a sequence, {len(found.composed) - COUNT} plans by hand and
+{COUNT} drawn so that pairs of choices meet. "2 × 1": two micro-batches of one sequence.
 
 {composed_table(found.composed)}
 ## Plans for many devices, shrunk
