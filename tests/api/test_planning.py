@@ -12,9 +12,10 @@ from meshwright.model.load import load_model
 from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand
 from meshwright.plan.files import parse_plan
+from meshwright.search import best_first
 from meshwright.search.exhaustive import TIE
 from meshwright.search.space import enumerate_space
-from meshwright.verbs.planning import parse_keep, setting_of
+from meshwright.verbs.planning import Question, answer, parse_keep, setting_of
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "megatron-core", 4),
@@ -110,6 +111,27 @@ def test_a_schedule_that_holds_parameters_twice_is_tried_when_it_is_asked_for():
         long = expand(plan, setting.model.architecture)
         problems = check_plan(long, setting.model, setting.cluster, setting.stack)
         assert not [problem for problem in problems if problem.severity == "error"]
+
+
+def test_schedules_with_a_fixed_number_of_stages_may_have_uneven_ones():
+    """16 layers on 3 ranks; interleaving, which may have other numbers of stages, takes only even ones."""
+    question, options = ("llama-3.2-1b", "h100-sxm-80gb x 6"), {"stack": "meshwright", "batch": 24}
+    found = planned(*question, "schedule=v-half", "pp=3", **options)
+    assert {proposal.plan.pipeline.virtual_stages for proposal in found.proposals} == {2}
+    with pytest.raises(InfeasibleError, match="unequal shares of 16 layers"):
+        planned(*question, "schedule=interleaved-1f1b", "pp=3", **options)
+
+
+def test_what_was_not_played_is_counted_and_not_said_not_to_fit(monkeypatch):
+    cluster = "h100-sxm-80gb x 8"
+    assert planned("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright").unplayed == 0
+    monkeypatch.setattr(best_first, "MOST_PASSES", 0)
+    with pytest.raises(InfeasibleError, match="that may fit were not played") as caught:
+        planned("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright")
+    assert "--keep" in caught.value.suggestion
+    assert "leanest" not in str(caught.value)
+    asked = Question(header("llama-3.1-8b", cluster, stack="meshwright"), schedules="1f1b,zb-v")
+    assert answer(asked).to_json()["candidates_unplayed"] > 0
 
 
 def test_keeping_never_helps():

@@ -92,6 +92,26 @@ def test_without_a_pipeline_there_is_nothing_to_cut():
     assert [p.plan for p in found.proposals] == [p.plan for p in planned(*LARGE_HEAD, "pp=1").proposals]
 
 
+def test_a_cut_by_memory_holds_no_more_than_one_by_time():
+    keep = ("pp=4", "tp=1", "cp=1", "dp_shard=8", "sharding=zero1", "micro_batch=1", "recompute=none")
+    question = ("llama-3.1-8b", "h100-sxm-80gb x 32")
+    held = {
+        aim: asked(aim, *keep, "schedule=zero-bubble", question=question, stack="meshwright", batch=64)
+        .proposals[0]
+        .report.memory_bytes["total"]
+        for aim in ("balanced", "time", "memory")
+    }
+    assert held["memory"] <= held["time"] < held["balanced"]
+
+
+def test_beside_other_schedules_one_that_holds_layers_twice_keeps_its_stages():
+    plain = header("llama-3.1-8b", "h100-sxm-80gb x 8", stack="generic")
+    found = answer(Question(plain, ("pp=2",), 5, "time", "dualpipe,1f1b"))
+    names = {proposal.plan.pipeline.choice.name: proposal.long for proposal in found.proposals}
+    assert names.get("dualpipe") is None
+    assert set(names) <= {"dualpipe", "1f1b"}
+
+
 def test_stages_of_a_schedule_that_holds_layers_twice_are_not_cut_anew():
     with pytest.raises(InputError, match="every layer on 2 ranks"):
         asked("time", "schedule=dualpipe", "pp=2", stack="generic")

@@ -43,7 +43,7 @@ QUESTIONS = [
     (("--keep", "schedule=zb-v"), "keep.schedule = 'zb-v': megatron-core@0.19 does not run this schedule"),
     (("--schedule", "zb-w"), "schedule = 'zb-w': is no such choice. Suggestion: did you mean zb-v"),
     (("--schedule", ""), "schedule = '': is no such choice"),
-    (("--schedule", "1f1b,auto"), "schedule = 'auto': is no such choice"),
+    (("--schedule", "1f1b,auto"), "schedule = '1f1b,auto': auto means all schedules and stands alone"),
     (("--schedule", "1f1b,v-half"), "schedule = 'v-half': megatron-core@0.19 does not run this schedule"),
     (("--schedule", "1f1b", "--keep", "schedule=1f1b"), "the schedule is said twice"),
 ]

@@ -46,3 +46,8 @@ def test_all_wrong_names_come_at_once():
         ("keep.schedule", "v-half"),
         ("keep.schedule", "dualpipes"),
     ]
+
+
+def test_auto_stands_alone():
+    with pytest.raises(InputError, match="stands alone"):
+        named_schedules("1f1b,auto", load_stack("meshwright"), "schedule")

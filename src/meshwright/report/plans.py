@@ -17,6 +17,12 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
     out = console()
     plans = data["plans"]
     out.print(_ranking(plans))
+    if data["candidates_unplayed"]:
+        out.print(
+            f"\nThe best of the plans that were played: {data['candidates_unplayed']:,} more may be better, and "
+            "playing their schedules would take long. Fewer schedules (--schedule) or fixed choices (--keep) leave "
+            "fewer out."
+        )
     tied, ratio = data["candidates_tied"], data["tie_ratio"]
     if tied > 1:
         close = sum(p["predict"]["step_time_s"] <= ratio * plans[0]["predict"]["step_time_s"] for p in plans)

@@ -27,7 +27,9 @@ def named_schedules(text: str, stack: Stack, field: str) -> Searched:
     """The schedules of ``zb-v,1f1b``. Raises InputError with every name that is none or not the stack's."""
     problems, found = [], []
     for name in dict.fromkeys(part.strip() for part in text.split(",")):
-        if name not in SCHEDULES:
+        if name == AUTO:
+            problems.append(Problem(field, text, "auto means all schedules and stands alone", AUTO))
+        elif name not in SCHEDULES:
             problems.append(Problem(field, name, "is no such choice", nearest(name, [*SCHEDULES, AUTO])))
         elif name != "1f1b" and name not in stack.schedules:
             hint = "one of " + ", ".join(stack.schedules)

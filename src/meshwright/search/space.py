@@ -4,7 +4,8 @@ The raw space is the product of all ordered factorisations of the devices into (
 and of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and recomputation. It is
 built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that it
 removes. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and some that
-only a search has: no plan that equals another one, interleaving only where all stages get equally many layers,
+only a search has: no plan that equals another one, as many stages a rank as one likes only where all get equally many
+layers,
 micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and what the question keeps fixed.
 """
 
@@ -195,7 +196,9 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched) -> No
     cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
     chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
-    even = (cutter.column("virtual_stages") == 1) | (layers % (stages // chains) == 0)
+    fixed = np.array([choice.kind.fixed_chunks is not None for choice in schedules], dtype=np.bool_)
+    own = fixed[cutter.column("schedule")] & (stages // chains <= layers)
+    even = (cutter.column("virtual_stages") == 1) | own | (layers % (stages // chains) == 0)
     cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
     of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
         cutter.column("schedule")

@@ -90,7 +90,7 @@ class PlanAnswer:
     """The best plans and how they were found. Times in seconds of wall clock.
 
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
-    apart.
+    apart. ``unplayed`` plans may be better than these: playing their schedules would have taken too long.
     """
 
     considered: int
@@ -99,6 +99,7 @@ class PlanAnswer:
     feasible: int
     tied: int
     tie_ratio: float
+    unplayed: int
     search_time_s: float
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
@@ -111,6 +112,7 @@ class PlanAnswer:
             "candidates_evaluated": self.evaluated,
             "candidates_feasible": self.feasible,
             "candidates_tied": self.tied,
+            "candidates_unplayed": self.unplayed,
             "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
@@ -140,6 +142,7 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
         feasible=len(found.ranking),
         tied=found.within(ratio),
         tie_ratio=ratio,
+        unplayed=found.unplayed,
         search_time_s=seconds,
         rejected=_rejected(space, found),
         proposals=proposals,
@@ -228,6 +231,8 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
 def infeasible(space: Space, found: Found, setting: Setting, scope: Scope) -> InfeasibleError:
     """Why nothing fits, and the smallest cluster that would do."""
     counts = _rejected(space, found)
+    if found.unplayed:
+        return _nothing_among_the_played(found, setting, counts)
     memory = [reason for reason in (FAR_TOO_LARGE, TOO_LARGE) if reason in counts]
     rules = [reason for reason in counts if reason not in memory]
     reasons = [f"{counts[reason]:,} plans: {reason}" for reason in memory + rules]
@@ -236,6 +241,17 @@ def infeasible(space: Space, found: Found, setting: Setting, scope: Scope) -> In
     verb = "fits" if memory else "is legal"
     message = f"No plan of {setting.model.name} {verb} on {setting.cluster.name}."
     return InfeasibleError(message, reasons, smallest_cluster(setting, scope))
+
+
+def _nothing_among_the_played(found: Found, setting: Setting, counts: Mapping[str, int]) -> InfeasibleError:
+    """Not known whether anything fits: a plan that was not played might."""
+    message = (
+        f"No plan of {setting.model.name} that was played fits on {setting.cluster.name}; {found.unplayed:,} that may "
+        "fit were not played."
+    )
+    reasons = [f"{count:,} plans: {reason}" for reason, count in counts.items()]
+    hint = "keep more choices, for example --keep recompute=none --keep tp=8, so that all that is left can be played"
+    return InfeasibleError(message, reasons, hint)
 
 
 def _leanest(space: Space, found: Found, setting: Setting) -> str:

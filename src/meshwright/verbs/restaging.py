@@ -24,13 +24,16 @@ def restage(found: Found, header: ShortPlan, setting: Setting, stages: str) -> R
         names = ("balanced", *BALANCES)
         raise InputError(Problem("stages", stages, "is no way to cut stages", nearest(stages, names)))
     usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
-    rows = worth_restaging(found, lambda plans: evaluate(plans, setting), usable)
+    worth = worth_restaging(found, lambda plans: evaluate(plans, setting), usable)
+    one_way = [row for row in worth if found.plans.short(row, header).pipeline.choice.kind.chains == 1]
+    rows = one_way or worth
     return restaged(found, rows, lambda row: recut(found.plans.short(row, header), setting, stages), stages)
 
 
 def recut(short: ShortPlan, setting: Setting, aim: str) -> Recut | None:
     """The stages that are best by ``aim`` and fit; None where there are none or they do not fit after all.
 
+    Of the cuts by every aim, since lists that are made for the times of stages change with a cut, and what they hold.
     Raises InputError for a schedule that has every layer on two ranks: a cut loads both.
     """
     kind = short.pipeline.choice.kind
@@ -40,7 +43,15 @@ def recut(short: ShortPlan, setting: Setting, aim: str) -> Recut | None:
         )
         raise InputError(Problem("stages", aim, rule, "balanced"))
     costs = layer_costs(short, setting)
-    found = BALANCES[aim](chain_of(costs), costs.capacity, WIDTH)
+    cuts = [cut for way in BALANCES if (cut := _cut(way, costs, short, setting)) is not None]
+    if aim == "memory":
+        return min(cuts, key=lambda cut: (cut.total_bytes, cut.step_s), default=None)
+    return min(cuts, key=lambda cut: (cut.step_s, cut.total_bytes), default=None)
+
+
+def _cut(way: str, costs: LayerCosts, short: ShortPlan, setting: Setting) -> Recut | None:
+    """The stages that are best one way by the lists as they were, and what the plan comes to with them."""
+    found = BALANCES[way](chain_of(costs), costs.capacity, WIDTH)
     if isinstance(found, Unfit):
         return None
     counts = decoder_layers(found.counts)
