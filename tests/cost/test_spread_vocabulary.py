@@ -88,7 +88,7 @@ def test_each_barrier_keeps_one_micro_batch_more():
     memory = {form: evaluate(plans(form), setting()).memory["activations"][0] for form in FORMS}
     ((_, group),) = pipeline_groups(plans("vocab-1"), setting())
     of_rank = group.per_rank(group.kept[:, group.kind_of])[0, 1]
-    assert memory["vocab-1"] - memory["vocab-2"] == pytest.approx(of_rank, rel=0.01)
+    assert memory["vocab-1"] - memory["vocab-2"] == of_rank
     assert memory["interlaced"] > memory["vocab-1"]
 
 

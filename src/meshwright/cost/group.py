@@ -362,7 +362,7 @@ class Group:
     @property
     def by_unit(self) -> bool:
         """Parameters are gathered and gradients reduced unit by unit."""
-        return self.mode.gather == "per-unit"
+        return self.mode.by_unit
 
     @property
     def unit_exchanges(self) -> Exchanges | None:

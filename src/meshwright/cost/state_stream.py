@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from meshwright.cost.forms import Forms
 from meshwright.cost.step import beside_gather, reduction_slowdown
+from meshwright.schedule.action import MAKE_GRADIENTS
 from meshwright.schedule.order import Step
 
 Array = NDArray[np.float64]
-LAST_KINDS = ("B", "W", "T", "D")
-"""Passes that make gradients of weights."""
 
 
 class States(NamedTuple):
@@ -52,7 +51,7 @@ class StateStream:
         self._clock = [zero] * (max(states.ranks) + 1)
         self._gathered: dict[int, Any] = {}
         self._last: Mapping[int, int] = {
-            step.stage: index for index, step in enumerate(steps) if step.kind in LAST_KINDS
+            step.stage: index for index, step in enumerate(steps) if step.kind in MAKE_GRADIENTS
         }
         stages = len(states.ranks) - len(self._clock)
         for part in (*range(stages, len(states.ranks)), *range(stages)):

@@ -23,7 +23,7 @@ NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 def step_actions_once(case: Case) -> Iterator[Problem]:
     """Every rank has the actions that the collectives call for, and each of them once."""
-    elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.gather == "per-unit" else ())
+    elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.by_unit else ())
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind not in elsewhere)
         wanted = Counter(_wanted(case, rank))
@@ -35,7 +35,7 @@ def step_actions_once(case: Case) -> Iterator[Problem]:
 
 def _wanted(case: Case, rank: int) -> Iterator[Action]:
     program = case.program
-    elsewhere = UNIT_KINDS if program.mode.gather == "per-unit" else ()
+    elsewhere = UNIT_KINDS if program.mode.by_unit else ()
     for stage in program.parts_of(rank):
         for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
@@ -54,7 +54,7 @@ def step_actions_in_order(case: Case) -> Iterator[Problem]:
     program = case.program
     early = program.mode.gather == "per-step" or "GATHER" in program.beside
     for rank, actions in enumerate(program.lists):
-        for stage in program.parts_of(rank) if program.mode.gather != "per-unit" else ():
+        for stage in program.parts_of(rank) if not program.mode.by_unit else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
             passes = [a for a in actions if a.stage == stage.index and a.kind in PASS_KINDS]
             if passes and early:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import Problem
 from meshwright.program.case import Case
-from meshwright.program.runs import MAKE_GRADIENTS, NEED_PARAMETERS
-from meshwright.schedule.action import Action, Kind
+from meshwright.program.runs import NEED_PARAMETERS
+from meshwright.schedule.action import MAKE_GRADIENTS, Action, Kind
 
 UNIT_KINDS: tuple[Kind, ...] = ("GATHER", "FREE", "REDUCE")
 NEED_GRADIENTS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM", "STEP")
@@ -20,7 +20,7 @@ NEED_GRADIENTS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM", "S
 def unit_exchanges_in_order(case: Case) -> Iterator[Problem]:
     """With ``gather: per-unit`` every pass of a stage lies between its GATHER and its FREE, and REDUCE behind W."""
     program = case.program
-    if program.mode.gather != "per-unit":
+    if not program.mode.by_unit:
         return
     for rank, actions in enumerate(program.lists):
         mine = [stage.index for stage in program.stages_of(rank)]

@@ -20,11 +20,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from meshwright.program.rendezvous import RECEIVES, SENDS
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import MAKE_GRADIENTS, Action, Kind
 from meshwright.schedule.unit import unit_of
 
 NEED_PARAMETERS: tuple[Kind, ...] = ("F", "B", "I")
-MAKE_GRADIENTS: tuple[Kind, ...] = ("B", "W")
 
 
 @dataclass(frozen=True, slots=True)

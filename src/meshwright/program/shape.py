@@ -33,6 +33,11 @@ class Mode:
         return self.recompute == "full"
 
     @property
+    def by_unit(self) -> bool:
+        """Parameters are gathered and gradients reduced with each unit of micro-batches."""
+        return self.gather == "per-unit"
+
+    @property
     def passes_exchange_states(self) -> bool:
         """Forward or backward passes gather parameters or reduce gradients."""
         return self.gather in ("per-layer", "per-micro-batch") or self.reduce == "per-micro-batch"

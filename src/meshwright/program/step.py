@@ -22,7 +22,7 @@ from meshwright.program.runs import UnitRule, exchange_units
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
 from meshwright.program.synchronise import add, step_gathers, unit_reduction
-from meshwright.schedule.action import Action, ActionLists, Kind
+from meshwright.schedule.action import MAKE_GRADIENTS, Action, ActionLists, Kind
 from meshwright.schedule.dependencies import Ways
 from meshwright.stack.stack import Stack
 
@@ -162,7 +162,7 @@ def _wrap(
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> tuple[Action, ...]:
     mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
-    if step.mode.gather == "per-unit":
+    if step.mode.by_unit:
         return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
     mine = [share.index for share in step.shares if share.rank == rank] + mine
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
@@ -211,7 +211,7 @@ def _last_backward(actions: Sequence[Action]) -> dict[int, int]:
     """Position of the last pass of each stage that makes gradients of its weights → the stage."""
     found: dict[int, int] = {}
     for position, action in enumerate(actions):
-        if action.kind in ("B", "W", "T", "D") and action.stage is not None:
+        if action.kind in MAKE_GRADIENTS and action.stage is not None:
             found[action.stage] = position
     return {position: stage for stage, position in found.items()}
 

@@ -8,8 +8,7 @@ all the time. Which moment holds most depends on the sizes of the stages; these 
 
 from collections.abc import Collection, Sequence
 
-from meshwright.program.runs import MAKE_GRADIENTS
-from meshwright.schedule.action import Action, Kind
+from meshwright.schedule.action import MAKE_GRADIENTS, Action, Kind
 
 Whole = tuple[tuple[int, ...], tuple[int, ...]]
 """How often the parameters, and the gradients, of each stage of a rank are whole."""

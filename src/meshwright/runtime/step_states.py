@@ -71,7 +71,7 @@ class StepStates:
     def reduce(self, action: Action) -> None:
         """Begin to sum up the gradients of a stage."""
         assert action.stage is not None
-        if self.plan.program.mode.reduce == "per-unit":
+        if self.plan.program.mode.by_unit:
             self._end_reductions()  # gradients of one stage at a time are on their way
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         units = self.plan.units_of(action.stage)

@@ -52,6 +52,8 @@ VOCABULARY_KINDS: tuple[Kind, ...] = ("E", "S", "T", "D")
 """Passes of a spread vocabulary."""
 PASS_KINDS: tuple[Kind, ...] = (*COMPUTE_KINDS, *VOCABULARY_KINDS)
 """All passes."""
+MAKE_GRADIENTS: tuple[Kind, ...] = ("B", "W", "T", "D")
+"""Passes that make gradients of weights."""
 SUMS: tuple[Kind, ...] = ("REDUCE_E", "REDUCE_S", "REDUCE_T")
 BROADCASTS: tuple[Kind, ...] = ("BROADCAST_F", "BROADCAST_B")
 EXCHANGES: tuple[Kind, ...] = (*SUMS, *BROADCASTS)

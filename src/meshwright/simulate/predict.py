@@ -83,7 +83,7 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
 
 def _without_unit_exchanges(program: Program, simulation: Simulation, prices: Prices) -> Simulation:
     """The step as it would be if units exchanged nothing: what it is shorter by are their exchanges."""
-    if program.mode.gather != "per-unit":
+    if not program.mode.by_unit:
         return simulation
     lists = tuple(tuple(a for a in actions if a.kind not in UNIT_KINDS) for actions in program.lists)
     return simulate(replace(program, lists=lists), prices)

@@ -73,7 +73,6 @@ class _Player:
 
     def __init__(self, program: Program, prices: Prices) -> None:
         self.program, self.prices = program, prices
-        self.by_unit = program.mode.gather == "per-unit"
         self.ranks = [_Rank() for _ in program.lists]
         self.records: list[list[Record]] = [[] for _ in program.lists]
         self.arrivals: dict[Action, float] = {}
@@ -158,7 +157,7 @@ class _Player:
             return False
         state.clock = max(state.clock, ready)
         duration = self.durations[action.stage, action.kind]
-        if self.by_unit:
+        if self.program.mode.by_unit:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
@@ -198,7 +197,7 @@ class _Player:
         if action.kind == "GATHER":
             start = max(state.clock, state.data_parallel)
             end = state.gathered[action.stage] = start + seconds
-        elif self.by_unit:
+        elif self.program.mode.by_unit:
             state.clock = max(state.clock, state.reduced)
             start = max(state.clock, state.data_parallel)
             end = state.reduced = start + seconds

@@ -60,6 +60,7 @@ def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, 
         assert spans(rank.actions).keys() == simulated.keys()
         assert times_run(rank.actions) == times_run(found.simulated.ranks[rank.pipeline_rank])
         free = simulated.keys() - beside_exchanges(found.simulated.ranks[rank.pipeline_rank])
+        assert free
         assert all(spans(rank.actions)[key] >= simulated[key] - 1e-9 for key in free)
 
 

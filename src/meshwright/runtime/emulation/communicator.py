@@ -183,7 +183,7 @@ class EmulatedCommunicator(Communicator):
 
     def _reduction(self, stage: int, seconds: float) -> "Reduction":
         """A reduction that began beside the pass that has just ended, which it has held up; a unit's begins now."""
-        if self.program.mode.reduce == "per-unit":
+        if self.program.mode.by_unit:
             return Reduction(self.clock.now, self.clock.now, self.clock.now)
         clock, blocks = self.clock, len(self.program.stages[stage].blocks)
         began, length = clock.last_pass

@@ -46,7 +46,7 @@ class EmulatedStages:
     @property
     def by_unit(self) -> bool:
         """Parameters come and go with each unit of micro-batches."""
-        return self.program.mode.gather == "per-unit"
+        return self.program.mode.by_unit
 
     def begin(self, plan: RankPlan, stage: int, batch: MicroBatch) -> "EmulatedPasses":
         """A stage at work on a micro-batch."""
