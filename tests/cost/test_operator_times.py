@@ -121,3 +121,18 @@ def test_stacks_with_fewer_fused_kernels_take_longer():
     assert operator_seconds(ops["attention"], "F", scores) > operator_seconds(ops["attention"], "F", flash)
     whole, parallel = local("deepspeed", tp=4), local("megatron-core", tp=4)
     assert operator_seconds(ops["loss"], "F", whole) > 3 * operator_seconds(ops["loss"], "F", parallel)
+
+
+def test_an_embeddings_gradient_passes_over_the_whole_table_and_its_look_up_does_not():
+    op = next(op for op in OPERATORS.values() if isinstance(op, operators.Embedding))
+    (table,) = op.parameters
+    rows, width = table.shape
+    large = replace(op, vocab=8 * rows, parameters=(replace(table, shape=(8 * rows, width)),))
+    where = local()
+    assert operator_seconds(large, "F", where) == operator_seconds(op, "F", where)
+    longer = operator_seconds(large, "W", where) - operator_seconds(op, "W", where)
+    added = 2 + 2 * where.stack.gradient_bytes  # read the new one, read and write their sum
+    scale = where.forms.constants["gradient_accumulation"]
+    assert longer == pytest.approx(7 * table.elements * where.forms.pass_(2 + scale * added))
+    narrow = replace(where, stack=replace(where.stack, gradient_bytes=2))
+    assert operator_seconds(op, "W", narrow) < operator_seconds(op, "W", where)

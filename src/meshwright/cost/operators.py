@@ -54,11 +54,17 @@ def operator_seconds(op: Operator, phase: Phase, local: Local) -> Number:
 
 
 def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
+    """Its gradient is a table of zeros with the rows of the tokens, which a kernel of its own adds to the buffer."""
     c = local.forms.constants
     if phase == "I":
         return 0.0
-    name = "embedding_forward_bytes" if phase == "F" else "embedding_backward_bytes"
-    return local.moved(op.hidden * local.tokens(op), c[name])
+    rows = op.hidden * local.tokens(op)
+    if phase == "F":
+        return local.moved(rows, c["embedding_forward_bytes"])
+    table = sum(parameter_elements(p, local.shape, expert=False) for p in op.parameters)
+    zeros = local.forms.pass_(BYTES_16 * table)
+    _, added = _accumulation(table, local.shape.shard, local, fused=False)
+    return local.moved(rows, c["embedding_backward_bytes"]) + zeros + added
 
 
 def _norm(op: Norm, phase: Phase, local: Local) -> Number:
@@ -82,11 +88,12 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
         return local.forms.gemm(m, inputs, outputs)
     if phase == "I":
         return local.forms.gemm(m, outputs, inputs)
-    inside, after = _accumulation(inputs * outputs, local.shape.shard, local)
+    fused = local.stack.fused_gradient_accumulation
+    inside, after = _accumulation(inputs * outputs, local.shape.shard, local, fused)
     return local.forms.gemm(inputs, m, outputs, inside) + after
 
 
-def _accumulation(parameters: Number, shard: Number, local: Local) -> tuple[Number, Number]:
+def _accumulation(parameters: Number, shard: Number, local: Local, fused: bool) -> tuple[Number, Number]:
     """Adding weight gradients to their buffer: bytes moved inside the product's kernel, and seconds of a pass after it.
 
     A fused kernel reads and writes the buffer in place of writing its result. Otherwise the result is read and the
@@ -95,7 +102,7 @@ def _accumulation(parameters: Number, shard: Number, local: Local) -> tuple[Numb
     stack, scale = local.stack, local.forms.constants["gradient_accumulation"]
     if local.mode.reduce == "per-micro-batch":
         return 0.0, local.forms.pass_(scale * parameters / shard * 3 * stack.gradient_bytes)
-    if stack.fused_gradient_accumulation:
+    if fused:
         return scale * parameters * (2 * stack.gradient_bytes - BYTES_16), 0.0
     return 0.0, local.forms.pass_(scale * parameters * (BYTES_16 + 2 * stack.gradient_bytes))
 
@@ -167,7 +174,8 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     if phase != "W":
         return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
     parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
-    inside, after = _accumulation(parameters, shape.expert_shard, local)
+    fused = local.stack.fused_gradient_accumulation
+    inside, after = _accumulation(parameters, shape.expert_shard, local, fused)
     return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs, inside) + after
 
 
