@@ -14,6 +14,7 @@ from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
 PLANS = 250
+ROUNDED = 1 + 1e-9
 CASES = [(model, stack) for model in MODELS for stack in ("generic", "meshwright", "megatron-zero-bubble")]
 
 
@@ -38,7 +39,7 @@ def test_no_plan_is_quicker_than_its_bound(model, stack):
     assert not (np.isinf(floor) & scores.fits).any()
     ratio = floor[scores.fits] / scores.step_s[scores.fits]
     print(f"bound over time: mean {ratio.mean():.3f}, least {ratio.min():.3f}, most {ratio.max():.5f}")
-    assert ratio.max() <= 1 + 1e-9
+    assert ratio.max() <= ROUNDED
     assert ratio.mean() > 0.75
 
 
@@ -49,6 +50,7 @@ def test_plans_that_are_slow_by_their_work_keep_a_rougher_bound(stack):
     enough = float(np.median(exact))
     rough = step_floor(plans, setting, enough)
     same = rough == exact
-    assert ((rough[~same] >= enough) & (rough[~same] <= exact[~same])).all()
+    assert (rough[~same] >= enough).all()
+    assert (rough <= exact * ROUNDED).all()  # two sums of the same passes
     assert same.any()
     assert not same.all()
