@@ -20,9 +20,10 @@ import numpy as np
 from meshwright.calibration.fit import fit
 from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
 from meshwright.calibration.observations import Observation, kernel_family
-from meshwright.calibration.parameters import ZERO3, parameters_for, priors
+from meshwright.calibration.parameters import parameters_for, priors
 from meshwright.calibration.profiles import PassProfile, profiles_of, read_notes
 from meshwright.calibration.runs import observations_of
+from meshwright.plan.arrays import SHARDINGS
 from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
 
@@ -33,6 +34,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "meshwright"
 TARGETS = dict.fromkeys(
     ("Megatron-LM", "Korthikanti", "Zero Bubble", "Vocabulary ", "MosaicML ll", "SimuMax B20"), "9 %"
 )
+ZERO3 = SHARDINGS.index("zero3")
 TARGETS |= {"InternEvo t": "12 %", "Megatron-Br": "20 %"}
 """What we aim at, by the beginning of a source's name."""
 COLUMNS = {
