@@ -1,5 +1,7 @@
 """Closed forms against the simulated Program on a lattice of 2,400 small plans over every axis.
 
+Some plans of each family are in every test run, all of them in a proof.
+
 Bytes (traffic by category, memory by kind) are equal; the step time differs by less than 3 %.
 """
 
@@ -29,6 +31,11 @@ from meshwright.simulate.ledger import rank_ledger
 from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
+SOME = 15
+COUNTS = pytest.mark.parametrize(
+    "count", [SOME, pytest.param(PLANS_PER_FAMILY, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+"""The first plans of a family in every test run, all of them in a proof."""
 SPREAD_PER_FAMILY = 20
 TIME_BOUND = 0.03
 EACH = ("none", "zero2", "zero3")
@@ -67,47 +74,55 @@ def test_the_lattice_is_large_and_covers_every_axis():
     assert len({plan.recompute for plan in plans}) == 6
 
 
+@COUNTS
 @pytest.mark.parametrize(("model", "cluster", "stack"), FAMILIES)
-def test_closed_forms_equal_the_simulated_program(model, cluster, stack):
-    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0))
+def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
+    hold_together(family(model, cluster, stack, count, seed=0))
 
 
+@COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic"])
-def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack):
-    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=SPLIT))
+def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack, count):
+    hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
 
 
+@COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
-def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, model):
-    chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=3, schedules=schedules)
+def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, model, count):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", count, seed=3, schedules=schedules)
     used = {plan.pipeline.choice for plan in chosen.plans if plan.layout.pp > 1}
     assert used == set(schedules)
     hold_together(chosen)
 
 
+@COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "torchtitan", "deepspeed", "generic"])
-def test_closed_forms_equal_the_simulated_program_with_parameters_held_twice(model, cluster, stack):
-    hold_together(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0, schedules=TWICE))
+def test_closed_forms_equal_the_simulated_program_with_parameters_held_twice(model, cluster, stack, count):
+    hold_together(family(model, cluster, stack, count, seed=0, schedules=TWICE))
 
 
+@COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
-def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster):
-    chosen = family(model, cluster, "megatron-core", PLANS_PER_FAMILY, seed=1)
+def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster, count):
+    chosen = family(model, cluster, "megatron-core", count, seed=1)
     setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
     hold_together(replace(chosen, setting=setting))
 
 
+@COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("facts", EXCHANGES)
-def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_states(facts, model, schedules):
-    chosen = family(model, "a100-sxm-80gb x 16", "generic", PLANS_PER_FAMILY, seed=2, schedules=schedules)
+def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_states(
+    facts, model, schedules, count
+):
+    chosen = family(model, "a100-sxm-80gb x 16", "generic", count, seed=2, schedules=schedules)
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **EXCHANGES[facts]))
     hold_together(replace(chosen, setting=changed))
