@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 from typer.models import ArgumentInfo, OptionInfo
 
 from meshwright.cli.main import app
+from meshwright.cli.registries import filled
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def _parameter(name: str, kind: Any, info: ArgumentInfo | OptionInfo, default: o
         metavar="" if flag else info.metavar or _type_name(kind),
         required=required,
         default="" if required or flag or default is None else str(default),
-        help=info.help or "",
+        help=filled(info.help or ""),
         hidden=info.hidden,
     )
 

@@ -134,6 +134,9 @@ def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     from meshwright.report.comparing import compare_reports
     from meshwright.verbs.tracing import beside_trace, is_trace
 
+    if is_trace(a):
+        rule = "is a trace by its name, and the plan that it is a trace of comes first"
+        raise InputError(Problem("a", str(a), rule, f"meshwright compare {b} {a}"))
     if is_trace(b):
         return beside_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))

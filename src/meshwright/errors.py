@@ -12,13 +12,16 @@ Inside a search, infeasible is a counted value and nothing is raised. Internal i
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Literal, TypeVar
 
 Severity = Literal["error", "warning"]
 T = TypeVar("T")
+LONGEST = 80
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+ -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,12 @@ class Problem:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        text = f"{self.field} = {_shown(self.value)}: {self.rule}"
+        text = f"{heading(self.field, self.value)}: {self.rule}"
         return f"{text}. Suggestion: {self.suggestion}" if self.suggestion else text
 
     def to_json(self) -> dict[str, object]:
         """The problem as JSON-ready data; a value that JSON has no word for as text."""
-        data = asdict(self)
-        number = isinstance(self.value, float) and isfinite(self.value)
-        if not number and not isinstance(self.value, str | int | bool | type(None)):
-            data["value"] = _shown(self.value)
-        return data
+        return asdict(self) | {"value": _in_json(self.value)}
 
 
 class MeshwrightError(Exception):
@@ -117,6 +116,38 @@ def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
     return "one of " + ", ".join(shown) if names else ""
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def heading(field: str, value: object) -> str:
+    """A field with the value that stood there, in the words of a plan file; alone where there was none."""
+    if value is None:
+        return field
+    text = written(value) if not isinstance(value, str) else repr(value)
+    return f"{field} = {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
+
+
+def written(value: object) -> str:
+    """A value as a plan file has it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value if _PLAIN.fullmatch(value) else repr(value)
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {written(inner)}" for key, inner in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(written, value)) + "]"
+    return repr(value)
+
+
+def _in_json(value: object) -> object:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if isfinite(value):
+            return value
+        case Mapping():
+            return {str(key): _in_json(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_in_json(inner) for inner in value]
+    return repr(value)

@@ -8,7 +8,9 @@ import pytest
 from meshwright import api
 from meshwright.errors import InputError
 from meshwright.model.load import load_model
-from meshwright.plan.files import parse_plan
+from meshwright.plan.change import apply_settings
+from meshwright.plan.expand import expand
+from meshwright.plan.files import dump_plan, parse_plan
 from meshwright.stack.load import parse_stack
 from meshwright.verbs.checking import check_text
 from meshwright.verbs.importing import Wanted, import_text
@@ -217,3 +219,44 @@ def test_an_imported_plan_says_where_each_value_stood():
 def test_what_can_not_be_read_is_wrong_input(text):
     with pytest.raises(InputError):
         check_text(text, "file", HERE)
+
+
+def test_what_a_check_suggests_works_as_written():
+    text = PLAN.replace("dp_shard: 4, tp: 2", "pp: 4, dp_shard: 2") + "stack: meshwright\nrecompute: full\n"
+    plan = parse_plan(text + "pipeline: {schedule: v-min, virtual_stages: 2}\n")
+    found = checked(dump_plan(plan))
+    (hint,) = [p.suggestion for p in found.problems if p.field == "step_time_s"]
+    settings = hint.rpartition(": ")[0].split(", ")
+    assert {"pp=1", "schedule=1f1b", "virtual_stages=1"} <= set(settings)
+    changed = apply_settings(plan, settings, None)
+    arch = load_model(plan.model).architecture
+    assert expand(changed, arch) == expand(found.best.plan, arch)
+
+
+def test_the_smallest_change_names_the_degrees_that_go_with_it():
+    found = checked(PLAN.replace("{dp_shard: 4, tp: 2}", "{pp: 1, dp_shard: 8}"))
+    data = found.to_json()["change"]
+    assert set(data["settings"]) < set(data["all_settings"])
+    assert ", ".join(data["all_settings"]) in found.problems[0].suggestion
+
+
+@pytest.mark.parametrize("schedule", ["zb-v", "dualpipe", "interleaved-1f1b", "looped-bfs"])
+def test_a_schedule_of_several_stages_needs_a_pipeline(schedule):
+    found = checked(PLAN + f"stack: generic\npipeline: {{schedule: {schedule}, virtual_stages: 2}}\n")
+    (problem,) = [p for p in found.problems if p.severity == "error"]
+    assert "needs pp > 1" in problem.rule
+    assert problem.suggestion == "pp: 2 or more, or schedule: 1f1b, virtual_stages: 1"
+
+
+def test_recomputation_that_spares_nothing_is_remarked():
+    text = PLAN.replace("dp_shard: 4, tp: 2", "pp: 4, dp_shard: 2")
+    text += "stack: meshwright\nrecompute: full\npipeline: {schedule: SCHEDULE}\n"
+    fields = {
+        name: [
+            p.field
+            for p in checked(text.replace("SCHEDULE", name)).problems
+            if "spares next to nothing" in p.rule
+        ]
+        for name in ("zb-h1", "1f1b")
+    }
+    assert fields == {"zb-h1": ["recompute"], "1f1b": []}

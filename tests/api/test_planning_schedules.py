@@ -89,3 +89,12 @@ def test_named_schedules_without_a_pipeline_are_none():
     answer = planned("llama-3.2-1b", "a100-sxm-80gb x 4", stack="generic", schedules="gpipe")
     assert {p.plan.pipeline.choice for p in answer.proposals} == {ScheduleChoice("gpipe")}
     assert all(p.plan.layout.pp > 1 for p in answer.proposals)
+
+
+@pytest.mark.parametrize("asked", [{"schedules": "zb-v"}, {"schedules": "zb-h1,dualpipe"}])
+def test_a_schedule_without_a_pipeline_is_refused(asked):
+    with pytest.raises(InputError, match=r"a schedule needs pp > 1, and keep.pp = 1"):
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=1", stack="generic", **asked)
+    with pytest.raises(InputError, match=r"keep.schedule = 'zb-v'.* needs pp > 1"):
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=1", "schedule=zb-v", stack="generic")
+    assert planned("llama-3.2-1b", "a100-sxm-80gb x 8", "pp=1", stack="generic", schedules="1f1b,zb-h1")

@@ -1,5 +1,6 @@
 """A plan beside a trace of one of its ranks."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,17 @@ def test_what_is_no_trace_is_wrong_input(tmp_path):
     (tmp_path / "plan.yaml").write_text(PLAN.replace("DEVICES", "8"))
     with pytest.raises(InputError):
         api.compare(tmp_path / "plan.yaml", tmp_path / "no.json")
+
+
+def test_a_step_that_was_simulated_is_no_measurement(tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.replace("DEVICES", "8"))
+    (tmp_path / "step.json").write_text(json.dumps(api.trace(plan)))
+    with pytest.raises(InputError, match="Meshwright has simulated") as caught:
+        api.compare(plan, tmp_path / "step.json")
+    assert "torch.profiler" in caught.value.problems[0].suggestion
+
+
+def test_the_plan_comes_first(tmp_path):
+    with pytest.raises(InputError, match=r"meshwright compare plan.yaml trace.json"):
+        api.compare("trace.json", "plan.yaml")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.table import read_lists
+from meshwright.verbs import scheduling
 
 SIZE = ("--stages", 4, "--micro-batches", 8)
 CONTRACT = {"makespan", "latency", "bubble_rate", "peak_memory", "actions"}
@@ -74,7 +75,7 @@ def test_a_limit_that_is_not_kept_exits_with_1_and_says_why():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("1f1b",), "stages = None: is needed"),
+        (("1f1b",), "stages: is needed"),
         (("1f1b", "zb-h1", *SIZE), "meshwright schedule compare 1f1b zb-h1"),
         (("list", "--stages", 4), "--stages = '4': is for a single schedule"),
         (
@@ -144,3 +145,12 @@ def test_scratched_lists(text, tmp_path):
     if done.code == 2:
         assert done.err.startswith("Error: the input is wrong.\n  ")
         assert again.data["problems"]
+
+
+def test_what_takes_long_is_said_before(monkeypatch):
+    monkeypatch.setattr(scheduling, "PATIENCE_S", 0.0)
+    done = run("schedule", "compare", "zb-v", "1f1b", *SIZE)
+    assert (done.code, done.err.count("passes to order and play")) == (0, 2)
+    assert run("schedule", "zb-v", *SIZE, "--json").err.startswith("Remark: zb-v has 192 passes")
+    monkeypatch.undo()
+    assert run("schedule", "zb-v", *SIZE).err == ""

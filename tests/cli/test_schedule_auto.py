@@ -73,7 +73,7 @@ def test_less_than_a_micro_batch_is_infeasible():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("auto",), "stages = None: is needed"),
+        (("auto",), "stages: is needed"),
         (
             ("auto", *SIZE, "--placement", "w"),
             "placement = 'w': is no way to lay stages. Suggestion: one of loop, v",

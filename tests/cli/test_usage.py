@@ -1,9 +1,12 @@
 """Wrong usage: text as ever, and with --json the form of every other wrong input."""
 
 import pytest
-from command_runs import run
+from command_runs import command, run
 
 from meshwright.cli.main import app
+from meshwright.export import TARGETS
+from meshwright.export.launchers import LAUNCHERS
+from meshwright.import_.formats import FORMATS
 
 VERBS = [verb.name for verb in app.registered_commands]
 
@@ -62,3 +65,14 @@ def test_before_the_verb_there_is_no_json_option_and_that_is_said_in_json():
 def test_help_and_version_are_untouched():
     assert run("predict", "--json", "--help").out.startswith("Usage: ")
     assert run("--version").code == 0
+
+
+def test_help_names_what_the_tables_hold():
+    texts = {
+        verb: " ".join(command(verb, "--help").stdout.decode().split())
+        for verb in ("export", "import", "check")
+    }
+    assert ", ".join([*TARGETS][:-1]) + f" or {[*TARGETS][-1]}." in texts["export"]
+    assert ", ".join([*LAUNCHERS][:-1]) in texts["export"]
+    for verb in ("import", "check"):
+        assert ", ".join([*FORMATS][:-1]) + f" or {[*FORMATS][-1]}." in texts[verb]

@@ -132,3 +132,17 @@ def test_all_problems_come_at_once(target: str) -> None:
     )
     fields = problem_fields(replace(this, plan=changed), target)
     assert fields == {"workload.task", "pipeline.schedule.memory_limit", "pipeline.schedule"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_refusals_name_what_a_short_plan_says(target: str) -> None:
+    """A spread vocabulary is a knob of the schedule there, and the V of a schedule has no key of its own."""
+    spread = Schedule(name="1f1b", vocabulary="vocab-2").to_data()
+    for pipeline in ({"schedule": spread}, {"schedule": "v-half", "virtual_stages": 2}):
+        with pytest.raises(UnsupportedError) as caught:
+            case(layout={"pp": 2, "dp_shard": 8}, sharding="zero3", pipeline=pipeline).to(target)
+        fields = [problem.field for problem in caught.value.problems]
+        assert not [
+            field for field in fields if field.startswith(("layers", "layouts", "pipeline.placement"))
+        ]
+        assert len(fields) == len({str(problem) for problem in caught.value.problems})

@@ -1,14 +1,35 @@
+from itertools import product as product_of
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from plan_cases import short_plan
+from plan_cases import DENSE, short_plan, short_plans
 
 from meshwright.errors import InputError, PlanError
-from meshwright.plan.change import apply_settings, moved_degrees
+from meshwright.plan.change import apply_settings, moved_degrees, settings_between
+from meshwright.plan.expand import expand
 from meshwright.schedule.choice import ScheduleChoice
 
+BETWEEN = [
+    short_plan(),
+    short_plan({"dp_shard": 64}, sharding="zero3", recompute="full"),
+    short_plan({"dp_replicate": 64}, sharding="none", recompute=("mlp", "layernorm")),
+    short_plan({"pp": 4, "dp_shard": 4, "tp": 4, "sequence_parallel": False}, sharding="zero3"),
+    short_plan({"pp": 4, "dp_shard": 4, "tp": 4}, sharding="zero3", gather="per-layer"),
+    short_plan(
+        {
+            "pp": 2,
+            "dp_replicate": 2,
+            "dp_shard": 16,
+            "rank_order": ("tp", "cp", "pp", "dp_shard", "dp_replicate"),
+        },
+        sharding="zero2",
+        pipeline={"schedule": {"name": "zero-bubble", "memory_limit": 0.5}, "micro_batch": 2},
+    ),
+    short_plan({"pp": 8, "cp": 8}, sharding="none", pipeline={"schedule": "zb-v", "virtual_stages": 2}),
+]
+CHOSEN = ("layout", "sharding", "gather", "pipeline", "recompute")
 FREE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
@@ -190,3 +211,27 @@ def test_the_product_stays_or_a_problem_says_why(changes, sharding, before):
         return
     assert all(getattr(plan.layout, axis) == value for axis, value in changes.items())
     assert product(plan) == 64 or both_given
+
+
+@pytest.mark.parametrize(("before", "after"), [*product_of(BETWEEN, repeat=2)])
+def test_the_settings_between_two_plans_make_one_the_other(before, after):
+    found = settings_between(before, after)
+    changed = apply_settings(before, found, 64)
+    assert expand(changed, DENSE) == expand(after, DENSE)
+    assert not settings_between(changed, after)
+    assert bool(found) == (expand(before, DENSE) != expand(after, DENSE))
+
+
+@given(short_plans(), short_plans())
+def test_so_it_is_for_plans_of_any_degrees(before, after):
+    after = before.model_copy(update={name: getattr(after, name) for name in CHOSEN})
+    try:
+        wanted = expand(after, DENSE)
+    except PlanError:
+        assume(False)
+    assert expand(apply_settings(before, settings_between(before, after), None), DENSE) == wanted
+
+
+def test_what_follows_from_a_degree_is_no_setting_but_the_degrees_that_go_with_it_are():
+    plan = short_plan({"pp": 4, "dp_shard": 16}, sharding="zero1")
+    assert settings_between(plan, apply_settings(plan, ["tp=2"], 64)) == ("dp_shard=8", "tp=2")

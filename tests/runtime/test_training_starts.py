@@ -39,7 +39,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path):
 def test_the_number_of_steps_must_be_said(tmp_path):
     from meshwright import api
 
-    with pytest.raises(InputError, match=r"steps = None: .*--steps 100"):
+    with pytest.raises(InputError, match=r"steps: .*--steps 100"):
         api.run(small_run(tmp_path).path, options={})
 
 

@@ -1,5 +1,8 @@
 import pytest
 
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.generators import nearest_unit
 from meshwright.schedule.unit import unit_of, units
 
 
@@ -9,3 +12,11 @@ def test_units_hold_every_micro_batch_once_and_know_it(micro_batches, unit):
     assert [m for members in together for m in members] == list(range(micro_batches))
     assert all(unit_of(m, unit) == number for number, members in enumerate(together) for m in members)
     assert all(len(members) == unit for members in together[:-1])
+
+
+@pytest.mark.parametrize("name", [name for name, kind in SCHEDULES.items() if "unit" in kind.looks_at])
+def test_a_unit_has_no_more_micro_batches_than_a_step(name):
+    choice = ScheduleChoice(name, unit=16)
+    assert choice.fault(4, 16) is None
+    assert choice.fault(4, 12) == "unit = 16 > 12, all micro-batches of a step"
+    assert nearest_unit(choice.kind, 4, 12, 16) == 12

@@ -119,3 +119,23 @@ def test_lists_that_would_take_long_are_counted_and_not_played(monkeypatch):
     assert (world.evaluated, len(found.plans)) == (0, int(CHEAP.sum()))
     assert found.unplayed > 0
     assert found.slower + found.unplayed + found.too_large >= len(DEAR)
+
+
+def test_an_interrupt_ends_with_the_best_that_was_found():
+    world, calls = World(3, slack=2.0), []
+
+    def evaluate(plans):
+        calls.append(len(plans))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return world.evaluate(plans)
+
+    first = search_all(
+        replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, lambda plans: plans.pp > 0
+    )
+    whole = widen(first, DEAR, world.floor, world.evaluate, 5, BATCH)
+    part = widen(first, DEAR, world.floor, evaluate, 5, BATCH)
+    assert (whole.interrupted, part.interrupted) == (False, True)
+    assert len(first.plans) < len(part.plans) < len(whole.plans)
+    assert part.unplayed >= len(whole.plans) - len(part.plans)
+    assert part.slower + part.unplayed + part.too_large + len(part.ranking) == len(SPACE.plans)

@@ -212,3 +212,20 @@ def test_written_stages_and_rank_orders_are_arrays_of_their_own(table):
     assert [numbers.tolist() for numbers, _ in found] == [[0], [1, 3], [2]]
     assert found[1][1].stages == (("embed", "0..2"), ("3..7", "head"))
     assert found[2][1].rank_order[0] == "pp"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said", "stages"),
+    [
+        ("dualpipe", 1, 2),
+        ("dualpipe", "", 2),
+        ("dualpipe", 2, 2),
+        ("zb-v", "", 2),
+        ("zb-v", 1, 1),
+        ("1f1b", "", 1),
+    ],
+)
+def test_a_row_may_count_the_stages_of_one_chain_or_leave_out_what_is_fixed(table, schedule, said, stages):
+    changes = {"pp": 2, "dp": 4, "tp": 1, "cp": 1, "schedule": schedule, "virtual_stages": said}
+    assert of(table, **changes).virtual_stages == stages
+    assert ("stages per rank" in reasons(table, **changes)) == (stages == 1 and schedule == "zb-v")

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from meshwright.cli.options import AsJson, Debug, PlanFile
 from meshwright.cli.output import errors_as_messages, print_json, write_tree
+from meshwright.cli.registries import NamingCommand
 
 
-class Export(TyperCommand):
+class Export(NamingCommand):
     """The command with ``--check`` by itself as short for ``--check=parser``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -22,11 +22,11 @@ def export(
     plan: PlanFile,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="TARGET", help="megatron, bridge, torchtitan, deepspeed or accelerate."),
+        typer.Option("--to", metavar="TARGET", help="{targets}."),
     ],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory to write into.")] = None,
     launcher: Annotated[
-        str, typer.Option("--launcher", help="sbatch, skypilot, trainjob or jobset starts it on all nodes.")
+        str, typer.Option("--launcher", help="{launchers} starts it on all nodes.")
     ] = "sbatch",
     check: Annotated[
         str | None,

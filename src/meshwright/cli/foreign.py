@@ -24,7 +24,8 @@ StackName = Annotated[
     str | None, typer.Option("--stack", help="A stack's name or file, in place of the format's own.")
 ]
 Source = Annotated[
-    str | None, typer.Option("--from", metavar="FORMAT", help="The file's format, where it does not show.")
+    str | None,
+    typer.Option("--from", metavar="FORMAT", help="The file's format, where it does not show: {formats}."),
 ]
 Variables = Annotated[
     list[str] | None,

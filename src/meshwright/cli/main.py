@@ -26,6 +26,7 @@ from meshwright.cli import (
     validate,
     verify,
 )
+from meshwright.cli.registries import NamingCommand
 from meshwright.cli.usage import Verbs
 
 app = typer.Typer(
@@ -43,8 +44,8 @@ app.command("describe")(describe.describe)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("export", cls=export.Export)(export.export)
-app.command("import")(import_.import_)
-app.command("check")(check.check)
+app.command("import", cls=NamingCommand)(import_.import_)
+app.command("check", cls=NamingCommand)(check.check)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("measure")(measure.measure)

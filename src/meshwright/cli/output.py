@@ -15,6 +15,8 @@ import typer
 from meshwright.errors import InfeasibleError, InputError, MeshwrightError, Problem
 
 WRONG_INPUT = 2
+INTERRUPTED = 130
+"""128 and the number of the signal, as shells have it."""
 
 
 @contextmanager
@@ -41,6 +43,11 @@ def errors_as_messages(as_json: bool, debug: bool) -> Iterator[None]:
         where = f" ({error.filename})" if error.filename else ""
         typer.echo(f"Error: reading or writing failed: {error.strerror or error}{where}.", err=True)
         raise typer.Exit(WRONG_INPUT) from None
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        typer.echo("Interrupted before there was an answer.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     except RecursionError:
         if debug:
             raise

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
 
 
 def plan(
@@ -62,4 +62,5 @@ def plan(
             return
         from meshwright.report.plans import render_answer
 
+        tell_remarks(answer.proposals[0].report.remarks)
         render_answer(answer.to_json(), str(output) if output else None)

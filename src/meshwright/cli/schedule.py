@@ -9,11 +9,12 @@ import typer
 
 from meshwright.cli import schedule_options as options
 from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from meshwright.verbs.schedule_auto import Solved
+    from meshwright.verbs.scheduling import Scheduled
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
 LONG = ("actions", "start", "end", "held")
@@ -100,8 +101,11 @@ def _list(as_json: bool) -> None:
 def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, as_json: bool) -> None:
     from meshwright import api
     from meshwright.verbs.schedule_question import Asked
+    from meshwright.verbs.scheduling import forewarned
 
-    found = api.compare_schedules(names, Asked(**given))
+    asked = Asked(**given)
+    tell_remarks(forewarned(names, asked))
+    found = api.compare_schedules(names, asked)
     if svg:
         write_all({svg: found.svg()})
     if as_json:
@@ -115,10 +119,7 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
 def _one(
     name: str, given: Mapping[str, Any], sought: Mapping[str, Any], files: Mapping[str, Path], as_json: bool
 ) -> None:
-    from meshwright import api
-    from meshwright.verbs.schedule_question import Asked
-
-    found = _searched(given, sought) if name == SEARCH else api.schedule(name, Asked(**given))
+    found = _searched(given, sought) if name == SEARCH else _played(name, given)
     write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
     if as_json:
         _print_lines(found.to_json())
@@ -126,6 +127,16 @@ def _one(
         from meshwright.report.scheduled import render_schedule
 
         render_schedule(found.to_json(), [str(path) for path in files.values()])
+
+
+def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":
+    from meshwright import api
+    from meshwright.verbs.schedule_question import Asked
+    from meshwright.verbs.scheduling import forewarned
+
+    asked = Asked(**given)
+    tell_remarks(forewarned((name,), asked))
+    return api.schedule(name, asked)
 
 
 def _searched(given: Mapping[str, Any], sought: Mapping[str, Any]) -> "Solved":

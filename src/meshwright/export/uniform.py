@@ -136,8 +136,26 @@ def unsupported_error(plan: LongPlan, problems: Sequence[Problem]) -> Unsupporte
     """The error with ``problems`` in the words of the plan: of its short form where it has one."""
     if shorten(plan) is None:
         name = next(iter(plan.layouts))
-        problems = [in_long_words(problem, name) for problem in problems]
-    return UnsupportedError(problems)
+        return UnsupportedError(in_long_words(problem, name) for problem in problems)
+    said = [_in_short_words(problem, plan) for problem in problems]
+    return UnsupportedError(problem for i, problem in enumerate(said) if problem not in said[:i])
+
+
+def _in_short_words(problem: Problem, plan: LongPlan) -> Problem:
+    """A problem with a key of the long form by the key of the short one that it follows from."""
+    field = problem.field
+    if field.startswith("layers.") and field.endswith(".vocabulary"):
+        form = plan.choice.vocabulary
+        return replace(problem, field="pipeline.schedule.vocabulary", value=form, suggestion="take it out")
+    if field == "pipeline.placement":
+        name = plan.pipeline.schedule.name
+        return replace(
+            problem, field="pipeline.schedule", value=name, suggestion="schedule: interleaved-1f1b"
+        )
+    (layout,) = plan.layouts.values()
+    if field.endswith(".experts.edp_replicate") and layout.experts:
+        return replace(problem, field="layout.ep", value=layout.experts.ep)
+    return problem
 
 
 def _plain(name: str) -> str:

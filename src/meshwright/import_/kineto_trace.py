@@ -30,7 +30,7 @@ PLACES: Mapping[str, str] = {
     **dict.fromkeys(("cuda_runtime", "cuda_driver", "runtime"), "launches"),
     **dict.fromkeys(("xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver"), "launches"),
 }
-HEADER = ("deviceProperties", "distributedInfo")
+HEADER = ("deviceProperties", "distributedInfo", "otherData")
 UNKNOWN = -1
 MAX_PROBLEMS = 20
 LARGEST = 2**52
@@ -165,6 +165,15 @@ class _Collected:
         key = (str(args.get("Process Group Name") or ""), said)
         return self.groups.setdefault(key, len(self.groups))
 
+    def refuse_modelled(self) -> None:
+        """A step of our own making has times that nobody measured."""
+        about = self.header.get("otherData")
+        origin = about.get("origin") if isinstance(about, dict) else None
+        if origin in ("simulated", "emulated"):
+            rule = f"is a step that Meshwright has {origin}: nothing in it was measured"
+            hint = "a trace that torch.profiler wrote in a run of the plan, or a second plan file"
+            raise InputError(Problem("trace", self.path, rule, hint))
+
     def trace(self) -> Trace:
         """All of it, once the file is read."""
         if self.problems:
@@ -172,6 +181,7 @@ class _Collected:
         spans = {place: _spans(column) for place, column in self.columns.items()}
         device, number, notes = _one_device(spans["device"], list(self.lanes))
         host = spans["host"] if not len(device) else spans["host"].take(np.arange(0))
+        self.refuse_modelled()
         if not len(device) and not len(host):
             rule = "has no kernel and no operator" if self.count else "has no traceEvents"
             raise InputError(Problem("trace", self.path, rule, "profile with activities CPU and CUDA"))

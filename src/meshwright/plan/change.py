@@ -10,7 +10,8 @@ them.
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from meshwright.errors import InputError, PlanError, Problem, attempted, nearest
+from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
+from meshwright.plan.expand import default_gather
 from meshwright.plan.problems import sections, validated
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.text import read_value
@@ -48,6 +49,35 @@ def moved_degrees(before: ShortPlan, after: ShortPlan, settings: Iterable[str]) 
         for axis in MESH_AXES
         if f"layout.{axis}" not in named and getattr(old, axis) != getattr(new, axis)
     ]
+
+
+def settings_between(before: ShortPlan, after: ShortPlan) -> tuple[str, ...]:
+    """Every setting that makes ``before`` what ``after`` is, also if they are written into its file.
+
+    What follows from other keys is left out where a plan does not say it.
+    """
+    old, new = _said(before, after), _said(after, after)
+    changed = [path for path in new if new[path] != old.get(path)]
+    if (before.sharding == "none") != (after.sharding == "none"):
+        changed += [path for path in ("layout.dp_replicate", "layout.dp_shard") if path not in changed]
+    return tuple(f"{path.rpartition('.')[2]}={written(new[path])}" for path in changed)
+
+
+def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
+    """Value by path, as far as a search chooses it; what a plan does not say follows from the keys of ``others``."""
+    layout, pipeline = plan.layout, plan.pipeline
+    sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
+    said: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
+    return said | {
+        "layout.sequence_parallel": sequence,
+        "layout.rank_order": layout.rank_order,
+        "sharding": plan.sharding,
+        "gather": plan.gather or default_gather(others.sharding, others.layout.pp),
+        "pipeline.micro_batch": pipeline.micro_batch,
+        "pipeline.virtual_stages": pipeline.virtual_stages,
+        "pipeline.schedule": pipeline.to_data()["schedule"],
+        "recompute": plan.recompute,
+    }
 
 
 def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:

@@ -73,7 +73,10 @@ def schedule_shape(case: Case) -> Iterator[Problem]:
     kind = SCHEDULES[name]
     pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, kind.chunked
     if chunked and pp == 1:
-        yield Problem("pipeline.schedule", name, "needs pp > 1, and pp = 1", "schedule: 1f1b")
+        rule = f"{name} needs pp > 1: with pp = 1 there is one pipeline rank, and nothing to schedule"
+        alone = "schedule: 1f1b" + (", virtual_stages: 1" if virtual > 1 else "")
+        yield Problem("pipeline.schedule", name, rule, f"pp: 2 or more, or {alone}")
+        return
     if pp % kind.rank_multiple:
         rule = f"{name} needs pp % {kind.rank_multiple} = {pp} % {kind.rank_multiple} = 0"
         yield Problem("layout.pp", pp, rule, f"pp: {pp + kind.rank_multiple - pp % kind.rank_multiple}")

@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from meshwright.errors import heading
 from meshwright.report.console import console
 from meshwright.report.imported import unread_lines
 from meshwright.units import format_bytes, format_seconds
@@ -14,7 +15,7 @@ def render_check(data: dict[str, Any]) -> None:
     out = console()
     for problem in data["problems"]:
         out.print(
-            escape(f"{problem['severity']}: {problem['field']} = {problem['value']}: {problem['rule']}")
+            escape(f"{problem['severity']}: {heading(problem['field'], problem['value'])}: {problem['rule']}")
         )
         if problem["suggestion"]:
             out.print(escape(f"  → {problem['suggestion']}"))
@@ -24,7 +25,7 @@ def render_check(data: dict[str, Any]) -> None:
         change = data["change"]
         out.print(
             escape(
-                f"Smallest change: {', '.join(change['settings'])} "
+                f"Smallest change: {', '.join(change['all_settings'])} "
                 f"({format_seconds(change['step_time_s'])} per step, predicted)"
             )
         )

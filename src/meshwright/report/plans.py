@@ -18,10 +18,12 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
     plans = data["plans"]
     out.print(_ranking(plans))
     if data["candidates_unplayed"]:
+        why = (
+            "the search was interrupted" if data["interrupted"] else "playing their schedules would take long"
+        )
         out.print(
             f"\nThe best of the plans that were played: {data['candidates_unplayed']:,} more may be better, and "
-            "playing their schedules would take long. Fewer schedules (--schedule) or fixed choices (--keep) leave "
-            "fewer out."
+            f"{why}. Fewer schedules (--schedule) or fixed choices (--keep) leave fewer out."
         )
     tied, ratio = data["candidates_tied"], data["tie_ratio"]
     if tied > 1:

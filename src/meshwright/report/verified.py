@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from meshwright.errors import heading
 from meshwright.report.console import console, plain_table, printable
 
 MOST_SHOWN = 12
@@ -14,7 +15,9 @@ def render_verified(data: dict[str, Any]) -> None:
     """Print a proof in its JSON form."""
     out = console()
     for remark in data["remarks"]:
-        out.print(escape(f"{remark['severity']}: {remark['field']} = {remark['value']}: {remark['rule']}"))
+        out.print(
+            escape(f"{remark['severity']}: {heading(remark['field'], remark['value'])}: {remark['rule']}")
+        )
     table = plain_table("small plan", "ranks", "loss", "gradients", "norm", "parameters", "")
     for number, plan in enumerate(data["plans"], start=1):
         table.add_row(str(number), str(plan["ranks"]), *_errors(plan), _verdict(plan))

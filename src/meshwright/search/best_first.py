@@ -4,7 +4,8 @@
 evaluated in the order of their bounds, until the bound is above the best K plans that differ in something that matters.
 So the best K are those of all plans, and what is left out is slower than them by its bound. A plan that could only be
 second in its own layout is not evaluated either. A limit on the passes of the lists that are played bounds the work;
-what it leaves out is counted, and the bounds say how much better it might be.
+what it leaves out is counted, and the bounds say how much better it might be. So it is with an interrupt: what has been
+found till then is the answer.
 """
 
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def widen(found: Found, dear: PlanArrays, floor: Bounds, evaluate: Evaluate, top
     waiting = np.lexsort([limits.of, bounds])
     waiting = waiting[np.isfinite(bounds[waiting])]
     work, unplayed, taken = _Work(dear, batch), 0, list[int]()
+    interrupted = False
     hopeless = list[int]()
     scores: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
     at = 0
@@ -48,7 +50,12 @@ def widen(found: Found, dear: PlanArrays, floor: Bounds, evaluate: Evaluate, top
         if not playable:
             continue
         some = np.array(playable)
-        result = evaluate(dear.take(some))
+        try:
+            result = evaluate(dear.take(some))
+        except KeyboardInterrupt:
+            rest = sum(bool(bounds[row] < best.threshold(int(row))) for row in waiting[at:])
+            unplayed, interrupted = unplayed + len(playable) + rest, True
+            break
         best.update(some, result.step_s, result.fits)
         limits.refuse(some[~result.fits])
         taken += playable
@@ -63,6 +70,7 @@ def widen(found: Found, dear: PlanArrays, floor: Bounds, evaluate: Evaluate, top
         overfull=overfull,
         slower=len(left) - unplayed,
         unplayed=unplayed,
+        interrupted=interrupted,
         floors=_least(dear, bounds, left),
     )
 

@@ -51,8 +51,8 @@ class Found:
     """All evaluated plans with their scores; ``ranking`` lists rows that fit, best first.
 
     Of plans that a bound spared (``best_first.py``): ``overfull`` can not fit, ``slower`` are not among the best,
-    ``unplayed`` may be and would have taken too long; ``floors`` is the least bound of the last two of each schedule,
-    in seconds by code.
+    ``unplayed`` may be and would have taken too long, or an interrupt came before (``interrupted``); ``floors`` is the
+    least bound of the last two of each schedule, in seconds by code.
     """
 
     plans: PlanArrays
@@ -64,6 +64,7 @@ class Found:
     overfull: int = 0
     slower: int = 0
     unplayed: int = 0
+    interrupted: bool = False
     floors: Mapping[int, float] = field(default_factory=dict)
 
     def top(self, count: int) -> list[int]:

@@ -191,7 +191,10 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched) -> No
     is_1f1b = np.array([choice == ScheduleChoice("1f1b") for choice in schedules], dtype=np.bool_)
     runs = np.array([choice.name in stack.schedules for choice in schedules], dtype=np.bool_)
     pp = cutter.column("pp")
-    cutter.cut("without a pipeline all schedules are equal", (pp > 1) | is_1f1b[cutter.column("schedule")])
+    cutter.cut(
+        "without a pipeline (pp = 1) there is one schedule, 1f1b",
+        (pp > 1) | is_1f1b[cutter.column("schedule")],
+    )
     pp = cutter.column("pp")
     cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")

@@ -84,7 +84,7 @@ def run_plan(chosen: Chosen, devices: int) -> RunPlan:
     name, vocabulary = "1f1b", chosen.vocab_parallel or ""
     if chosen.schedule:
         name, vocabulary = chosen.schedule.name, chosen.schedule.vocabulary or vocabulary
-    virtual = chosen.virtual_stages or 1
+    virtual = _stages_per_rank(name, chosen.virtual_stages)
     if pp == 1:
         name, virtual, vocabulary = "1f1b", 1, ""
     elif name == "1f1b" and virtual > 1:
@@ -108,6 +108,15 @@ def run_plan(chosen: Chosen, devices: int) -> RunPlan:
         stage_layers=chosen.stage_layers,
         rank_order=chosen.rank_order or DEFAULT_RANK_ORDER,
     )
+
+
+def _stages_per_rank(name: str, said: int | None) -> int:
+    """A rank's stages: those of a row, or what the schedule always has. Of two chains sources count one."""
+    kind = SCHEDULES.get(name)
+    fixed = kind.fixed_chunks if kind else None
+    if kind is None or fixed is None:
+        return said or 1
+    return fixed if said is None or said * kind.chains == fixed else said
 
 
 def faults(plan: RunPlan, setting: Setting) -> Iterator[str]:

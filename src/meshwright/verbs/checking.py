@@ -19,11 +19,12 @@ from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
 from meshwright.import_.foreign import Foreign, Unread
 from meshwright.import_.formats import is_plan
 from meshwright.plan.arrays import from_shorts
+from meshwright.plan.change import settings_between
 from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand, shorten_but_stages
 from meshwright.plan.files import parse_plan
 from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
+from meshwright.plan.resolve import load_nouns, resolve_with
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
@@ -32,7 +33,7 @@ from meshwright.search.mend import Mended, mend
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.importing import Wanted, import_text, renamed
 from meshwright.verbs.planning import Proposal, Question, answer
-from meshwright.verbs.predicting import predicted
+from meshwright.verbs.predicting import predicted, useless_recomputation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,12 @@ class Checked:
     def ok(self) -> bool:
         """No error, and it fits."""
         return not any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def change(self) -> tuple[str, ...]:
+        """The smallest change with the degrees that go with it; empty where there is none."""
+        short = None if self.plan is None else _short(self.plan)
+        return settings_between(short, self.mended.plan) if short and self.mended else ()
 
     @property
     def best_known(self) -> tuple[float, ShortPlan | LongPlan] | None:
@@ -82,6 +89,7 @@ class Checked:
             "plan": self.plan.to_data() if self.plan else None,
             "change": {
                 "settings": list(mended.settings),
+                "all_settings": list(self.change),
                 "step_time_s": mended.step_s,
                 "plan": mended.plan.to_data(),
             }
@@ -127,11 +135,15 @@ def _long(plan: ShortPlan | LongPlan, arch: Any) -> LongPlan:
     return plan if isinstance(plan, LongPlan) else expand(plan, arch)
 
 
+def _short(plan: ShortPlan | LongPlan) -> ShortPlan | None:
+    return plan if isinstance(plan, ShortPlan) else shorten_but_stages(plan)
+
+
 def _checked(
     plan: ShortPlan | LongPlan, setting: Setting, problems: list[Problem], foreign: Foreign | None
 ) -> Checked:
     unread = foreign.unread if foreign else ()
-    short = plan if isinstance(plan, ShortPlan) else shorten_but_stages(plan)
+    short = _short(plan)
     try:
         resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack)
         report = predicted(resolved)
@@ -144,13 +156,15 @@ def _checked(
         mended = _mended(short, setting)
         return Checked(problems=tuple(problems), unread=unread, plan=plan, mended=mended)
     problems += renamed(resolved.warnings, foreign)
+    if short is not None:
+        problems += useless_recomputation(short, resolved.long.pipeline.stages, setting, report)
     best = _best(short, setting)
     mended = None
     if not report.fits:
         mended = _mended(short, setting)
-        problems.append(_too_large(report, mended, best, setting))
+        problems.append(_too_large(report, short, mended, best, setting))
     else:
-        problems += [*_near_the_edge(report), *_slower(resolved, report, best, setting)]
+        problems += [*_near_the_edge(report), *_slower(short, report, best, setting)]
     return Checked(
         problems=tuple(problems), unread=unread, plan=plan, report=report, best=best, mended=mended
     )
@@ -207,7 +221,9 @@ def _best(short: ShortPlan | None, setting: Setting) -> Proposal | None:
         return None
 
 
-def _too_large(report: Report, mended: Mended | None, best: Proposal | None, setting: Setting) -> Problem:
+def _too_large(
+    report: Report, short: ShortPlan | None, mended: Mended | None, best: Proposal | None, setting: Setting
+) -> Problem:
     memory = report.memory_bytes
     usable = constants()["usable_memory"] * memory["capacity"]
     worst = memory["stages"][memory["worst_rank"]]
@@ -217,10 +233,11 @@ def _too_large(report: Report, mended: Mended | None, best: Proposal | None, set
         f"(layers {', '.join(worst['layers']) or 'none'}; {largest} {format_bytes(worst[largest])}), "
         f"usable are {format_bytes(usable)}"
     )
-    if mended:
-        hint = f"{', '.join(mended.settings)} fits, {format_seconds(mended.step_s)} per step"
-    elif best:
-        hint = "no one or two changes do; " + _spoken(best)
+    if mended and short:
+        settings = ", ".join(settings_between(short, mended.plan))
+        hint = f"{settings} fits, {format_seconds(mended.step_s)} per step"
+    elif best and short:
+        hint = "no one or two changes do; " + _spoken(short, best)
     else:
         hint = "no plan fits on this cluster"
     return Problem("memory_bytes.total", memory["total"], rule, hint)
@@ -236,26 +253,21 @@ def _near_the_edge(report: Report) -> list[Problem]:
     ]
 
 
-def _slower(resolved: Resolved, report: Report, best: Proposal | None, setting: Setting) -> list[Problem]:
+def _slower(
+    short: ShortPlan | None, report: Report, best: Proposal | None, setting: Setting
+) -> list[Problem]:
     """The distance from the best, where it is more than two predictions can be wrong against each other."""
-    if best is None or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s:
+    if (
+        best is None
+        or short is None
+        or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s
+    ):
         return []
     ratio = report.step_time_s / best.report.step_time_s
     rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the best plan's"
-    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(best), "warning")]
+    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(short, best), "warning")]
 
 
-def _spoken(best: Proposal) -> str:
-    """A plan in a line."""
-    layout, pipeline = best.plan.layout, best.plan.pipeline
-    degrees = " ".join(
-        f"{axis}={getattr(layout, axis)}"
-        for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
-        if getattr(layout, axis) > 1
-    )
-    recompute = best.plan.recompute if isinstance(best.plan.recompute, str) else "+".join(best.plan.recompute)
-    return (
-        f"{degrees} {best.plan.sharding} micro_batch={pipeline.micro_batch} "
-        f"virtual_stages={pipeline.virtual_stages} recompute={recompute}: "
-        f"{format_seconds(best.report.step_time_s)}"
-    )
+def _spoken(short: ShortPlan, best: Proposal) -> str:
+    """What makes a plan the best one, and the best one's time."""
+    return f"{', '.join(settings_between(short, best.plan))}: {format_seconds(best.report.step_time_s)}"

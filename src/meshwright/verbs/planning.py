@@ -16,7 +16,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
-from meshwright.plan.long import LongPlan
+from meshwright.plan.long import LongPlan, Stages
 from meshwright.plan.partition import written_stages
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
@@ -29,6 +29,7 @@ from meshwright.search.reasons import Reason, explain_choices
 from meshwright.search.restage import Restaged, explain_stages
 from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
+from meshwright.verbs.predicting import useless_recomputation
 from meshwright.verbs.searching import Scope, scope_of, search
 from meshwright.workload.workload import Workload
 
@@ -90,7 +91,8 @@ class PlanAnswer:
     """The best plans and how they were found. Times in seconds of wall clock.
 
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
-    apart. ``unplayed`` plans may be better than these: playing their schedules would have taken too long.
+    apart. ``unplayed`` plans may be better than these: playing their schedules would have taken too long, or the search
+    was ``interrupted``.
     """
 
     considered: int
@@ -100,6 +102,7 @@ class PlanAnswer:
     tied: int
     tie_ratio: float
     unplayed: int
+    interrupted: bool
     search_time_s: float
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
@@ -113,6 +116,7 @@ class PlanAnswer:
             "candidates_feasible": self.feasible,
             "candidates_tied": self.tied,
             "candidates_unplayed": self.unplayed,
+            "interrupted": self.interrupted,
             "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
@@ -143,6 +147,7 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
         tied=found.within(ratio),
         tie_ratio=ratio,
         unplayed=found.unplayed,
+        interrupted=found.interrupted,
         search_time_s=seconds,
         rejected=_rejected(space, found),
         proposals=proposals,
@@ -301,11 +306,17 @@ def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -
     long = expand(short, setting.model.architecture)
     reasons = tuple(explain_choices(staged.found, row))
     if counts is None:
-        return Proposal(short, report(long, closed_form(short, setting), setting), reasons)
+        prediction = _remarked(short, "balanced", setting, report(long, closed_form(short, setting), setting))
+        return Proposal(short, prediction, reasons)
     stages = written_stages(counts)
     long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
     prediction = report(long, closed_form(short, setting, stages), setting)
+    prediction = _remarked(short, stages, setting, prediction)
     return Proposal(short, prediction, (*reasons, explain_stages(staged, row)), long)
+
+
+def _remarked(short: ShortPlan, stages: Stages, setting: Setting, found: Report) -> Report:
+    return replace(found, remarks=tuple(map(str, useless_recomputation(short, stages, setting, found))))
 
 
 def _rejected(space: Space, found: Found) -> dict[str, int]:

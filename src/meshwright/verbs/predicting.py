@@ -1,15 +1,22 @@
 """Predict a legal plan: by closed forms where they know its shape, by playing the lowered Program otherwise."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InputError, Problem
 from meshwright.plan.expand import shorten_but_stages
+from meshwright.plan.long import Stages
 from meshwright.plan.resolve import Resolved
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
 from meshwright.result import Report
-from meshwright.units import format_seconds
+from meshwright.schedule import SCHEDULES
+from meshwright.units import format_bytes, format_seconds
 
 MAX_PASSES = 2**18
+LITTLE = 0.02
+"""A part of a device's memory that nobody recomputes for."""
 
 
 def predicted(resolved: Resolved) -> Report:
@@ -19,13 +26,39 @@ def predicted(resolved: Resolved) -> Report:
     """
     short = resolved.short or shorten_but_stages(resolved.long)
     if short is not None and short.gather in (None, "per-unit"):
-        estimate = closed_form(short, resolved.setting, resolved.long.pipeline.stages)
+        stages = resolved.long.pipeline.stages
+        estimate = closed_form(short, resolved.setting, stages)
+        found = report(resolved.long, estimate, resolved.setting)
+        spared = map(str, useless_recomputation(short, stages, resolved.setting, found))
     else:
         from meshwright.simulate.predict import simulated
 
         check_playable(resolved)
-        estimate = simulated(resolved.long, resolved.setting)
-    return replace(report(resolved.long, estimate, resolved.setting), remarks=doubts(resolved))
+        found = report(resolved.long, simulated(resolved.long, resolved.setting), resolved.setting)
+        spared = map(str, ())
+    return replace(found, remarks=(*doubts(resolved), *spared))
+
+
+def useless_recomputation(
+    short: ShortPlan, stages: Stages, setting: Setting, found: Report
+) -> Iterator[Problem]:
+    """A warning where recomputation under split backward passes takes time and spares next to no memory.
+
+    What I has computed again is kept till W. A schedule that puts W off then holds as much of it as without.
+    """
+    name = short.pipeline.choice.name
+    if short.recompute == "none" or not SCHEDULES[name].split:
+        return
+    estimate = closed_form(short.model_copy(update={"recompute": "none"}), setting, stages)
+    held = max(sum(ledger.values()) for ledger in estimate.ledgers)
+    if held > (1 + LITTLE) * found.memory_bytes["total"]:
+        return
+    longer = format_seconds(found.step_time_s - sum(estimate.parts.values()))
+    rule = (
+        f"takes {longer} more and spares next to nothing: {format_bytes(found.memory_bytes['total'])}, and "
+        f"{format_bytes(held)} without it, for {name} keeps what I computes again till W"
+    )
+    yield Problem("recompute", short.recompute, rule, "recompute: none", "warning")
 
 
 def doubts(*resolved: Resolved) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """``schedule``: one pipeline schedule with its figures, several beside each other, or all there are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,10 +12,21 @@ from meshwright.schedule.figures import Figures, figures_of
 from meshwright.schedule.memory import levels
 from meshwright.schedule.table import csv_of
 from meshwright.schedule.timeline import Timeline, played
-from meshwright.verbs.schedule_question import Asked, Made, chunk_words, made, suited
+from meshwright.verbs.schedule_question import (
+    MAX_PASSES,
+    Asked,
+    Made,
+    chunk_words,
+    made,
+    suited,
+    usual_chunks,
+)
 
 EXAMPLE = Asked(stages=8, micro_batches=32)
 """What the table of all schedules is made for; F, I and W take equally long, messages no time."""
+PASS_S = {True: 5.5e-5, False: 1e-5}
+"""What a pass takes to order and play, by whether its place depends on times; measured on one core of a server."""
+PATIENCE_S = 5.0
 ORIGIN = {
     "makespan": "played; the longest time from a rank's first start to its last end, in the unit of the times",
     "latency": "played; from the first start of all to the last end of all, in the unit of the times",
@@ -106,6 +117,19 @@ def scheduled(name: str, asked: Asked) -> Scheduled:
             f"--memory-limit {most:g}" + _heeding(name),
         )
     return found
+
+
+def forewarned(names: Sequence[str], asked: Asked) -> Iterator[str]:
+    """A sentence on each schedule whose lists take long to make and to play."""
+    for name in names:
+        kind = SCHEDULES.get(name)
+        if kind is None:
+            continue
+        chunks = suited(name, asked).chunks or usual_chunks(kind)
+        passes = 3 * chunks * (asked.stages or 0) * (asked.micro_batches or 0)
+        seconds = passes * PASS_S[kind.automatic]
+        if seconds > PATIENCE_S and passes <= MAX_PASSES:
+            yield f"{name} has {passes:,} passes to order and play: some {seconds:.0f} s."
 
 
 def _heeding(name: str) -> str:

@@ -37,7 +37,11 @@ def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> S
         rule = f"and --keep schedule={kept}: the schedule is said twice"
         raise InputError(Problem("schedule", schedules, rule, "say it once"))
     scope = Scope(rest, schedules if kept is None else str(kept), top)
-    searched_schedules(scope, setting, "schedule" if kept is None else "keep.schedule")
+    field = "schedule" if kept is None else "keep.schedule"
+    searched = searched_schedules(scope, setting, field)
+    if rest.get("pp") == 1 and all(choice.name != "1f1b" for choice in searched):
+        rule = "a schedule needs pp > 1, and keep.pp = 1: with one pipeline rank there is nothing to schedule"
+        raise InputError(Problem(field, scope.schedules, rule, "--keep pp=2 or more, or schedule 1f1b"))
     return scope
 
 
