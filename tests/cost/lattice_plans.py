@@ -13,10 +13,12 @@ from meshwright.plan.check_pipeline import PIPELINE_RULES
 from meshwright.plan.check_vocabulary import VOCABULARY_RULES
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
+from meshwright.plan.recomputing import recomputing
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
+    Recompute,
     Schedule,
     ShortLayout,
     ShortPipeline,
@@ -121,15 +123,17 @@ RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
 
 @dataclass(frozen=True)
 class Family:
-    """Plans that share a setting."""
+    """Plans that share a setting; ``of_layers`` is what each layer recomputes, where not all do as a plan says."""
 
     setting: Setting
     header: ShortPlan
     plans: tuple[ShortPlan, ...]
+    of_layers: tuple[Recompute, ...] | None = None
 
     def long(self, plan: ShortPlan) -> LongPlan:
         """The long form of one of the plans."""
-        return expand(plan, self.setting.model.architecture)
+        long = expand(plan, self.setting.model.architecture)
+        return recomputing(long, self.of_layers) if self.of_layers else long
 
 
 def family(

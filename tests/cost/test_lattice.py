@@ -56,6 +56,12 @@ BESIDE = {
     "reductions beside compute": {"overlap_parameter_gather": False},
 }
 """What runs beside compute in a stack."""
+MIXTURES = {
+    "early layers": lambda place: "full" if place < 0.4 else "none",
+    "late layers some": lambda place: "none" if place < 0.7 else ("mlp", "core_attn"),
+    "every other layer": lambda place: ("full", "selective", "none")[int(100 * place) % 3],
+}
+"""What a layer recomputes by its place between the ends."""
 FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS for stack in STACKS]
 
 
@@ -149,9 +155,23 @@ def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack
     hold_together(replace(chosen, plans=plans))
 
 
+@COUNTS
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_closed_forms_equal_the_simulated_program_where_layers_recompute_different_things(
+    mixture, model, schedules, count
+):
+    chosen = family(model, "h100-sxm-80gb x 24", "generic", count, seed=4, schedules=schedules)
+    layers = MODELS[model].architecture.layers
+    of_layers = tuple(MIXTURES[mixture](layer / layers) for layer in range(layers))
+    hold_together(replace(chosen, of_layers=of_layers))
+
+
 def hold_together(chosen):
     """Bytes equal, times within the bound."""
-    setting, plans = chosen.setting, from_shorts(list(chosen.plans))
+    setting = chosen.setting
+    plans = replace(from_shorts(list(chosen.plans)), layer_recomputes=chosen.of_layers)
     estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
     errors = []
     for row, plan in enumerate(chosen.plans):

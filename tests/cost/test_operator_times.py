@@ -37,7 +37,7 @@ def local(stack="megatron-core", sequence_parallel=False, **degrees):
     return Local(
         forms_for(load_cluster("h100-sxm-80gb x 8").pool, "bf16"),
         replace(SHAPE, **degrees),
-        Mode(sequence_parallel=sequence_parallel, recompute=()),
+        Mode(sequence_parallel=sequence_parallel),
         STACKS[stack],
     )
 

@@ -8,7 +8,7 @@ from lattice_plans import MODELS, SPARSE, TIED, UNTIED
 from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
 from meshwright.model.architecture import LatentAttention
 from meshwright.model.blocks import build_graph
-from meshwright.program.shape import Mode
+from meshwright.model.recomputed import with_recompute
 
 SEQ_LEN = 2048
 
@@ -70,8 +70,8 @@ def test_recomputation_adds_what_it_runs_again():
     model = MODELS["tied"]
 
     def again(recompute):
-        mode = Mode(sequence_parallel=False, recompute=recompute)
-        return recomputed_flops_per_token(model, SEQ_LEN, mode, causal=False)
+        planned = with_recompute(model, [recompute] * TIED.layers)
+        return recomputed_flops_per_token(planned, SEQ_LEN, causal=False)
 
     layers = sum(
         model.blocks[i].flops_per_token_forward(SEQ_LEN, causal=False) * repeat

@@ -19,8 +19,8 @@ def shape(s, b, tp=1, cp=1):
     return LocalShape(micro_batch=b, seq_len=s, cp=cp, tp=tp, ep=1, etp=1)
 
 
-def mode(sequence_parallel=False, recompute=()):
-    return Mode(sequence_parallel=sequence_parallel, recompute=recompute)
+def mode(sequence_parallel=False):
+    return Mode(sequence_parallel=sequence_parallel)
 
 
 SIZES = [(128, 1), (256, 4), (512, 2)]
@@ -49,21 +49,19 @@ def test_equation_4_with_sequence_parallelism(s, b, t):
 def test_selective_recomputation_keeps_34_sbh_over_t(t):
     """Section 5: the attention core is run again from queries, keys and values."""
     s, b = 256, 2
-    kept = kept_bytes(LAYER, shape(s, b, t), mode(t > 1, ("core_attn",)), EAGER)
+    layer = replace(LAYER, recompute=("core_attn",))
+    kept = kept_bytes(layer, shape(s, b, t), mode(t > 1), EAGER)
     assert kept == 34 * s * b * H / t
-    assert working_bytes(LAYER, shape(s, b, t), mode(t > 1, ("core_attn",)), EAGER) == 5 * A * s * s * b / t
+    assert working_bytes(layer, shape(s, b, t), mode(t > 1), EAGER) == 5 * A * s * s * b / t
 
 
 @pytest.mark.parametrize(("sequence_parallel", "t"), [(False, 1), (False, 4), (True, 4)])
 def test_full_recomputation_keeps_the_input_of_a_layer(sequence_parallel, t):
     s, b = 256, 2
     cut = t if sequence_parallel else 1
-    full = mode(sequence_parallel, "full")
-    assert kept_bytes(LAYER, shape(s, b, t), full, EAGER) == 2 * s * b * H / cut
-    plain = kept_bytes(LAYER, shape(s, b, t), mode(sequence_parallel), EAGER)
-    assert kept_bytes(LAYER, shape(s, b, t), full, EAGER) + working_bytes(
-        LAYER, shape(s, b, t), full, EAGER
-    ) == pytest.approx(plain)
+    full, case = replace(LAYER, recompute="full"), (shape(s, b, t), mode(sequence_parallel), EAGER)
+    assert kept_bytes(full, *case) == 2 * s * b * H / cut
+    assert kept_bytes(full, *case) + working_bytes(full, *case) == pytest.approx(kept_bytes(LAYER, *case))
 
 
 def test_flash_attention_keeps_a_statistic_for_a_row_of_scores():

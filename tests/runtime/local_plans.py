@@ -9,6 +9,7 @@ import torch.distributed as dist
 from meshwright.cluster.load import load_cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.expand import expand
+from meshwright.plan.recomputing import recomputing
 from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
@@ -34,8 +35,16 @@ class Small:
 
 
 def small(
-    model, pipeline=None, sharding="none", gather=None, recompute="none", global_batch=8, **degrees
+    model,
+    pipeline=None,
+    sharding="none",
+    gather=None,
+    recompute="none",
+    recomputes=None,
+    global_batch=8,
+    **degrees,
 ) -> Small:
+    """``recomputes`` are the layers' own choices, where they differ."""
     ranks = 1
     for degree in degrees.values():
         ranks *= degree if isinstance(degree, int) and not isinstance(degree, bool) else 1
@@ -53,6 +62,7 @@ def small(
     if gather:
         data["gather"] = gather
     plan = expand(ShortPlan.model_validate(data), model.architecture)
+    plan = recomputing(plan, recomputes) if recomputes else plan
     cluster, stack = load_cluster(data["cluster"]), load_stack("meshwright")
     workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch)
     return Small(model, lower(plan, model, cluster, workload, stack), global_batch)

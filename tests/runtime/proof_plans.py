@@ -10,6 +10,8 @@ from tiny_models import TINY, plain_names, tiny
 from meshwright.cluster.load import load_cluster
 from meshwright.plan.expand import expand
 from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import recomputing
+from meshwright.plan.recomputing import told as recomputed
 from meshwright.plan.resolve import resolve_with
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import ShortPlan
@@ -44,7 +46,10 @@ UNEVEN = {1: (3,), 2: (3, 1), 3: (1, 2, 1), 4: (0, 2, 3, 1), 8: (1, 1, 2, 1, 1, 
 
 @dataclass(frozen=True)
 class Proven:
-    """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones."""
+    """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones.
+
+    ``recomputes`` are the layers' own, None where all do as ``recompute`` says.
+    """
 
     model: str
     pp: int = 1
@@ -64,6 +69,7 @@ class Proven:
     stages: tuple[int, ...] | None = None
     rank_order: tuple[str, ...] = DEFAULT_ORDER
     sizes: tuple[tuple[str, int], ...] = ()
+    recomputes: tuple[str | tuple[str, ...], ...] | None = None
 
     @property
     def ranks(self) -> int:
@@ -93,6 +99,8 @@ class Proven:
         if self.stages:
             update = {"stages": written_stages(self.stages)}
             plan = plan.model_copy(update={"pipeline": plan.pipeline.model_copy(update=update)})
+        if self.recomputes:
+            plan = recomputing(plan, self.recomputes)
         cluster, stack = load_cluster(plan.cluster), load_stack(OWN_STACK)
         legal = resolve_with(plan, model, cluster, stack)
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
@@ -193,6 +201,45 @@ UNITS = (
     replace(BY_UNIT, unit=3, schedule="interleaved-1f1b", tp=2, sequence_parallel=True),
 )
 """States that are exchanged unit by unit."""
+MIXED = (
+    Proven("llama", pp=2, micro_batches=4, layers=4, recomputes=("full", "full", "none", "none")),
+    Proven(
+        "qwen3",
+        pp=2,
+        tp=2,
+        sequence_parallel=True,
+        schedule="interleaved-1f1b",
+        micro_batches=4,
+        layers=5,
+        recomputes=("full", ("mlp",), "none", "selective", "full"),
+    ),
+    Proven(
+        "gpt2",
+        pp=2,
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-layer",
+        schedule="zb-h1",
+        micro_batches=4,
+        layers=4,
+        stages=(3, 1),
+        recomputes=("full", "none", ("core_attn", "layernorm"), "full"),
+    ),
+    Proven(
+        "gemma2",
+        pp=2,
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-unit",
+        schedule="zeropp",
+        micro_batches=4,
+        layers=4,
+        recomputes=("full", "none", "full", "none"),
+    ),
+    Proven("llama", pp=2, schedule="dualpipe", micro_batches=4, layers=4, recomputes=("full", *["none"] * 3)),
+    Proven("qwen3", dp_shard=2, sharding="zero2", layers=3, recomputes=("none", "full", ("layernorm",))),
+)
+"""Layers that recompute different things, on different stages and within one."""
 TURNED = (
     Proven("llama", pp=4, schedule="zero-bubble", memory_limit=0.5, micro_batches=6, layers=4),
     Proven(
@@ -254,9 +301,8 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    values = {
-        key: value for key, value in vars(plan).items() if key not in ("layers", "memory_limit", "unit")
-    }
+    apart = ("layers", "memory_limit", "unit", "recomputes")
+    values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
 
@@ -274,6 +320,7 @@ def told(plan: Proven) -> str:
     if plan.recompute != "none":
         names = plan.recompute if isinstance(plan.recompute, tuple) else (plan.recompute,)
         parts.append("recompute " + " ".join(names))
+    parts += [f"layers recompute {recomputed(plan.recomputes)}"] if plan.recomputes else []
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     return ", ".join(parts)

@@ -44,6 +44,16 @@ def test_passes_keep_what_the_ledger_says_under_every_recomputation(family, reco
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
 
+@pytest.mark.parametrize(
+    "pipeline", [{"schedule": "zb-h1"}, {"schedule": "interleaved-1f1b", "virtual_stages": 2}], ids=str
+)
+def test_each_layer_keeps_what_the_ledger_says_of_its_own_recomputation(pipeline):
+    of_layers = ("full", "none", ("mlp",), "full", "none")
+    case = small(tiny("llama", num_hidden_layers=5), pipeline, recomputes=of_layers, pp=2)
+    assert len(set(case.program.activation_bytes)) == len(case.program.stages)
+    held_against_the_ledger(case)
+
+
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "llama"])
 @pytest.mark.parametrize("sequence_parallel", [True, False])
 def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_parallel):

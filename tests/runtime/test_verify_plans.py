@@ -2,7 +2,7 @@
 
 import pytest
 from faults import FAULTS
-from proof_plans import BY_UNIT, SPECIAL, THREE, TURNED, TWICE, UNITS, covering_plans, told
+from proof_plans import BY_UNIT, MIXED, SPECIAL, THREE, TURNED, TWICE, UNITS, covering_plans, told
 
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.outcome import DOUBTFUL
@@ -18,7 +18,7 @@ def outcome_of(plan, fault=no_fault):
 
 
 @pytest.mark.parametrize(
-    "plan", [*SPECIAL, *TURNED, *TWICE, *UNITS, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}"
+    "plan", [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}"
 )
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)

@@ -1,9 +1,10 @@
 """Closed forms over arrays of plans: step time, breakdown and memory of every plan, without lowering any.
 
-Plans are grouped by mode (choices that change which operations exist), then by pipeline shape (P, V, schedule). In a
-group everything is arithmetic on arrays: passes over distinct blocks are priced once for all plans, summed to stage
-times (n × K), and put into the pipeline's closed form; exposed parts of gathers and reductions, gradient norm and
-optimizer are added. Equal to the simulation of the lowered Program: bytes exactly, time within 3 % (tests).
+Plans are grouped by blocks (what layers run again, where the vocabulary lies) and mode (other choices that change
+which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays: passes
+over distinct blocks are priced once for all plans, summed to stage times (n × K), and put into the pipeline's closed
+form; exposed parts of gathers and reductions, gradient norm and optimizer are added. Equal to the simulation of the
+lowered Program: bytes exactly, time within 3 % (tests).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Gather, ShardingName
-from meshwright.program.lower import resolve_recompute
+from meshwright.program.lower import recomputed_model
 from meshwright.program.shape import Mode
 from meshwright.program.sharding import Moments, moments
 from meshwright.stack.stack import Stack
@@ -82,24 +83,28 @@ def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, 
 
 def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Group]]:
     """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
-    for of_form, form in _forms(plans):
-        held = replace(setting, model=with_spread_vocabulary(setting.model)) if form else setting
-        of_one = plans.take(of_form)
+    for of_model, held in _models(plans, setting):
+        of_one = plans.take(of_model)
         for of_mode, mode in _modes(of_one, held):
             chosen = of_one.take(of_mode)
             distinct, inverse = _distinct_shapes(chosen, mode)
             prices = array_prices(distinct, mode, held)
             keys = row_codes([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding])
             for rows in _equal_rows(keys):
-                yield of_form[of_mode[rows]], Group(chosen.take(rows), inverse[rows], prices, mode, held)
+                yield of_model[of_mode[rows]], Group(chosen.take(rows), inverse[rows], prices, mode, held)
 
 
-def _forms(plans: PlanArrays) -> Iterator[tuple[NDArray[np.int64], str | None]]:
-    """Rows of equal form of a vocabulary that is spread; None where it lies at the ends."""
+def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Setting]]:
+    """Rows whose blocks are equal: of one form of a spread vocabulary, and of one recomputation."""
     forms = [choice.vocabulary if choice.form else None for choice in plans.schedules]
     names = list(dict.fromkeys(forms))
-    for rows in _equal_rows(np.array([names.index(form) for form in forms])[plans.schedule]):
-        yield rows, forms[int(plans.schedule[rows[0]])]
+    columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute]
+    layers = setting.model.architecture.layers
+    for rows in _equal_rows(row_codes(columns)):
+        form, recompute = forms[int(plans.schedule[rows[0]])], plans.recomputes[int(plans.recompute[rows[0]])]
+        of_layers = plans.layer_recomputes or (recompute,) * layers
+        model = recomputed_model(setting.model, of_layers, setting.stack)
+        yield rows, replace(setting, model=with_spread_vocabulary(model) if form else model)
 
 
 def _equal_rows(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -121,22 +126,16 @@ def row_codes(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
-    """Rows of equal mode: recomputation, sequence parallelism, and when states are exchanged."""
+    """Rows of equal mode: sequence parallelism, and when states are exchanged."""
     known = _moments(setting.stack, plans.gather)
     distinct = list(dict.fromkeys(known.values()))
     codes = np.array([[distinct.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
     when = codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
-    columns = [plans.recompute, (plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
+    columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
     for rows in _equal_rows(row_codes(columns)):
-        recompute, sequence, of_rows = (int(column[rows[0]]) for column in columns)
+        sequence, of_rows = (int(column[rows[0]]) for column in columns)
         gather, reduce = distinct[of_rows]
-        mode = Mode(
-            sequence_parallel=bool(sequence),
-            recompute=resolve_recompute(plans.recomputes[recompute], setting.stack),
-            gather=gather,
-            reduce=reduce,
-        )
-        yield rows, mode
+        yield rows, Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce)
 
 
 def _moments(stack: Stack, gather: Gather | None) -> dict[tuple[ShardingName, bool], Moments]:

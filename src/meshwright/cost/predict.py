@@ -22,10 +22,10 @@ from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import LongPlan, Stages
+from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
-from meshwright.program.lower import plan_mode
-from meshwright.program.shape import Mode
+from meshwright.plan.short import Recompute, ShortPlan
+from meshwright.program.lower import recomputed_model
 from meshwright.result import Report
 
 
@@ -38,9 +38,15 @@ class Estimate:
     method: str
 
 
-def closed_form(short: ShortPlan, setting: Setting, stages: Stages = "balanced") -> Estimate:
-    """Estimate a plan that has a short form, but for ``stages`` that it writes out."""
-    ((_, group),) = pipeline_groups(replace(from_shorts([short]), stages=stages), setting)
+def closed_form(
+    short: ShortPlan,
+    setting: Setting,
+    stages: Stages = "balanced",
+    recomputes: tuple[Recompute, ...] | None = None,
+) -> Estimate:
+    """Estimate a plan that has a short form, but for ``stages`` that it writes out and what each layer recomputes."""
+    plans = replace(from_shorts([short]), stages=stages, layer_recomputes=recomputes)
+    ((_, group),) = pipeline_groups(plans, setting)
     (length,) = pipeline_lengths([group])
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)
@@ -53,7 +59,6 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
     step_s = sum(estimate.parts.values())
     cluster, workload = setting.cluster, setting.workload
     tokens_per_s = workload.tokens_per_step / step_s
-    layout = next(iter(plan.layouts.values()))
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
     interval = step_interval(setting)
@@ -65,7 +70,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
         step_time_high_s=interval.high * step_s,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
-        **_utilisations(tokens_per_s, plan_mode(plan, layout, setting.stack), setting),
+        **_utilisations(tokens_per_s, plan, setting),
         memory_bytes=memory,
         fits=bool(fits(memory["total"], memory["capacity"])),
         fits_probability=fits_probability(memory["total"], setting),
@@ -109,7 +114,7 @@ def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[s
     }
 
 
-def _utilisations(tokens_per_s: float, mode: Mode, setting: Setting) -> dict[str, float | None]:
+def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict[str, float | None]:
     cluster, workload, model = setting.cluster, setting.workload, setting.model
     peak = cluster.pool.device.peak_flops.get(workload.peak_precision)
     if not peak:
@@ -117,7 +122,9 @@ def _utilisations(tokens_per_s: float, mode: Mode, setting: Setting) -> dict[str
     rate = tokens_per_s / (peak * cluster.devices)
     seq_len = workload.seq_len
     whole = model_flops_per_token(model, seq_len, causal=False)
-    again = recomputed_flops_per_token(model, seq_len, mode, causal=False)
+    of_layers = layer_recomputes(plan, model.architecture.layers)
+    planned = recomputed_model(model, of_layers, setting.stack)
+    again = recomputed_flops_per_token(planned, seq_len, causal=False)
     return {
         "mfu": rate * whole,
         "mfu_causal": rate * model_flops_per_token(model, seq_len, causal=True),

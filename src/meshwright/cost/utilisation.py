@@ -8,7 +8,6 @@ appendix B, made exact for these cases). ``mfu_causal`` counts only unmasked pos
 
 from meshwright.model.graph import Block, ModelGraph, attended_positions
 from meshwright.model.operators import Attention
-from meshwright.program.shape import Mode
 
 
 def model_flops_per_token(model: ModelGraph, seq_len: int, *, causal: bool) -> float:
@@ -21,14 +20,13 @@ def model_flops_per_token(model: ModelGraph, seq_len: int, *, causal: bool) -> f
     )
 
 
-def recomputed_flops_per_token(model: ModelGraph, seq_len: int, mode: Mode, *, causal: bool) -> float:
-    """Forward FLOPs of one token that the backward pass runs again."""
+def recomputed_flops_per_token(model: ModelGraph, seq_len: int, *, causal: bool) -> float:
+    """Forward FLOPs of one token that the backward pass of a planned model runs again."""
     return sum(
         op.flops_per_token(attended_positions(op, seq_len, causal)) * repeat
         for index, repeat in model.chain
-        if model.blocks[index].kind == "layer"
         for op in model.blocks[index].operators
-        if mode.full_recompute or mode.recomputes(op.recompute)
+        if model.blocks[index].recomputes(op.recompute)
     )
 
 

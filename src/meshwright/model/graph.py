@@ -14,13 +14,30 @@ from meshwright.model.operators import Attention, ExpertLinear, Operator
 BlockKind = Literal["embed", "layer", "head"]
 
 
+Recomputed = str | tuple[str, ...]
+"""What of a block runs again in the backward pass: ``full``, or the names of sets (``recompute.py``), perhaps none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A named chain of operators. Equal blocks are one object, repeated."""
+    """A named chain of operators. Equal blocks are one object, repeated.
+
+    ``recompute`` is what a plan has run again of it, nothing in a model by itself.
+    """
 
     name: str
     kind: BlockKind
     operators: tuple[Operator, ...]
+    recompute: Recomputed = ()
+
+    @property
+    def full_recompute(self) -> bool:
+        """The whole block is run again in the backward pass."""
+        return self.recompute == "full"
+
+    def recomputes(self, sets: tuple[str, ...]) -> bool:
+        """Whether an operator that belongs to ``sets`` is run again in the backward pass."""
+        return self.full_recompute or any(name in self.recompute for name in sets)
 
     @property
     def parameters(self) -> int:

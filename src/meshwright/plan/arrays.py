@@ -1,8 +1,8 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
-what each stage holds, and when zero3 gathers (None: as usual). Codes index
-the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
+what each stage holds, what each layer recomputes (None: all of them as ``recompute`` says), and when zero3 gathers
+(None: as usual). Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -49,6 +49,7 @@ class PlanArrays:
     recomputes: tuple[Recompute, ...]
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     stages: Stages = "balanced"
+    layer_recomputes: tuple[Recompute, ...] | None = None
     gather: Gather | None = None
 
     @property
@@ -95,7 +96,7 @@ class PlanArrays:
 COLUMNS: tuple[str, ...] = tuple(
     f.name
     for f in fields(PlanArrays)
-    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "gather")
+    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "layer_recomputes", "gather")
 )
 
 

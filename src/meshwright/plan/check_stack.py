@@ -8,6 +8,7 @@ from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plan.case import Case, Rule
 from meshwright.plan.expand import default_gather
+from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.plan.short import Recompute
 from meshwright.schedule import SCHEDULES
@@ -52,22 +53,30 @@ def stack_choices(case: Case) -> Iterator[Problem]:
 
 def recomputation(case: Case) -> Iterator[Problem]:
     """The stack can recompute it, and the model has it."""
-    recompute = _recompute(case)
+    rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
+    if len(set(rules.values())) > 1 and not case.stack.recomputes_by_layer:
+        said = told(layer_recomputes(case.plan, case.arch.layers))
+        rule = f"{case.stack.id} recomputes all layers alike"
+        hint = f"recompute: full for all of them, or stack: {OWN_STACK}"
+        yield Problem("layers", said, rule, hint)
+    for key, recompute in rules.items():
+        yield from _recomputation(
+            "recompute" if len(rules) == 1 else f"layers.{key}.recompute", recompute, case
+        )
+
+
+def _recomputation(field: str, recompute: Recompute, case: Case) -> Iterator[Problem]:
+    """What is wrong with one choice of what to recompute."""
     names = (recompute,) if isinstance(recompute, str) else recompute
     for name in names:
         if name not in case.stack.recomputes:
             hint = nearest(name, case.stack.recomputes)
-            yield Problem("recompute", name, f"{case.stack.id} does not recompute this", hint)
+            yield Problem(field, name, f"{case.stack.id} does not recompute this", hint)
     have = recomputable(case.arch)
     for name in names if not isinstance(recompute, str) else ():
         if name not in have:
             rule = f"{case.model.name} has no operator of this kind"
-            yield Problem("recompute", name, rule, "one of " + ", ".join(have))
-
-
-def _recompute(case: Case) -> Recompute:
-    rules = (rule for key, rule in case.plan.layers.items() if key not in ("embed", "head"))
-    return next((rule.recompute for rule in rules), "none")
+            yield Problem(field, name, rule, "one of " + ", ".join(have))
 
 
 def recomputable(arch: Architecture) -> tuple[str, ...]:

@@ -112,10 +112,22 @@ def _schedule_in_full(long: LongPlan) -> Schedule:
     return long.pipeline.schedule.model_copy(update={"vocabulary": form})
 
 
-def shorten_but_stages(long: LongPlan) -> ShortPlan | None:
-    """The short form of ``long`` with balanced stages: what is left where only its stages are written out."""
+def shorten_but_layers(long: LongPlan) -> ShortPlan | None:
+    """The short form of ``long`` with balanced stages and one recomputation, that of its first rule, for all layers.
+
+    What is left where only the layers of the stages are written out, and what each layer recomputes.
+    """
+    ranges = {key: rule for key, rule in long.layers.items() if key not in ("embed", "head")}
+    ends = [
+        int(key.rpartition("..")[2]) for key in ranges if re.fullmatch(r"([0-9]{1,6}\.\.)?[0-9]{1,6}", key)
+    ]
+    alike = {rule.model_copy(update={"recompute": "none"}) for rule in ranges.values()}
+    if len(ends) < len(ranges) or len(alike) != 1 or {"embed", "head"} - long.layers.keys():
+        return None
+    one = {"embed": long.layers["embed"], _range(max(ends) + 1): next(iter(ranges.values()))}
+    pipeline = long.pipeline.model_copy(update={"stages": "balanced"})
     return shorten(
-        long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": "balanced"})})
+        long.model_copy(update={"pipeline": pipeline, "layers": one | {"head": long.layers["head"]}})
     )
 
 

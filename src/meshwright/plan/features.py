@@ -6,6 +6,7 @@ from math import prod
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import LongPlan
+from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
 
 AXIS_DEGREE = 2
@@ -33,8 +34,9 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     if layout.tp > 1:
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
-    if short.recompute != "none":
-        found["recompute"] = Feature(f"recomputation: {_listed(short.recompute)}")
+    recomputes = layer_recomputes(long, model.architecture.layers)
+    if set(recomputes) != {"none"}:
+        found["recompute"] = Feature(f"recomputation: {told(recomputes)}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and head share a table")
     if micro_batches(short) > 1:

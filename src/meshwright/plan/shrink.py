@@ -3,7 +3,8 @@
 Every axis of the plan becomes one of degree 2, or 4 of the pipeline where ranks are left; three axes fit in eight
 ranks. With more active axes than fit, a covering set (``plan/covering.py``) has every three features of the plan
 together in one of its plans. The model keeps its structure and loses its size (``model/shrink.py``); stages stay
-uneven where they are, and there are micro-batches enough for the schedule to reach its steady state.
+uneven where they are, layers recompute what those of the plan do, and there are micro-batches enough for the schedule
+to reach its steady state.
 
 What a small plan cannot show: limits of memory, of networks, and of kernels at full width.
 """
@@ -19,6 +20,7 @@ from meshwright.plan.expand import expand, short_of
 from meshwright.plan.features import AXIS_DEGREE, Feature, features, micro_batches, stage_counts
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import layer_recomputes, recomputing, sampled, told
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import Gather, Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule.choice import ScheduleChoice
@@ -52,7 +54,8 @@ class SmallPlan:
         short = short_of(self.long)
         degrees = {axis: getattr(short.layout, axis) for axis in AXES}
         axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)
-        return ", ".join(filter(None, (axes or "one device", *_choices(short, self.long))))
+        recomputed = told(layer_recomputes(self.long, self.model.architecture.layers))
+        return ", ".join(filter(None, (axes or "one device", *_choices(short, self.long, recomputed))))
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ def _small(
     schedule, chunks = _schedule(short, degrees["pp"])
     count = _micro_batches(short, schedule, degrees["pp"])
     stages = degrees["pp"] * chunks // schedule.kind.chains
-    counts = _small_counts(stage_counts(plan, model), stages, layer_kinds(model.architecture))
+    recomputes = layer_recomputes(plan, model.architecture.layers)
+    kinds = max(layer_kinds(model.architecture), len(set(recomputes)))
+    counts = _small_counts(stage_counts(plan, model), stages, kinds)
     small = shrunk_model(
         model,
         layers=sum(counts),
@@ -95,6 +100,7 @@ def _small(
         virtual_stages=chunks,
     )
     long = expand(_small_short(short, plan, degrees, pipeline, count), small.architecture)
+    long = recomputing(long, sampled(recomputes, sum(counts)))
     if len(set(counts)) > 1:
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
         long = long.model_copy(update={"pipeline": uneven})
@@ -169,7 +175,7 @@ def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
 
 
 def _small_counts(counts: Sequence[int], stages: int, kinds: int) -> tuple[int, ...]:
-    """Layers of ``stages`` stages, uneven where ``counts`` are, with room for all ``kinds`` of layers."""
+    """Layers of ``stages`` stages, uneven where ``counts`` are, so many that ``kinds`` of them can differ."""
     if stages == 1:
         return (max(kinds, LEAST_LAYERS),)
     least = min(count for count in counts if count)
@@ -181,8 +187,8 @@ def _small_counts(counts: Sequence[int], stages: int, kinds: int) -> tuple[int, 
     return tuple(count * times for count in small)
 
 
-def _choices(short: ShortPlan, long: LongPlan) -> list[str]:
-    """What a small plan does besides its degrees."""
+def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
+    """What a small plan does besides its degrees; ``recomputed`` says what its layers run again."""
     pipeline, said = short.pipeline, []
     if short.layout.pp > 1:
         chunks = f" ×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
@@ -192,8 +198,7 @@ def _choices(short: ShortPlan, long: LongPlan) -> list[str]:
         said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
     if short.layout.sequence_parallel:
         said.append("sequence parallel")
-    if short.recompute != "none":
-        names = (short.recompute,) if isinstance(short.recompute, str) else short.recompute
-        said.append(f"recompute {' '.join(names)}")
+    if recomputed != "none":
+        said.append(f"recompute {recomputed}")
     said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
     return said

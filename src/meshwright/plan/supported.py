@@ -129,12 +129,6 @@ def _layers(plan: LongPlan) -> Iterator[Problem]:
         if key in ("embed", "head") and rule.recompute != "none":
             hint = "recompute: none"
             yield Problem(f"layers.{key}.recompute", rule.recompute, f"recomputing {key} {NOT_YET}", hint)
-    chosen = [rule.recompute for key, rule in plan.layers.items() if key not in ("embed", "head")]
-    if any(recompute != chosen[0] for recompute in chosen):
-        rule_text = f"recomputation that differs between layers {NOT_YET}"
-        yield Problem(
-            "layers", [str(r) for r in chosen], rule_text, f"recompute: {chosen[0]} for all of them"
-        )
 
 
 def _vocabulary(plan: LongPlan) -> Iterator[Problem]:

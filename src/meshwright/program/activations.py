@@ -52,35 +52,33 @@ class Keeps:
     inner: bool
 
 
-def keeps(block: Block, mode: Mode) -> dict[str, Keeps]:
+def keeps(block: Block) -> dict[str, Keeps]:
     """What each operator of a block keeps from F to the backward pass, by its name."""
-    if block.kind != "layer":
-        return {op.name: Keeps(True, True) for op in block.operators}
-    if mode.full_recompute:
+    if block.full_recompute:
         first = block.operators[0]
         return {op.name: Keeps(op is first, False) for op in block.operators}
     result = {}
     dropped = False
     for op in block.operators:
-        result[op.name] = Keeps(not dropped, not mode.recomputes(op.recompute))
+        result[op.name] = Keeps(not dropped, not block.recomputes(op.recompute))
         if isinstance(op, LeaveTensor):
             dropped = False
         elif not isinstance(op, EnterTensor):
-            dropped = drops_output(op, mode)
+            dropped = drops_output(op, block)
     return result
 
 
-def drops_output(op: Operator, mode: Mode) -> bool:
-    """Whether the result of an operator is not kept, for it will be computed again."""
-    return mode.recomputes(tuple(name for name in op.recompute if name not in KEEPS_OUTPUT))
+def drops_output(op: Operator, block: Block) -> bool:
+    """Whether the result of an operator of a block is not kept, for it will be computed again."""
+    return block.recomputes(tuple(name for name in op.recompute if name not in KEEPS_OUTPUT))
 
 
 def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes kept from F to the backward pass by one block for one micro-batch."""
-    if block.kind == "layer" and mode.full_recompute:
+    if block.full_recompute:
         return block_input_bytes(block, shape, mode)
     kept: Number = 0
-    rules = keeps(block, mode)
+    rules = keeps(block)
     for op in block.operators:
         if rules[op.name].inputs:
             kept = kept + input_bytes(op, shape, mode, stack)

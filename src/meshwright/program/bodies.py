@@ -56,10 +56,10 @@ def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> 
 
 def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
     """I: what is recomputed, then gradients of the inputs, last operator first."""
-    walks = bool(mode.recompute) and stack.recomputes_exchanges
-    runs = {} if walks else recomputed_runs(block, mode)
+    walks = bool(block.recompute) and stack.recomputes_exchanges
+    runs = {} if walks else recomputed_runs(block)
     items: list[Item] = []
-    if block.kind == "layer" and (mode.full_recompute or walks):
+    if block.full_recompute or walks:
         items += [_again(item) for item in _walked(block, shape, mode, stack)]
     for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
         for run in runs.get(op.name, ()):
@@ -79,36 +79,36 @@ def _walked(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Iterat
     """The forward pass of a block without the computation whose results are kept."""
     for op in block.operators:
         items = _forward(op, shape, mode, stack)
-        if mode.full_recompute or mode.recomputes(op.recompute):
+        if block.recomputes(op.recompute):
             yield from items
         else:
             yield from (exchange for item in items for exchange in exchanges_of(item))
 
 
-def recomputed_runs(block: Block, mode: Mode) -> dict[str, list[tuple[Operator, ...]]]:
+def recomputed_runs(block: Block) -> dict[str, list[tuple[Operator, ...]]]:
     """The recomputed operators that stand in a row, by the name of the operator before whose gradient they run.
 
     That is the operator that uses their result, where the result was dropped, or the last of them. Where it belongs to
     a row itself, it must be there before that row.
     """
-    if block.kind != "layer":
+    if block.full_recompute:
         return {}
-    rows = groupby(block.operators, lambda op: mode.recomputes(op.recompute))
+    rows = groupby(block.operators, lambda op: block.recomputes(op.recompute))
     runs: dict[str, list[tuple[Operator, ...]]] = {}
     before = {}
     for row in [tuple(row) for again, row in rows if again]:
-        before[row] = _user(row[-1], block, mode)
+        before[row] = _user(row[-1], block)
     for row, user in reversed(before.items()):
         of = next((name for other, name in before.items() if any(op.name == user for op in other)), user)
         runs.setdefault(of, []).insert(0, row)
     return runs
 
 
-def _user(last: Operator, block: Block, mode: Mode) -> str:
+def _user(last: Operator, block: Block) -> str:
     """The operator that needs the result of ``last`` again; itself where its result is kept, or leaves the region."""
     after = block.operators[block.operators.index(last) + 1 :]
     user = next((op for op in after if not isinstance(op, EnterTensor)), last)
-    return last.name if isinstance(user, LeaveTensor) or not drops_output(last, mode) else user.name
+    return last.name if isinstance(user, LeaveTensor) or not drops_output(last, block) else user.name
 
 
 def _run_again(

@@ -145,11 +145,13 @@ def _local(parameter: Parameter, layout: Layout, program: Program) -> int:
 
 
 def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
-    """Block → the layers of this stage that are that block; none for embedding and head."""
-    found: dict[int, tuple[int, ...]] = dict.fromkeys(stage.blocks, ())
+    """Block → the layers of this stage that have its name; none for embedding and head."""
+    named = {model.blocks[block].name: block for block in reversed(stage.blocks)}
+    found: dict[int, tuple[int, ...]] = {named[model.blocks[block].name]: () for block in stage.blocks}
     layers = (block for block in stage.blocks if model.blocks[block].kind == "layer")
     for block, number in zip(layers, stage.layers, strict=False):
-        found[block] = (*found[block], number)
+        like = named[model.blocks[block].name]
+        found[like] = (*found[like], number)
     return found
 
 

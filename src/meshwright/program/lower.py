@@ -1,16 +1,20 @@
 """lower: a long plan becomes a Program. Pure; refuses nothing (``plan/check.py`` has spoken before).
 
-The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; stages from the
-partition and placement; the state table; bodies of passes; data-parallel collectives; action lists from the
-schedule's generator, with messages inserted and with gathers, reductions, norm and optimizer around them.
+The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; blocks from what each
+layer runs again; stages from the partition and placement; the state table; bodies of passes; data-parallel collectives;
+action lists from the schedule's generator, with messages inserted and with gathers, reductions, norm and optimizer
+around them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from meshwright.cluster.graph import Cluster
-from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.graph import Block, ModelGraph, Recomputed
+from meshwright.model.recomputed import with_recompute
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.long import Layout, LongPlan
+from meshwright.plan.recomputing import layer_recomputes
+from meshwright.plan.short import Recompute
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
@@ -50,6 +54,7 @@ def lower(
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape, mode = local_shape(plan, layout, expert_grid, workload, stack), plan_mode(plan, layout, stack)
     choice, ranks = plan.choice, plan.pipeline.ranks
+    model = recomputed_model(model, layer_recomputes(plan, model.architecture.layers), stack)
     model = with_spread_vocabulary(model) if choice.form else model
     stages = place_stages(plan, model)
     parts = stages + shares(model, len(stages), ranks)
@@ -146,18 +151,21 @@ def product_input_bytes(workload: Workload) -> int:
 
 
 def plan_mode(plan: LongPlan, layout: Layout, stack: Stack) -> Mode:
-    """The choices of a plan with one rule for all layers."""
-    rule = next(rule for key, rule in plan.layers.items() if key not in ("embed", "head"))
+    """The choices of a plan with one layout."""
     gather, reduce = moments(plan.sharding, plan.gather, stack, pipeline=plan.pipeline.ranks > 1)
     return Mode(
         sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
-        recompute=resolve_recompute(rule.recompute, stack),
         gather=gather,
         reduce=reduce,
     )
 
 
-def resolve_recompute(choice: str | tuple[str, ...], stack: Stack) -> str | tuple[str, ...]:
+def recomputed_model(model: ModelGraph, of_layers: Sequence[Recompute], stack: Stack) -> ModelGraph:
+    """The model whose layers run again what a plan says of each."""
+    return with_recompute(model, [resolve_recompute(choice, stack) for choice in of_layers])
+
+
+def resolve_recompute(choice: Recompute, stack: Stack) -> Recomputed:
     """``selective`` is what the stack means by it, ``none`` is no set at all."""
     if choice == "full":
         return "full"

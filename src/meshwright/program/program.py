@@ -198,6 +198,7 @@ def _identity(program: Program) -> Iterator[object]:
         yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
     yield program.stack.id
     yield from (program.mode, program.stages, program.states, sorted(program.beside), program.in_flight)
+    yield [block.recompute for block in program.blocks]
     yield program.vocabulary, program.shares
     yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
     yield program.weight_gradient_bytes

@@ -1,7 +1,7 @@
 """The local shape: how much of the work one rank of a layout sees.
 
 Every field may be an int or an array of ints, so that one body of code lowers a single plan and prices an
-array of plans. What is a *choice* between code paths (sequence parallelism, sharding, recomputation) is a
+array of plans. What is a *choice* between code paths (sequence parallelism, sharding) is a
 scalar: closed forms group plans by it.
 """
 
@@ -18,19 +18,13 @@ Number = int | float | NDArray[Any]
 class Mode:
     """The choices that change which operations exist.
 
-    ``recompute`` is ``full`` or the names of the recomputed sets; ``gather`` and ``reduce`` are when sharded parameters
-    are gathered and gradients reduced (``sharding.py``).
+    ``gather`` and ``reduce`` are when sharded parameters are gathered and gradients reduced (``sharding.py``). What
+    runs again in the backward pass is a matter of each block.
     """
 
     sequence_parallel: bool
-    recompute: str | tuple[str, ...]
     gather: str = "never"
     reduce: str = "per-step"
-
-    @property
-    def full_recompute(self) -> bool:
-        """Whole layers are run again in the backward pass."""
-        return self.recompute == "full"
 
     @property
     def by_unit(self) -> bool:
@@ -41,10 +35,6 @@ class Mode:
     def passes_exchange_states(self) -> bool:
         """Forward or backward passes gather parameters or reduce gradients."""
         return self.gather in ("per-layer", "per-micro-batch") or self.reduce == "per-micro-batch"
-
-    def recomputes(self, sets: tuple[str, ...]) -> bool:
-        """Whether an operator that belongs to ``sets`` is run again in the backward pass (not full)."""
-        return not self.full_recompute and any(name in self.recompute for name in sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

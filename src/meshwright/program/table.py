@@ -1,4 +1,7 @@
-"""Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state."""
+"""Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state.
+
+Blocks of one name have equal states, whatever they run again in the backward pass: they share a row.
+"""
 
 from collections import defaultdict
 from math import ceil
@@ -31,9 +34,11 @@ def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
 
 def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
     layers: dict[int, list[int]] = defaultdict(list)
+    first_named: dict[str, int] = {}
     layer_numbers = iter(stage.layers)
     for block in stage.blocks:
-        layers[block] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
+        like = first_named.setdefault(model.blocks[block].name, block)
+        layers[like] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
     rows = []
     for block, numbers in layers.items():
         for kind in STATE_KINDS:

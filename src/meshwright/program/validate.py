@@ -6,7 +6,8 @@ hide here. What they do not look at: times, and whether the plan fits into memor
 """
 
 from meshwright.errors import Problem
-from meshwright.model.graph import ModelGraph
+from meshwright.model.graph import ModelGraph, Recomputed
+from meshwright.model.recomputed import with_recompute
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.program.case import Case, Rule
 from meshwright.program.check_copies import COPY_RULES
@@ -20,5 +21,16 @@ RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES)
 
 def validate(program: Program, model: ModelGraph) -> list[Problem]:
     """Everything that is wrong with a Program; empty for a good one."""
-    case = Case(program, model if program.vocabulary is None else with_spread_vocabulary(model))
+    planned = with_recompute(model, _recomputed(program, len(model.layer_blocks)))
+    case = Case(program, planned if program.vocabulary is None else with_spread_vocabulary(planned))
     return [problem for rule in RULES for problem in rule(case)]
+
+
+def _recomputed(program: Program, layers: int) -> list[Recomputed]:
+    """What each layer of the model runs again in this Program; nothing where it is in no stage."""
+    found: dict[int, Recomputed] = {}
+    for stage in program.stages:
+        blocks = (program.blocks[index] for index in stage.blocks)
+        runs_again = (block.recompute for block in blocks if block.kind == "layer")
+        found |= dict(zip(stage.layers, runs_again, strict=False))
+    return [found.get(layer, ()) for layer in range(layers)]

@@ -149,7 +149,7 @@ def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
         block=block,
         kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
         items={kind: program.block_items[place.block, kind] for kind in BLOCK_PASSES},
-        keeps=keeps(block, program.mode),
+        keeps=keeps(block),
     )
 
 

@@ -79,6 +79,8 @@ class Stack:
         which of the shardings run together with pp > 1.
     selective_recompute
         the recomputation sets that ``selective`` means in this stack.
+    recomputes_by_layer
+        layers may recompute different things; False: all of them alike, on every rank.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
@@ -125,6 +127,7 @@ class Stack:
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
+    recomputes_by_layer: bool = False
     recomputes_exchanges: bool = False
     tp: bool = True
     pp: bool = True

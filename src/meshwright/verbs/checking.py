@@ -21,7 +21,7 @@ from meshwright.import_.formats import is_plan
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.change import settings_between
 from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand, shorten_but_stages
+from meshwright.plan.expand import expand, shorten_but_layers
 from meshwright.plan.files import parse_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import load_nouns, resolve_with
@@ -136,7 +136,7 @@ def _long(plan: ShortPlan | LongPlan, arch: Any) -> LongPlan:
 
 
 def _short(plan: ShortPlan | LongPlan) -> ShortPlan | None:
-    return plan if isinstance(plan, ShortPlan) else shorten_but_stages(plan)
+    return plan if isinstance(plan, ShortPlan) else shorten_but_layers(plan)
 
 
 def _checked(
@@ -157,7 +157,7 @@ def _checked(
         return Checked(problems=tuple(problems), unread=unread, plan=plan, mended=mended)
     problems += renamed(resolved.warnings, foreign)
     if short is not None:
-        problems += useless_recomputation(short, resolved.long.pipeline.stages, setting, report)
+        problems += useless_recomputation(short, _long(plan, setting.model.architecture), setting, report)
     best = _best(short, setting)
     mended = None
     if not report.fits:

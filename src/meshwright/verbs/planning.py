@@ -16,7 +16,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
-from meshwright.plan.long import LongPlan, Stages
+from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
@@ -306,17 +306,17 @@ def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -
     long = expand(short, setting.model.architecture)
     reasons = tuple(explain_choices(staged.found, row))
     if counts is None:
-        prediction = _remarked(short, "balanced", setting, report(long, closed_form(short, setting), setting))
+        prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
         return Proposal(short, prediction, reasons)
     stages = written_stages(counts)
     long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
     prediction = report(long, closed_form(short, setting, stages), setting)
-    prediction = _remarked(short, stages, setting, prediction)
+    prediction = _remarked(short, long, setting, prediction)
     return Proposal(short, prediction, (*reasons, explain_stages(staged, row)), long)
 
 
-def _remarked(short: ShortPlan, stages: Stages, setting: Setting, found: Report) -> Report:
-    return replace(found, remarks=tuple(map(str, useless_recomputation(short, stages, setting, found))))
+def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:
+    return replace(found, remarks=tuple(map(str, useless_recomputation(short, long, setting, found))))
 
 
 def _rejected(space: Space, found: Found) -> dict[str, int]:

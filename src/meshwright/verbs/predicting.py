@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InputError, Problem
-from meshwright.plan.expand import shorten_but_stages
-from meshwright.plan.long import Stages
+from meshwright.plan.expand import shorten_but_layers
+from meshwright.plan.long import LongPlan
+from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
@@ -24,32 +25,35 @@ def predicted(resolved: Resolved) -> Report:
 
     Raises InputError where only playing it would tell, and that would take minutes.
     """
-    short = resolved.short or shorten_but_stages(resolved.long)
+    long, setting = resolved.long, resolved.setting
+    short = resolved.short or shorten_but_layers(long)
     if short is not None and short.gather in (None, "per-unit"):
-        stages = resolved.long.pipeline.stages
-        estimate = closed_form(short, resolved.setting, stages)
-        found = report(resolved.long, estimate, resolved.setting)
-        spared = map(str, useless_recomputation(short, stages, resolved.setting, found))
+        recomputes = layer_recomputes(long, setting.model.architecture.layers)
+        estimate = closed_form(short, setting, long.pipeline.stages, recomputes)
+        found = report(long, estimate, setting)
+        spared = map(str, useless_recomputation(short, long, setting, found))
     else:
         from meshwright.simulate.predict import simulated
 
         check_playable(resolved)
-        found = report(resolved.long, simulated(resolved.long, resolved.setting), resolved.setting)
+        found = report(long, simulated(long, setting), setting)
         spared = map(str, ())
     return replace(found, remarks=(*doubts(resolved), *spared))
 
 
 def useless_recomputation(
-    short: ShortPlan, stages: Stages, setting: Setting, found: Report
+    short: ShortPlan, plan: LongPlan, setting: Setting, found: Report
 ) -> Iterator[Problem]:
     """A warning where recomputation under split backward passes takes time and spares next to no memory.
 
-    What I has computed again is kept till W. A schedule that puts W off then holds as much of it as without.
+    What I has computed again is kept till W. A schedule that puts W off then holds as much of it as without. ``short``
+    is the plan but for its stages and for what each layer recomputes.
     """
-    name = short.pipeline.choice.name
-    if short.recompute == "none" or not SCHEDULES[name].split:
+    name, recomputes = short.pipeline.choice.name, layer_recomputes(plan, setting.model.architecture.layers)
+    if set(recomputes) == {"none"} or not SCHEDULES[name].split:
         return
-    estimate = closed_form(short.model_copy(update={"recompute": "none"}), setting, stages)
+    without = short.model_copy(update={"recompute": "none"})
+    estimate = closed_form(without, setting, plan.pipeline.stages)
     held = max(sum(ledger.values()) for ledger in estimate.ledgers)
     if held > (1 + LITTLE) * found.memory_bytes["total"]:
         return
@@ -58,7 +62,7 @@ def useless_recomputation(
         f"takes {longer} more and spares next to nothing: {format_bytes(found.memory_bytes['total'])}, and "
         f"{format_bytes(held)} without it, for {name} keeps what I computes again till W"
     )
-    yield Problem("recompute", short.recompute, rule, "recompute: none", "warning")
+    yield Problem("recompute", told(recomputes), rule, "recompute: none", "warning")
 
 
 def doubts(*resolved: Resolved) -> tuple[str, ...]:

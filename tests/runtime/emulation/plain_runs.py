@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from meshwright.cost.pricing import program_prices
+from meshwright.plan.recomputing import recomputing
 from meshwright.plan.resolve import resolve
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
@@ -43,8 +44,16 @@ class Case:
 
 
 def case(
-    global_batch=8, stack="generic", sharding="none", gather=None, schedule="1f1b", chunks=1, **degrees
+    global_batch=8,
+    stack="generic",
+    sharding="none",
+    gather=None,
+    schedule="1f1b",
+    chunks=1,
+    recomputed=16,
+    **degrees,
 ) -> Case:
+    """The first ``recomputed`` of the 16 layers are recomputed."""
     devices = 1
     for degree in degrees.values():
         devices *= degree
@@ -60,7 +69,8 @@ def case(
         "recompute": "full",
     }
     resolved = resolve(ShortPlan.model_validate(data | ({"gather": gather} if gather else {})))
-    return Case(*_lowered(resolved))
+    of_layers = ["full"] * recomputed + ["none"] * (16 - recomputed)
+    return Case(*_lowered(resolve(recomputing(resolved.long, of_layers))))
 
 
 def _lowered(resolved):

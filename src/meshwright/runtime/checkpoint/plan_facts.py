@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from hashlib import sha256
+from itertools import groupby
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
@@ -40,11 +41,19 @@ def plan_facts(program: Program) -> dict[str, object]:
         "seq_len": int(shape.seq_len),
         "sharding": {entry.kind: entry.layout for entry in program.states},
         "gather": mode.gather,
-        "recompute": mode.recompute or "none",
+        "recompute": _recompute(program),
         "stages": [[stage.rank, len(stage.blocks)] for stage in program.stages],
         "schedule": [format_actions(actions) for actions in program.lists],
     }
     return _plain(facts)
+
+
+def _recompute(program: Program) -> object:
+    """What all layers run again; runs of layers, each with how many they are, where they differ."""
+    blocks = (program.blocks[index] for stage in program.stages for index in stage.blocks)
+    words = [block.recompute or "none" for block in blocks if block.kind == "layer"]
+    runs = [(len(list(run)), word) for word, run in groupby(words)]
+    return runs[0][1] if len(runs) == 1 else runs
 
 
 def model_facts(model: ModelGraph) -> dict[str, object]:

@@ -1,0 +1,31 @@
+"""A model with what a plan has its layers run again in the backward pass.
+
+Layers of one kind that run different things again are different blocks: they take other times and keep other bytes.
+So those who read blocks — lowering, prices, the runtime — ask a block and need no plan, stage or layer to know.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from meshwright.model.graph import ModelGraph, Recomputed
+
+
+def with_recompute(model: ModelGraph, of_layers: Sequence[Recomputed]) -> ModelGraph:
+    """The same operators and parameters, where layer i runs ``of_layers[i]`` again.
+
+    The first layer of a kind keeps its block's index; blocks of those that differ from it come behind all others.
+    """
+    of_kinds = list(zip(model.layer_blocks, of_layers, strict=True))
+    blocks = list(model.blocks)
+    index_of: dict[tuple[int, Recomputed], int] = {}
+    for index, recompute in dict.fromkeys(of_kinds):
+        block = replace(model.blocks[index], recompute=recompute)
+        if any(index == known for known, _ in index_of):
+            index_of[index, recompute] = len(blocks)
+            blocks.append(block)
+        else:
+            index_of[index, recompute] = index
+            blocks[index] = block
+    layers = [(index, len(list(run))) for index, run in groupby(index_of[key] for key in of_kinds)]
+    return replace(model, blocks=tuple(blocks), chain=(model.chain[0], *layers, model.chain[-1]))
