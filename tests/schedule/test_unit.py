@@ -18,5 +18,5 @@ def test_units_hold_every_micro_batch_once_and_know_it(micro_batches, unit):
 def test_a_unit_has_no_more_micro_batches_than_a_step(name):
     choice = ScheduleChoice(name, unit=16)
     assert choice.fault(4, 16) is None
-    assert choice.fault(4, 12) == "unit = 16 > 12, all micro-batches of a step"
+    assert choice.fault(4, 12) == "unit = 16 ≤ micro-batches = 12 must hold"
     assert nearest_unit(choice.kind, 4, 12, 16) == 12

@@ -117,7 +117,7 @@ class ScheduleKind:
             return f"pp % {self.rank_multiple} = {ranks} % {self.rank_multiple} must be 0"
         if knobs.unit is not None and "unit" in self.looks_at:
             if knobs.unit > micro_batches:
-                return f"unit = {knobs.unit} > {micro_batches}, all micro-batches of a step"
+                return f"unit = {knobs.unit} ≤ micro-batches = {micro_batches} must hold"
             return self.unit_fault(ranks, micro_batches, knobs.unit)
         multiple = self.micro_batch_multiple(ranks)
         rest = micro_batches % multiple
