@@ -5,9 +5,10 @@ import pytest
 from planning_questions import header, planned
 
 from meshwright.cost.evaluate import evaluate
-from meshwright.errors import InputError
+from meshwright.errors import InfeasibleError, InputError
 from meshwright.plan.files import parse_plan
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.search import best_first
 from meshwright.search.exhaustive import TIE
 from meshwright.search.schedules import all_schedules
 from meshwright.search.space import divisors, enumerate_space
@@ -37,6 +38,45 @@ def test_auto_is_the_best_of_all_plans_of_all_schedules_and_never_worse(model, c
     assert auto.considered == auto.feasible + sum(auto.rejected.values())
 
 
+DUALPIPE = ("gpt-3-175b", "pp=32", "tp=4", "cp=1", "recompute=none", "micro_batch=2")
+
+
+def dualpipe_question(cluster, monkeypatch, schedules="auto"):
+    """What holds parameters twice, with work for a few lists only."""
+    monkeypatch.setattr(best_first, "MOST_PASSES", 400_000)
+    model, *kept = DUALPIPE
+    return planned(model, cluster, *kept, seq_len=2048, batch=1536, stack="meshwright", schedules=schedules)
+
+
+def test_auto_finds_a_plan_that_holds_parameters_twice_where_there_is_room(monkeypatch):
+    found = dualpipe_question("a100-sxm-80gb x 1024", monkeypatch)
+    assert found.proposals[0].plan.pipeline.schedule == "dualpipe"
+    assert found.unplayed == 0
+
+
+def test_and_refuses_it_where_there_is_none(monkeypatch):
+    found = dualpipe_question("a100-sxm-40gb x 1024", monkeypatch)
+    assert {proposal.plan.pipeline.schedule for proposal in found.proposals} == {"v-min"}
+    assert found.unplayed == 0
+    with pytest.raises(InfeasibleError, match=r"No plan .* fits on") as caught:
+        dualpipe_question("a100-sxm-40gb x 1024", monkeypatch, "dualpipe")
+    assert "the leanest plan needs at least" in str(caught.value)
+    assert "played" not in str(caught.value)
+
+
+def test_a_lean_plan_is_found_among_many_that_are_too_large():
+    """A long pipeline of a sparse model: most schedules that would be quicker hold too much."""
+    cluster = "h100-sxm-80gb x 512"
+    kept = ("pp=32", "recompute=none", "tp=2", "cp=2", "ep=8", "micro_batch=1", "sharding=zero1")
+    usual, auto = (
+        planned("deepseek-v3", cluster, *kept, seq_len=4096, batch=1024, stack="meshwright", schedules=s)
+        for s in (None, "auto")
+    )
+    best = auto.proposals[0]
+    assert best.plan.pipeline.schedule == "zb-h1"
+    assert best.report.step_time_s < 0.93 * usual.proposals[0].report.step_time_s
+
+
 def test_a_schedule_that_is_kept_is_one_that_is_named():
     arguments = ("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=4")
     kept = planned(*arguments, "schedule=zb-h1", stack="generic")
@@ -48,16 +88,9 @@ def test_a_schedule_that_is_kept_is_one_that_is_named():
 
 
 def test_plans_with_knobs_come_as_files_that_say_them():
-    answer = planned(
-        "llama-3.1-8b",
-        "a100-sxm-40gb x 8",
-        "pp=4",
-        "tp=1",
-        batch=32,
-        stack="meshwright",
-        schedules="auto",
-        top=40,
-    )
+    kept = ("pp=4", "tp=1", "recompute=none")
+    options = {"seq_len": 4096, "batch": 32, "stack": "meshwright"}
+    answer = planned("llama-3.1-8b", "a100-sxm-40gb x 8", *kept, schedules="auto", top=40, **options)
     turned = [p for p in answer.proposals if not p.plan.pipeline.choice.usual]
     assert turned
     for proposal in turned:

@@ -26,6 +26,13 @@ class Scores:
     fits: np.ndarray
 
 
+@dataclass(frozen=True)
+class Floors:
+    step_s: np.ndarray
+    total_bytes: np.ndarray
+    limit_bytes: np.ndarray
+
+
 class World:
     """Made-up times, further apart than a tie, and memory; ``slack`` of a bound, and what was evaluated."""
 
@@ -50,9 +57,8 @@ class World:
         return Scores(self.times(plans), memory, memory <= 22)
 
     def floor(self, plans, enough):
-        return np.where(
-            self.memory(plans) - 5 * self.limits(plans) > 22, np.inf, self.times(plans) - self.slack
-        )
+        least = self.memory(plans) - 5 * self.limits(plans)
+        return Floors(np.where(least > 22, np.inf, self.times(plans) - self.slack), least, self.memory(plans))
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +73,12 @@ def everything(plans):
 def widened(world, top=5):
     found = search_all(replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, everything)
     world.evaluated = 0
-    return widen(found, DEAR, world.floor, world.evaluate, top, BATCH)
+    return widen(found, DEAR, world.floor, world.evaluate, 22, top, BATCH)
+
+
+def without_plans(world):
+    nothing = DEAR.take(np.zeros(0, dtype=np.int64))
+    return search_all(replace(SPACE, plans=nothing), world.evaluate, everything)
 
 
 def times_of_top(found, top):
@@ -100,10 +111,12 @@ def test_a_higher_limit_is_not_tried_where_a_lower_one_does_not_fit():
     world = World(2, 0.0)
     zero_bubble = np.array([choice.name == "zero-bubble" for choice in DEAR.schedules])[DEAR.schedule]
     dear = DEAR.take(zero_bubble)
-    none = search_all(
-        replace(SPACE, plans=dear.take(np.zeros(0, dtype=np.int64))), world.evaluate, everything
-    )
-    found = widen(none, dear, lambda plans, enough: np.zeros(len(plans)), world.evaluate, 10**6, BATCH)
+    none = without_plans(world)
+
+    def nothing(plans, enough):
+        return Floors(*(np.zeros(len(plans)),) * 3)
+
+    found = widen(none, dear, nothing, world.evaluate, 22, 10**6, BATCH)
     columns = [name for name in best_first.COLUMNS if name != "schedule"]
     plain = np.stack([getattr(found.plans, name) for name in columns], 1)[~found.fits]
     assert len(np.unique(plain, axis=0)) == len(plain) > 0
@@ -133,9 +146,47 @@ def test_an_interrupt_ends_with_the_best_that_was_found():
     first = search_all(
         replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, lambda plans: plans.pp > 0
     )
-    whole = widen(first, DEAR, world.floor, world.evaluate, 5, BATCH)
-    part = widen(first, DEAR, world.floor, evaluate, 5, BATCH)
+    whole = widen(first, DEAR, world.floor, world.evaluate, 22, 5, BATCH)
+    part = widen(first, DEAR, world.floor, evaluate, 22, 5, BATCH)
     assert (whole.interrupted, part.interrupted) == (False, True)
     assert len(first.plans) < len(part.plans) < len(whole.plans)
     assert part.unplayed >= len(whole.plans) - len(part.plans)
     assert part.slower + part.unplayed + part.too_large + len(part.ranking) == len(SPACE.plans)
+
+
+class Tight(World):
+    """Quick plans do not fit, as only playing shows; those with more tensor parallelism are lean and slow."""
+
+    def times(self, plans):
+        return 10.0 + plans.tp + super().times(plans) / 1000
+
+    def memory(self, plans):
+        return 30.0 - 2 * plans.tp + super().limits(plans)
+
+    def floor(self, plans, enough):
+        return Floors(self.times(plans), self.memory(plans) - 3, self.memory(plans) - 3)
+
+
+def passes_of(plans):
+    return best_first._Work(plans, BATCH).passes
+
+
+def test_the_leanest_come_first_while_nothing_fits(monkeypatch):
+    """Work for a few lists: in the order of times none of them would fit."""
+    world = Tight(0, 0.0)
+    monkeypatch.setattr(best_first, "MOST_PASSES", 8 * int(passes_of(DEAR).max()))
+    found = widen(without_plans(world), DEAR, world.floor, world.evaluate, 22, 1, BATCH)
+    assert found.fits.any()
+    assert found.unplayed > 0
+    quickest = np.argsort(world.times(DEAR), kind="stable")[:100]
+    assert (world.memory(DEAR.take(quickest)) > 22).all()
+
+
+def test_plans_that_would_not_fit_at_their_limit_come_last(monkeypatch):
+    """With work for a few lists of many those that are played fit, as they were estimated to."""
+    world = World(0, 0.3)
+    monkeypatch.setattr(best_first, "MOST_PASSES", 3 * int(passes_of(DEAR).max()))
+    found = widen(without_plans(world), DEAR, world.floor, world.evaluate, 22, 1, BATCH)
+    assert found.fits[1:].any()
+    likely = world.memory(found.plans) <= 22
+    assert likely[1:].all()

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.cost.group import Floats, Group
+from meshwright.cost.group import Floats, Group, Ints
 from meshwright.cost.in_flight import in_flight, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
 from meshwright.cost.played import equal_lists
 from meshwright.cost.unit_memory import unit_buffers
 from meshwright.program.states import Elements, StateKind, bytes_per_element
 from meshwright.program.synchronise import add
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.times import StageTimes
 
 KINDS: tuple[StateKind, StateKind] = ("parameter", "gradient")
 
@@ -47,13 +49,27 @@ def worst_ledger(group: Group) -> dict[str, Floats]:
 
 
 def _activations(group: Group) -> Floats:
+    return activations(group, group.schedule, kept_sizes(group), group.micro_batches, group.times)
+
+
+def kept_sizes(group: Group) -> Floats:
+    """Bytes of all that waits for another pass, by what ``in_flight`` counts: (n, columns)."""
     waiting = [] if group.share is None else [group.share.kept_bytes[:, None]]
-    kept = [group.kept, *waiting, *([group.kept_for_weights] if group.split else [])]
-    sizes = np.concatenate(kept, 1)
-    enough = sufficient(group.schedule, group.ranks, group.micro_batches)
-    result = np.zeros((len(group.plans), group.ranks))
-    for count, times, rows in equal_lists(enough, group.times):
-        held = in_flight(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times)
+    return np.concatenate([group.kept, *waiting, *([group.kept_for_weights] if group.split else [])], 1)
+
+
+def activations(
+    group: Group,
+    schedule: ScheduleChoice,
+    sizes: Floats,
+    micro_batches: Ints,
+    times: Sequence[StageTimes] | None,
+) -> Floats:
+    """Peak bytes on every rank of plans with the group's stages, a row of ``sizes`` each: (n, P)."""
+    enough = sufficient(schedule, group.ranks, micro_batches)
+    result = np.zeros((len(sizes), group.ranks))
+    for count, of_times, rows in equal_lists(enough, times):
+        held = in_flight(schedule, group.ranks, count, tuple(group.kind_of.tolist()), of_times)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (sizes[rows] @ candidates[:, : sizes.shape[1]].T).max(1)
     return result

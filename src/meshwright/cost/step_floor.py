@@ -12,11 +12,14 @@ way to the end and back. A rank that never holds more than R needs Σ_k M·kept_
 passes in the place of bytes.
 
 The norm, the optimizer and tied tables are behind that. Left out are exposed gathers and reductions, and idle time
-between passes. Infinite where a rank has no room for a micro-batch on each of its stages, or for what its schedule
-holds whatever the times. Not above ``evaluate`` (tests).
+between passes. Infinite where a rank has no room for what it holds at least: a micro-batch on each of its stages, what
+its schedule's lists hold where these are the same for all times, or what all lists of an automatic schedule begin with
+(``least_held.py``). Neither seconds nor bytes are above those of ``evaluate`` (tests). A schedule that may fill its
+limit, of passes that wait for I or for W, whichever keep more, most often does: bytes up to the limit are an estimate
+that says what to try first.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +27,9 @@ from numpy.typing import NDArray
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import pipeline_groups, row_codes
 from meshwright.cost.group import Floats, Group
-from meshwright.cost.group_memory import ledgers_without_lists
+from meshwright.cost.group_memory import activations, kept_sizes, ledgers_without_lists
 from meshwright.cost.group_time import norm_and_ties, optimizer, with_sends
+from meshwright.cost.least_held import least_passes, passes_before_others
 from meshwright.plan.arrays import COLUMNS, PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
@@ -34,24 +38,33 @@ from meshwright.schedule.most_held import most_held
 ROOM = 1 + 1e-9
 
 
-def step_floor(plans: PlanArrays, setting: Setting, enough: float = np.inf) -> Floats:
-    """Seconds that each plan takes at least; infinite where it can not fit.
+@dataclass(frozen=True)
+class Floor:
+    """What every plan takes at least: seconds, infinite where it can not fit, and bytes on its worst rank.
 
-    Where the work of the mean rank alone takes ``enough``, that is the bound.
+    ``limit_bytes`` is what the worst rank holds if its schedule fills a limit; no less than ``total_bytes``.
     """
+
+    step_s: Floats
+    total_bytes: Floats
+    limit_bytes: Floats
+
+
+def step_floor(plans: PlanArrays, setting: Setting, enough: float = np.inf) -> Floor:
+    """Lower bounds of each plan. Where the work of the mean rank alone takes ``enough``, that is the only one."""
     alike = _alike(plans)
     codes = row_codes([getattr(alike, name).astype(np.int64) for name in COLUMNS])
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     distinct, order = alike.take(first), np.argsort(inverse, kind="stable")
     counts = np.bincount(inverse)
     starts = np.cumsum(counts) - counts
-    floor = np.empty(len(plans))
+    seconds, held, full = np.empty(len(plans)), np.zeros(len(plans)), np.zeros(len(plans))
     for rows, group in pipeline_groups(distinct, setting):
         work = _mean_work(group)
         at = np.repeat(np.arange(len(rows)), counts[rows])
         within = np.arange(len(at)) - np.repeat(np.cumsum(counts[rows]) - counts[rows], counts[rows])
         members = order[starts[rows][at] + within]
-        floor[members] = work[at]
+        seconds[members] = work[at]
         near = np.flatnonzero(work < enough)
         if not len(near):
             continue
@@ -60,8 +73,11 @@ def step_floor(plans: PlanArrays, setting: Setting, enough: float = np.inf) -> F
         chosen = members[place[at] >= 0], place[at][place[at] >= 0]
         for code in np.unique(plans.schedule[chosen[0]]):
             mine = plans.schedule[chosen[0]] == code
-            floor[chosen[0][mine]] = bound.seconds(chosen[1][mine], plans.schedules[code])
-    return floor
+            of_plans = chosen[0][mine]
+            found = bound.of(chosen[1][mine], plans.schedules[code])
+            seconds[of_plans], held[of_plans] = found.step_s, found.total_bytes
+            full[of_plans] = found.limit_bytes
+    return Floor(seconds, held, full)
 
 
 def _alike(plans: PlanArrays) -> PlanArrays:
@@ -106,29 +122,49 @@ class _Bound:
         self.kept, self.least = kept.sum(1), kept.min(1)
         both = forward + back
         life = both.sum(1)[:, None] - np.cumsum(both, 1) + both + 2 * (ends - crossed) * message[:, None]
-        counts = group.micro_batches[:, None]
-        self.lives, self.held = counts * life[:, at].sum(1), counts * (kept * life[:, at]).sum(1)
+        self.counts = group.micro_batches.astype(np.float64)
+        counts = self.counts[:, None]
+        self.lives, self.stay = counts * life[:, at].sum(1), counts * (kept * life[:, at]).sum(1)
         usable = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
-        self.room = usable * ROOM - sum(ledgers_without_lists(group).values(), start=np.zeros(1))
+        self.fixed = sum(ledgers_without_lists(group).values(), start=np.zeros(1))
+        self.room = usable * ROOM - self.fixed
         self.rest = optimizer(group) + norm_and_ties(group)
+        self.sizes, self.of_first = kept_sizes(group), kept[:, 0]
+        self.largest = kept.max(1)
+        if group.split:
+            self.largest = np.maximum(self.largest, group.kept_for_weights[:, group.kind_of][:, at].max(1))
+        self.before_others = passes_before_others(group) if group.split else self.work
 
-    def seconds(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
+    def of(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floor:
         """The bounds of the plans at ``rows``, which have this schedule."""
+        most, fixed = self._most(rows, choice), self.fixed[rows]
+        held = self._held(rows, choice, most)
+        full = np.maximum(held, most * self.largest[rows]) if choice.kind.keeps_to else held
+        seconds = np.where((held <= self.room[rows]).all(1), self._seconds(rows, choice, most), np.inf)
+        return Floor(seconds, *(np.asarray((fixed + of_ranks).max(1)) for of_ranks in (held, full)))
+
+    def _held(self, rows: NDArray[np.int64], choice: ScheduleChoice, most: Floats) -> Floats:
+        """Bytes of activations on every rank at least: (n, P)."""
+        if choice.steady_rounds is not None and not choice.automatic:
+            return activations(self.group, choice, self.sizes[rows], self.group.micro_batches[rows], None)
+        if not choice.kind.keeps_to:
+            return np.maximum(self.kept[rows], most * self.least[rows])
+        passes = least_passes(self.group, self.before_others[rows], self.counts[rows], most)
+        return np.maximum(self.kept[rows], passes * self.of_first[rows])
+
+    def _seconds(self, rows: NDArray[np.int64], choice: ScheduleChoice, most: Floats) -> Floats:
         group, room = self.group, self.room[rows]
-        most = self._most(rows, choice)
-        held = np.maximum(self.kept[rows], 0 if choice.kind.keeps_to else most * self.least[rows])
         if choice.kind.chains > 1:
-            seconds = self.work[rows].max(1) / choice.kind.chains
-            return np.where((most * self.least[rows] <= room).all(1), seconds + self.rest[rows], np.inf)
+            return np.asarray(self.work[rows].max(1) / choice.kind.chains + self.rest[rows])
         possible = np.minimum(most, np.floor(room / self.least[rows]))
         begin, turn = self.begin[rows], self.turn[rows]
         idle = np.maximum(begin, turn - possible * self.pass_s[rows])
         ends = idle + self.work[rows] + self.drain[rows]
         with np.errstate(divide="ignore"):
-            pace = np.where(room > 0, self.held[rows] / room, np.inf)
+            pace = np.where(room > 0, self.stay[rows] / room, np.inf)
         pace = np.maximum(pace, self.lives[rows] / most)
         ends = np.maximum(ends, begin + pace) - (begin if group.steps_overlap else 0)
-        return np.where((held <= room).all(1), ends.max(1) + self.rest[rows], np.inf)
+        return np.asarray(ends.max(1) + self.rest[rows])
 
     def _most(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
         """Forward passes that every rank holds at most; what is in no way limited holds as many."""

@@ -3,14 +3,16 @@
 ``floor`` and ``evaluate`` are handed in. Beside plans that are evaluated already, as a search found them, others are
 evaluated in the order of their bounds, until the bound is above the best K plans that differ in something that matters.
 So the best K are those of all plans, and what is left out is slower than them by its bound. A plan that could only be
-second in its own layout is not evaluated either. A limit on the passes of the lists that are played bounds the work;
-what it leaves out is counted, and the bounds say how much better it might be. So it is with an interrupt: what has been
-found till then is the answer.
+second in its own layout is not evaluated either. While nothing is known to fit, the plans that are leanest by their
+bound come first, for as much as a part of the work; plans that would not fit if their schedules held all that they may
+come last. The work is bounded: the passes of all lists that are made, compared and played, which is CPU time, but the
+same on any machine. What it leaves out is counted, and the bounds say how much better it might be. So it is with an
+interrupt: what has been found till then is the answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,58 +23,125 @@ from meshwright.search.exhaustive import MATTERS, Evaluate, Floats, Found, ranke
 AT_ONCE = 4
 PLAYED_ROUNDS = 16
 """Rounds of P micro-batches whose lists are played for a step time, beside those for memory."""
-MOST_PASSES = 1_200_000
+COMPARED_GAMES = 25
+COMPARED_PASSES = 8_000
+"""An automatic schedule is the best of so many games of so many passes at most, or three rounds."""
+MOST_PASSES = 10_000_000
+"""Passes that are made and played."""
+LEANEST = 0.5
+"""The part of these that is for finding any plan that fits."""
 LISTS = ("pp", "virtual_stages", "schedule", "tp", "cp", "ep", "etp", "micro_batch", "recompute")
 """Plans that are equal in these and in the number of replicas have nearly the same lists."""
 
-Bounds = Callable[[PlanArrays, float], Floats]
+
+class Floors(Protocol):
+    """Lower bounds of plans."""
+
+    @property
+    def step_s(self) -> Floats:
+        """Seconds per step; infinite where a plan can not fit."""
+        ...
+
+    @property
+    def total_bytes(self) -> Floats:
+        """Peak memory of the worst device."""
+        ...
+
+    @property
+    def limit_bytes(self) -> Floats:
+        """No bound: the peak of a schedule that fills its limit of memory."""
+        ...
 
 
-def widen(found: Found, dear: PlanArrays, floor: Bounds, evaluate: Evaluate, top: int, batch: int) -> Found:
-    """``found`` with the ``dear`` plans that may be among its best ``top``; both have the same tables of names."""
-    best = _Best(found, dear, top)
-    bounds = floor(dear, best.worth)
-    limits = _Limits(dear)
-    waiting = np.lexsort([limits.of, bounds])
-    waiting = waiting[np.isfinite(bounds[waiting])]
-    work, unplayed, taken = _Work(dear, batch), 0, list[int]()
-    interrupted = False
-    hopeless = list[int]()
-    scores: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
-    at = 0
-    while at < len(waiting) and bounds[waiting[at]] < best.worth:
-        near = [int(row) for row in waiting[at : at + AT_ONCE] if bounds[row] < best.threshold(int(row))]
-        rows = [row for row in near if limits.may_fit(row)]
-        hopeless += [row for row in near if not limits.may_fit(row)]
-        at += AT_ONCE
-        playable = [row for row in rows if work.allows(row)]
-        unplayed += len(rows) - len(playable)
-        if not playable:
-            continue
-        some = np.array(playable)
-        try:
-            result = evaluate(dear.take(some))
-        except KeyboardInterrupt:
-            rest = sum(bool(bounds[row] < best.threshold(int(row))) for row in waiting[at:])
-            unplayed, interrupted = unplayed + len(playable) + rest, True
-            break
-        best.update(some, result.step_s, result.fits)
-        limits.refuse(some[~result.fits])
-        taken += playable
-        scores.append((result.step_s, result.total_bytes, result.fits))
-    left = np.setdiff1d(waiting, [*taken, *hopeless])
-    widened = _joined(found, dear.take(np.array(taken, dtype=np.int64)), scores)
-    overfull = len(dear) - len(taken) - len(left)
+Bounds = Callable[[PlanArrays, float], Floors]
+
+
+def widen(
+    found: Found,
+    plans: PlanArrays,
+    floor: Bounds,
+    evaluate: Evaluate,
+    usable_bytes: float,
+    top: int,
+    batch: int,
+) -> Found:
+    """``found`` with those of ``plans`` that may be among its best ``top``; both have the same tables of names."""
+    worth = _Best(found, plans.take(np.zeros(0, dtype=np.int64)), top).worth
+    floors = floor(plans, worth)
+    near = np.flatnonzero(floors.step_s < worth)
+    dear, bounds = plans.take(near), floors.step_s[near]
+    play = _Play(dear, evaluate, _Best(found, dear, top), batch)
+    if not found.fits.any():
+        leanest = np.lexsort([bounds, floors.total_bytes[near]])
+        for at in range(0, len(leanest), AT_ONCE):
+            if play.fit or not play.some([int(row) for row in leanest[at : at + AT_ONCE]], LEANEST):
+                break
+    likely = floors.limit_bytes[near] <= usable_bytes
+    order = np.lexsort([play.limits.of, bounds])
+    too_much = [play.best_of(rows, bounds) for rows in (order[likely[order]], order[~likely[order]])]
+    unplayed = {row for rows in too_much for row in rows if bounds[row] < play.best.threshold(row)}
+    widened = _joined(found, dear.take(np.array(play.taken, dtype=np.int64)), play.scores)
     refused = int((~widened.fits[len(found.fits) :]).sum())
+    overfull = int(np.isinf(floors.step_s).sum()) + len(play.seen) - len(play.taken)
+    left = np.ones(len(plans), dtype=np.bool_)
+    left[np.isinf(floors.step_s)] = False
+    left[near[sorted(play.seen)]] = False
     return replace(
         widened,
         too_large=found.too_large + overfull + refused,
         overfull=overfull,
-        slower=len(left) - unplayed,
-        unplayed=unplayed,
-        interrupted=interrupted,
-        floors=_least(dear, bounds, left),
+        slower=int(left.sum()) - len(unplayed),
+        unplayed=len(unplayed),
+        interrupted=play.interrupted,
+        floors=_least(plans, floors.step_s, np.flatnonzero(left)),
+        least_bytes=float(floors.total_bytes.min()),
     )
+
+
+class _Play:
+    """Evaluates plans as far as the work allows; ``seen`` are these, and those that can not fit as others showed."""
+
+    def __init__(self, plans: PlanArrays, evaluate: Evaluate, best: "_Best", batch: int) -> None:
+        self.plans, self.evaluate, self.best = plans, evaluate, best
+        self.limits, self.work = _Limits(plans), _Work(plans, batch)
+        self.taken: list[int] = []
+        self.seen: set[int] = set()
+        self.scores: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
+        self.fit = self.interrupted = False
+
+    def some(self, rows: Sequence[int], part: float = 1.0) -> bool:
+        """Evaluate those that may fit; false where ``part`` of the work is too little for some of them."""
+        if self.interrupted:
+            return False
+        may_fit = [row for row in rows if self.limits.may_fit(row)]
+        self.seen.update(row for row in rows if row not in may_fit)
+        playable = [row for row in may_fit if self.work.allows(row, part)]
+        if playable:
+            some = np.array(playable)
+            try:
+                result = self.evaluate(self.plans.take(some))
+            except KeyboardInterrupt:
+                self.interrupted = True
+                return False
+            self.best.update(some, result.step_s, result.fits)
+            self.limits.refuse(some[~result.fits])
+            self.fit = self.fit or bool(result.fits.any())
+            self.taken += playable
+            self.seen.update(playable)
+            self.scores.append((result.step_s, result.total_bytes, result.fits))
+        return len(playable) == len(may_fit)
+
+    def best_of(self, order: NDArray[np.int64], bounds: Floats) -> set[int]:
+        """Evaluate what may be among the best, in an order of ascending bounds; returns what was too much work."""
+        unplayed = set[int]()
+        for at in range(0, len(order), AT_ONCE):
+            if bounds[order[at]] >= self.best.worth:
+                break
+            near = [int(row) for row in order[at : at + AT_ONCE]]
+            rows = [row for row in near if row not in self.seen and bounds[row] < self.best.threshold(row)]
+            self.some(rows)
+            unplayed.update(row for row in rows if row not in self.seen)
+        return unplayed
 
 
 class _Best:
@@ -121,22 +190,23 @@ class _Limits:
 
 
 class _Work:
-    """Counts the passes of lists that are played; equal lists once."""
+    """Counts the passes of lists that are made, compared and played; equal lists once."""
 
     def __init__(self, plans: PlanArrays, batch: int) -> None:
-        count = plans.micro_batches(batch)
-        self.passes = (
-            3 * plans.pp * plans.virtual_stages * (count + np.minimum(count, PLAYED_ROUNDS * plans.pp))
-        )
+        count, stages = plans.micro_batches(batch), plans.pp * plans.virtual_stages
+        made, played = 3 * stages * count, 3 * stages * np.minimum(count, PLAYED_ROUNDS * plans.pp)
+        compared = np.minimum(made, np.maximum(COMPARED_PASSES, 9 * stages * plans.pp))
+        automatic = np.array([choice.automatic for choice in plans.schedules], dtype=np.bool_)[plans.schedule]
+        self.passes = made + played + np.where(automatic, COMPARED_GAMES * compared, 0)
         self.lists = np.stack([*(getattr(plans, name) for name in LISTS), count], 1)
         self.seen: set[bytes] = set()
         self.done = 0
 
-    def allows(self, row: int) -> bool:
+    def allows(self, row: int, part: float) -> bool:
         key = self.lists[row].tobytes()
         if key in self.seen:
             return True
-        if self.done + int(self.passes[row]) > MOST_PASSES:
+        if self.done + int(self.passes[row]) > part * MOST_PASSES:
             return False
         self.seen.add(key)
         self.done += int(self.passes[row])

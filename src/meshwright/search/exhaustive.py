@@ -52,7 +52,7 @@ class Found:
 
     Of plans that a bound spared (``best_first.py``): ``overfull`` can not fit, ``slower`` are not among the best,
     ``unplayed`` may be and would have taken too long, or an interrupt came before (``interrupted``); ``floors`` is the
-    least bound of the last two of each schedule, in seconds by code.
+    least bound of the last two of each schedule, in seconds by code, and ``least_bytes`` that of any plan's peak.
     """
 
     plans: PlanArrays
@@ -66,6 +66,7 @@ class Found:
     unplayed: int = 0
     interrupted: bool = False
     floors: Mapping[int, float] = field(default_factory=dict)
+    least_bytes: float = np.inf
 
     def top(self, count: int) -> list[int]:
         """Rows of the best plans that differ in something that matters."""

@@ -263,6 +263,8 @@ def _leanest(space: Space, found: Found, setting: Setting) -> str:
     """How much is too much: the least peak, or the least bound where no plan was worth evaluating."""
     if len(found.plans):
         least, what = float(found.total_bytes.min()), "the leanest plan needs"
+    elif found.overfull:
+        least, what = found.least_bytes, "the leanest plan needs at least"
     else:
         least, what = float(memory_floor(space.plans, setting).min()), "states alone take at least"
     usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshwright.cost.bounds import may_fit
+from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.pipeline import has_form
-from meshwright.cost.step_floor import step_floor
+from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
@@ -72,7 +73,10 @@ def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
     if not len(dear):
         return space, found
     dear = dear.take(possible(dear))
+
+    def floor(plans: PlanArrays, enough: float) -> Floor:
+        return step_floor(plans, setting, enough)
+
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
     batch = setting.workload.global_batch
-    return space, widen(
-        found, dear, lambda p, enough: step_floor(p, setting, enough), scored, scope.top, batch
-    )
+    return space, widen(found, dear, floor, scored, usable, scope.top, batch)
