@@ -13,6 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from command_line import frozen_list, verbs
+from explain_pages import (
+    explained_against,
+    explained_changes,
+    explained_choices,
+    explained_parts,
+    explained_summary,
+)
 from markdown_table import table
 from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, vocabulary_places
 from schedule_pictures import pictures
@@ -224,6 +231,11 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "targets": targets,
     "runtime": runtime,
     "example-plan": example_plan,
+    "explained-summary": explained_summary,
+    "explained-parts": explained_parts,
+    "explained-choices": explained_choices,
+    "explained-changes": explained_changes,
+    "explained-against": explained_against,
     "verbs": verb_table,
     "verb-pages": verb_pages,
     "constants": constants,

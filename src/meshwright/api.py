@@ -25,6 +25,8 @@ from meshwright.verbs.predicting import check_playable, predicted
 
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
+    from meshwright.explain.against import Against
+    from meshwright.explain.explained import Explained
     from meshwright.validation.result import Validation
     from meshwright.verbs.calibrating import Calibrated
     from meshwright.verbs.checking import Checked
@@ -47,6 +49,7 @@ __all__ = [
     "compare_schedules",
     "describe",
     "emulate",
+    "explain",
     "export",
     "import_file",
     "ingest",
@@ -140,6 +143,24 @@ def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     if is_trace(b):
         return beside_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))
+
+
+def explain(
+    path: str | Path, *, against: str | Path | None = None, progress: "Progress | None" = None
+) -> "Explained | Against":
+    """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
+
+    Raises InputError for a plan that only minutes of playing would price, and for two that do not compare.
+    """
+    from meshwright.explain.against import compared
+    from meshwright.explain.explain import explained
+
+    if against is None:
+        return explained(load(path), progress or (lambda what, part: None))
+    own = load(path)
+    with _below("against"):
+        other = load(against)
+    return compared(own, other, str(against))
 
 
 def export(
@@ -330,6 +351,15 @@ def cluster_file(found: "OwnCalibration") -> str:
     from meshwright.cluster.dump import dump_cluster
 
     return dump_cluster(found.cluster)
+
+
+@contextmanager
+def _below(option: str) -> Iterator[None]:
+    """Problems of a second file name the option that it was given with."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(replace(p, field=f"{option}.{p.field}") for p in error.problems) from None
 
 
 @contextmanager

@@ -29,6 +29,7 @@ FLOORS: dict[str, float] = {
     "validation": 3,
     "calibration": 3,
     "verbs": 4,
+    "explain": 4,
     "api": 4,
     "cli": 5,
 }
@@ -44,6 +45,8 @@ SAME_FLOOR = {
     ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms
     ("api", "verbs"),
+    ("api", "explain"),
+    ("explain", "verbs"),  # the searches and predictions of `plan` and `predict`
     ("import_", "export"),  # the same option lists and words, read in the other direction
     ("import_", "measure"),  # the results of a measurement, which know no torch
     ("import_", "calibration"),  # what published runs leave of a bare measurement
@@ -64,6 +67,7 @@ THIRD_PARTY = {
         "import_",
         "runtime",
         "verbs",
+        "explain",
     },
     "torch": {"measure", "runtime"},
     "safetensors": {"runtime"},

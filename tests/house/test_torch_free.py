@@ -75,6 +75,7 @@ VERBS = {
     "describe": ["mixtral-8x7b"],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
+    "explain": ["PLAN"],
     "export": ["PLAN", "--to", "megatron"],
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],

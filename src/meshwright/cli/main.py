@@ -14,6 +14,7 @@ from meshwright.cli import (
     check,
     compare,
     describe,
+    explain,
     export,
     import_,
     ingest,
@@ -43,6 +44,7 @@ app.command("plan")(plan.plan)
 app.command("describe")(describe.describe)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
+app.command("explain")(explain.explain)
 app.command("export", cls=export.Export)(export.export)
 app.command("import", cls=NamingCommand)(import_.import_)
 app.command("check", cls=NamingCommand)(check.check)

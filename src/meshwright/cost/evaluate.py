@@ -70,10 +70,21 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
             chosen = np.flatnonzero(fits(total_bytes(ledger), capacity))
         if len(chosen):
             timed.append((rows[chosen], group if len(chosen) == len(rows) else group.take(chosen)))
+    _store_times(parts, timed)
+    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity)
+
+
+def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
+    """The step time of every plan of an array, by itself; what fits is not asked."""
+    parts = {name: np.zeros(len(plans)) for name in PARTS}
+    _store_times(parts, list(pipeline_groups(plans, setting)))
+    return sum(parts.values(), start=np.zeros(len(plans)))
+
+
+def _store_times(parts: dict[str, Floats], timed: Sequence[tuple[NDArray[np.int64], Group]]) -> None:
     lengths = pipeline_lengths([group for _, group in timed])
     for (rows, group), length in zip(timed, lengths, strict=True):
         _store(parts, rows, step_parts(group, length))
-    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity)
 
 
 def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, Floats]) -> None:

@@ -99,6 +99,15 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
     return [lengths[index] for index in range(len(groups))]
 
 
+def length_of(group: Group, piped: Pipelined) -> Floats:
+    """Length of a group's schedule with these times of its stages; units exchange nothing."""
+    passes, message, counts = piped.passes, piped.message, group.micro_batches
+    if has_form(group.schedule) and not group.by_unit:
+        forward, backward = passes.forward, passes.backward
+        return pipeline_seconds(group.schedule, forward, backward, message, counts, group.ranks)
+    return _length(group, played_span(group.schedule, passes, message, counts, group.ranks))
+
+
 def _played_length(group: Group) -> Length:
     """A schedule without a form; where steps overlap, the rank that is at work for longest sets the pace."""
     loud, quiet = pipelined(group, True), pipelined(group, False)

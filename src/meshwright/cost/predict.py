@@ -8,6 +8,7 @@ import numpy as np
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.constants import KERNEL_NUMBERS, kernels
 from meshwright.cost.evaluate import pipeline_groups
+from meshwright.cost.group import Group
 from meshwright.cost.group_memory import rank_ledgers
 from meshwright.cost.group_time import pipeline_lengths, step_parts
 from meshwright.cost.intervals import (
@@ -45,13 +46,24 @@ def closed_form(
     recomputes: tuple[Recompute, ...] | None = None,
 ) -> Estimate:
     """Estimate a plan that has a short form, but for ``stages`` that it writes out and what each layer recomputes."""
-    plans = replace(from_shorts([short]), stages=stages, layer_recomputes=recomputes)
-    ((_, group),) = pipeline_groups(plans, setting)
+    group = group_of(short, setting, stages, recomputes)
     (length,) = pipeline_lengths([group])
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)
     ledgers = tuple({key: int(table[key][0, rank]) for key in KEYS} for rank in range(group.ranks))
     return Estimate(parts, ledgers, "closed forms over the lowered plan's bodies")
+
+
+def group_of(
+    short: ShortPlan,
+    setting: Setting,
+    stages: Stages = "balanced",
+    recomputes: tuple[Recompute, ...] | None = None,
+) -> Group:
+    """One plan as a group of its own; ``stages`` and ``recomputes`` as it writes them out."""
+    plans = replace(from_shorts([short]), stages=stages, layer_recomputes=recomputes)
+    ((_, group),) = pipeline_groups(plans, setting)
+    return group
 
 
 def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:

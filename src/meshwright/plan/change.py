@@ -34,6 +34,14 @@ def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int | None
     raise InputError(problems)
 
 
+def tried_settings(plan: ShortPlan, settings: Iterable[str], devices: int) -> ShortPlan | None:
+    """The plan with every setting; None where they are wrong, which a search passes over."""
+    try:
+        return apply_settings(plan, settings, devices)
+    except InputError:
+        return None
+
+
 def moved_degrees(before: ShortPlan, after: ShortPlan, settings: Iterable[str]) -> list[Problem]:
     """Warnings of the degrees that ``settings`` changed without naming them."""
     named = _parse(settings, [])

@@ -9,8 +9,7 @@ from itertools import combinations
 from math import inf
 from typing import NamedTuple
 
-from meshwright.errors import InputError
-from meshwright.plan.change import apply_settings
+from meshwright.plan.change import tried_settings
 from meshwright.plan.short import ShortPlan
 
 MOST_PAIRS = 1500
@@ -38,7 +37,7 @@ def mend(plan: ShortPlan, devices: int, experts: int, judge: Judge) -> Mended | 
 
 
 def _best(plan: ShortPlan, devices: int, chosen: Sequence[tuple[str, ...]], judge: Judge) -> Mended | None:
-    changed = [(settings, _changed(plan, settings, devices)) for settings in chosen]
+    changed = [(settings, tried_settings(plan, settings, devices)) for settings in chosen]
     tried = [(settings, other) for settings, other in changed if other is not None and other != plan]
     seconds = judge([other for _, other in tried]) if tried else ()
     ranked = sorted(zip(seconds, range(len(tried)), strict=True))
@@ -46,13 +45,6 @@ def _best(plan: ShortPlan, devices: int, chosen: Sequence[tuple[str, ...]], judg
         return None
     step_s, index = ranked[0]
     return Mended(*tried[index], step_s)
-
-
-def _changed(plan: ShortPlan, settings: tuple[str, ...], devices: int) -> ShortPlan | None:
-    try:
-        return apply_settings(plan, settings, devices)
-    except InputError:
-        return None
 
 
 def _settings(plan: ShortPlan, devices: int, experts: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Predict a legal plan: by closed forms where they know its shape, by playing the lowered Program otherwise."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from meshwright.cost.predict import closed_form, report
+from meshwright.cost.predict import Estimate, closed_form, report
 from meshwright.errors import InputError, Problem
 from meshwright.plan.expand import shorten_but_layers
 from meshwright.plan.long import LongPlan
@@ -25,20 +25,16 @@ def predicted(resolved: Resolved) -> Report:
 
     Raises InputError where only playing it would tell, and that would take minutes.
     """
-    long, setting = resolved.long, resolved.setting
-    short = resolved.short or shorten_but_layers(long)
-    if short is not None and short.gather in (None, "per-unit"):
-        recomputes = layer_recomputes(long, setting.model.architecture.layers)
-        estimate = closed_form(short, setting, long.pipeline.stages, recomputes)
-        found = report(long, estimate, setting)
-        spared = map(str, useless_recomputation(short, long, setting, found))
-    else:
-        from meshwright.simulate.predict import simulated
+    return reported(resolved, estimated(resolved))
 
-        check_playable(resolved)
-        found = report(long, simulated(long, setting), setting)
-        spared = map(str, ())
-    return replace(found, remarks=(*doubts(resolved), *spared))
+
+def reported(resolved: Resolved, estimate: Estimate) -> Report:
+    """The Report of a plan that was estimated."""
+    found, short = report(resolved.long, estimate, resolved.setting), formed(resolved)
+    spared: Iterable[Problem] = ()
+    if short is not None:
+        spared = useless_recomputation(short, resolved.long, resolved.setting, found)
+    return replace(found, remarks=(*doubts(resolved), *map(str, spared)))
 
 
 def useless_recomputation(
@@ -63,6 +59,27 @@ def useless_recomputation(
         f"{format_bytes(held)} without it, for {name} keeps what I computes again till W"
     )
     yield Problem("recompute", told(recomputes), rule, "recompute: none", "warning")
+
+
+def estimated(resolved: Resolved) -> Estimate:
+    """What a plan comes to. Raises InputError as ``predicted`` does."""
+    short, long, setting = formed(resolved), resolved.long, resolved.setting
+    if short is not None:
+        recomputes = layer_recomputes(long, setting.model.architecture.layers)
+        return closed_form(short, setting, long.pipeline.stages, recomputes)
+    from meshwright.simulate.predict import simulated
+
+    check_playable(resolved)
+    return simulated(long, setting)
+
+
+def formed(resolved: Resolved) -> ShortPlan | None:
+    """The short form, but for its stages and what each layer recomputes, of a plan that closed forms know.
+
+    None for one that must be simulated.
+    """
+    short = resolved.short or shorten_but_layers(resolved.long)
+    return short if short is not None and short.gather in (None, "per-unit") else None
 
 
 def doubts(*resolved: Resolved) -> tuple[str, ...]:

@@ -1,0 +1,40 @@
+"""``meshwright explain``: why a plan costs what it costs, and what would change the answer."""
+
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson, Debug, PlanFile
+from meshwright.cli.output import errors_as_messages, print_json, tell_remarks
+from meshwright.cli.progress import Telling
+
+
+def explain(
+    plan: PlanFile,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", metavar="OTHER", help="Another plan file: explain the difference of the two."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say where time and memory go, what each choice does, what binds, and what would change the answer.
+
+    Exits with 1 when the plan does not fit.
+    """
+    with errors_as_messages(as_json, debug):
+        from meshwright import api
+
+        found = api.explain(plan, against=against, progress=Telling())
+        data = found.to_json()
+        if as_json:
+            print_json(data)
+        else:
+            from meshwright.report.explaining import render_explanation
+
+            tell_remarks(data["predict"]["remarks"])
+            render_explanation(data, plan, against)
+        if not found.fits:
+            raise typer.Exit(1)

@@ -1,0 +1,76 @@
+"""Plans of a small question, explained once for all tests: the best one, one that is not, one that does not fit."""
+
+from functools import cache
+
+from meshwright import api
+from meshwright.explain.beside import Subject
+from meshwright.explain.explain import explained
+from meshwright.explain.explained import Explained
+from meshwright.plan.expand import expand
+from meshwright.plan.resolve import Resolved, resolve
+from meshwright.plan.short import ShortPlan, WorkloadSpec
+
+QUESTION = {"model": "llama-3.1-8b", "cluster": "h100-sxm-80gb x 8", "stack": "megatron-core"}
+WORKLOAD = WorkloadSpec(seq_len=4096, global_batch=32)
+PLAIN = {"layout": {"pp": 2, "dp_shard": 2, "tp": 2}, "sharding": "zero1"}
+
+
+def plan(**changes) -> ShortPlan:
+    """A plan of the question; ``changes`` are its keys."""
+    return ShortPlan.model_validate({"plan": 1, **QUESTION, "workload": WORKLOAD, **PLAIN, **changes})
+
+
+def resolved(**changes) -> Resolved:
+    """The same, with what it is for."""
+    return resolve(plan(**changes))
+
+
+@cache
+def best() -> Resolved:
+    """The plan that a search proposes."""
+    found = api.plan(
+        QUESTION["model"],
+        on=QUESTION["cluster"],
+        seq_len=4096,
+        global_batch=32,
+        stack=QUESTION["stack"],
+        top=1,
+    )
+    return resolve(found.proposals[0].plan)
+
+
+@cache
+def explained_best() -> Explained:
+    """The explanation of the best plan."""
+    return _explained(best())
+
+
+@cache
+def explained_plain() -> Explained:
+    """The explanation of a plan with a pipeline that is not the best."""
+    return _explained(resolved())
+
+
+@cache
+def explained_too_large() -> Explained:
+    """The explanation of a plan that does not fit."""
+    return _explained(resolved(layout={"dp_shard": 8}, pipeline={"micro_batch": 4}))
+
+
+def every_case() -> tuple[Explained, ...]:
+    """All of them."""
+    return explained_best(), explained_plain(), explained_too_large()
+
+
+def subject(**changes) -> Subject:
+    """A plan of the question, predicted."""
+    return Subject.of(resolved(**changes))
+
+
+def _explained(plan_: Resolved) -> Explained:
+    return explained(plan_, lambda what, part: None)
+
+
+def long_of(short: ShortPlan, of: Resolved):
+    """The long form of a plan for the same model."""
+    return expand(short, of.setting.model.architecture)
