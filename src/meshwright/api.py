@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.measuring import Measured, Progress
     from meshwright.verbs.probing import Probes
     from meshwright.verbs.schedule_auto import Solved, Sought
+    from meshwright.verbs.schedule_branches import AskedOfGraph, SolvedGraph
     from meshwright.verbs.schedule_question import Asked
     from meshwright.verbs.scheduling import Compared, Scheduled
     from meshwright.verbs.trained import Trained
@@ -61,6 +62,7 @@ __all__ = [
     "run",
     "schedule",
     "schedules",
+    "solve_graph",
     "solve_schedule",
     "trace",
     "validate",
@@ -313,6 +315,16 @@ def solve_schedule(asked: "Asked", sought: "Sought") -> "Solved":
     from meshwright.verbs.schedule_auto import solved
 
     return solved(asked, sought)
+
+
+def solve_graph(asked: "AskedOfGraph", sought: "Sought") -> "SolvedGraph":
+    """The shortest step that can be found for operators with branches: their ranks, and the ranks' lists.
+
+    Raises InputError with all problems, InfeasibleError where nothing keeps to the memory.
+    """
+    from meshwright.verbs.schedule_branches import solved_graph
+
+    return solved_graph(asked, sought)
 
 
 def compare_schedules(names: Sequence[str], asked: "Asked") -> "Compared":

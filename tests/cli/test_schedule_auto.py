@@ -2,6 +2,7 @@
 
 import signal
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from command_runs import is_finite, refused, run
@@ -20,6 +21,7 @@ SEARCH = {
     "seed_makespan",
     "interrupted",
 }
+BRANCHES = Path(__file__).parents[2] / "examples" / "branches" / "vision-text.yaml"
 SOON = ("--time-budget", 0.2, "--method", "local")
 UNPROVEN = (
     *("--stages", 4, "--micro-batches", 8, "--chunks", 2, "--placement", "loop"),
@@ -59,6 +61,21 @@ def test_lists_and_picture_are_written(tmp_path):
     assert ElementTree.fromstring(picture.read_text(encoding="utf-8")).tag.endswith("svg")
 
 
+def test_operators_with_branches_get_ranks_and_lists(tmp_path):
+    lists, picture = tmp_path / "lists.csv", tmp_path / "picture.svg"
+    size = ("--ranks", 4, "--micro-batches", 4, "--memory", 80)
+    files = ("--csv", lists, "--svg", picture)
+    done = run("schedule", "auto", "--graph", BRANCHES, *size, *SOON, *files)
+    assert (done.code, done.err) == (0, "")
+    assert "28 operators in" in done.out
+    assert "than the best chain" in done.out
+    assert len(read_lists(lists)) == 4
+    assert "in GiB" in picture.read_text(encoding="utf-8")
+    data = run("schedule", "auto", "--graph", BRANCHES, *size, *SOON, "--json").data
+    assert data["lower_bound_s"] <= data["step_s"] <= data["chain_step_s"]
+    assert max(data["peak_bytes"]) <= data["memory_bytes"] == 80 * 2**30
+
+
 @pytest.mark.parametrize(("placement", "last"), [("v", 0), ("loop", 3)])
 def test_stages_lie_as_asked(placement, last):
     options = ("--chunks", 2, "--placement", placement, *SOON)
@@ -88,6 +105,11 @@ def test_less_than_a_micro_batch_is_infeasible():
         (("auto", *SIZE, "--chunks", 65), "chunks = 65: must be from 1 to 64"),
         (("auto", "--stages", 100, "--micro-batches", 10_000), "too many to search"),
         (("1f1b", *SIZE, "--seed", 1), "--seed = '1': is for `meshwright schedule auto`"),
+        (("auto", *SIZE, "--memory", 4), "--memory = '4.0': is for a graph: --graph"),
+        (("1f1b", *SIZE, "--graph", BRANCHES), "is for `meshwright schedule auto`"),
+        (("auto", "--graph", BRANCHES, "--chunks", 2), "--chunks = '2': is not for a graph"),
+        (("auto", "--graph", BRANCHES, "--seed", -1), "ranks: is needed"),
+        (("auto", "--graph", "nowhere.yaml", *SIZE), "graph = 'nowhere.yaml': cannot be read"),
         (
             ("compare", "1f1b", *SIZE, "--method", "exact"),
             "--method = 'exact': is for `meshwright schedule auto`",

@@ -1,7 +1,7 @@
 """``meshwright schedule``: one pipeline schedule, several beside each other, or all there are."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,13 @@ from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from meshwright.verbs.schedule_auto import Solved
+    from meshwright.verbs.schedule_branches import SolvedGraph
     from meshwright.verbs.scheduling import Scheduled
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
-LONG = ("actions", "start", "end", "held")
+OF_CHAINS = ("chunks", "times", "stage_times", "memory_limit", "unit", "placement")
+"""What graphs have no use for."""
+LONG = ("actions", "start", "end", "held", "start_s", "end_s", "held_bytes")
 """What has an entry for every action: a line for each rank."""
 
 
@@ -34,6 +37,8 @@ def schedule(
     time_budget: options.TimeBudget = None,
     method: options.Method = None,
     seed: options.Seed = None,
+    graph: options.Graph = None,
+    memory: options.Memory = None,
     csv: options.Csv = None,
     svg: options.Svg = None,
     as_json: AsJson = False,
@@ -42,7 +47,8 @@ def schedule(
     """Play a pipeline schedule and say how long it takes, what is bubble, and what every rank holds.
 
     `auto` searches for the shortest lists within the memory limit, 1F1B's memory if not given, and says how far from
-    the shortest possible they are. Exits with 1 when a rank holds more than the memory limit.
+    the shortest possible they are; with `--graph` also which rank has which operators. Exits with 1 when a rank holds
+    more than the memory limit.
     """
     given = {
         "stages": stages,
@@ -54,20 +60,26 @@ def schedule(
         "unit": unit,
     }
     sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    branches = {"graph": graph, "memory": memory}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
         if names[0] != SEARCH:
-            _refuse((), sought, f"is for `meshwright schedule {SEARCH}`")
+            _refuse((), sought | branches, f"is for `meshwright schedule {SEARCH}`")
         if names[0] == ALL:
             _refuse(names, {**given, **files})
             _list(as_json)
         elif names[0] == SEVERAL:
             _refuse((), {"csv": csv})
             _compare(names[1:], given, svg, as_json)
+        elif graph is not None:
+            _refuse(
+                names, {n: v for n, v in (given | sought).items() if n in OF_CHAINS}, "is not for a graph"
+            )
+            _with_branches(branches, given, sought, files, as_json)
         else:
-            _refuse(names, {})
+            _refuse(names, {"memory": memory}, "is for a graph: --graph")
             _one(names[0], given, sought, files, as_json)
 
 
@@ -119,14 +131,45 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
 def _one(
     name: str, given: Mapping[str, Any], sought: Mapping[str, Any], files: Mapping[str, Path], as_json: bool
 ) -> None:
+    from meshwright.report.scheduled import render_schedule
+
     found = _searched(given, sought) if name == SEARCH else _played(name, given)
+    _tell(found, render_schedule, files, as_json)
+
+
+def _with_branches(
+    branches: Mapping[str, Any],
+    given: Mapping[str, Any],
+    sought: Mapping[str, Any],
+    files: Mapping[str, Path],
+    as_json: bool,
+) -> None:
+    from meshwright import api
+    from meshwright.report.branches import render_branches
+    from meshwright.verbs.schedule_auto import Sought
+    from meshwright.verbs.schedule_branches import AskedOfGraph
+
+    asked = AskedOfGraph(
+        graph=branches["graph"],
+        ranks=given["stages"],
+        micro_batches=given["micro_batches"],
+        memory_gib=branches["memory"],
+    )
+    _tell(api.solve_graph(asked, Sought(**sought)), render_branches, files, as_json)
+
+
+def _tell(
+    found: "Scheduled | Solved | SolvedGraph",
+    render: Callable[[dict[str, Any], Sequence[str]], None],
+    files: Mapping[str, Path],
+    as_json: bool,
+) -> None:
+    """Write the files, and print what was found."""
     write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
     if as_json:
         _print_lines(found.to_json())
     else:
-        from meshwright.report.scheduled import render_schedule
-
-        render_schedule(found.to_json(), [str(path) for path in files.values()])
+        render(found.to_json(), [str(path) for path in files.values()])
 
 
 def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":

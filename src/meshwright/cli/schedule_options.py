@@ -12,7 +12,7 @@ Names = Annotated[
         help="A schedule or a CSV file of lists; `compare` and several of them; `list`; or `auto` to search for lists.",
     ),
 ]
-Stages = Annotated[int | None, typer.Option("--stages", metavar="P", help="Pipeline ranks.")]
+Stages = Annotated[int | None, typer.Option("--stages", "--ranks", metavar="P", help="Pipeline ranks.")]
 MicroBatches = Annotated[
     int | None, typer.Option("--micro-batches", metavar="M", help="Micro-batches of a step.")
 ]
@@ -43,6 +43,18 @@ MemoryLimit = Annotated[
         metavar="X",
         help="The most that a rank may hold; F of a micro-batch on a whole rank takes 2.",
     ),
+]
+Graph = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="FILE",
+        help="For `auto`: operators with branches (YAML or JSON), instead of a chain.",
+    ),
+]
+Memory = Annotated[
+    float | None,
+    typer.Option("--memory", metavar="GIB", help="With --graph, the most GiB that a rank may hold."),
 ]
 Unit = Annotated[
     int | None,

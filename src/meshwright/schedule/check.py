@@ -8,7 +8,7 @@ those.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -63,15 +63,25 @@ def check_lists(lists: ActionLists, *, memory_limit: float | None = None, kept: 
     ``memory_limit`` is in the unit of ``memory.py``, ``kept`` the part of F's memory that I leaves for W.
     """
     try:
-        case = Case(lists, shape_of(lists))
+        shape = shape_of(lists)
     except InputError as error:
         return list(error.problems)
+    if memory_limit is None:
+        return check_passes(lists, shape)
+    return check_passes(lists, shape, lambda: within_limit(lists, shape, memory_limit, kept))
+
+
+def check_passes(lists: ActionLists, shape: Shape, held: Callable[[], list[Problem]] = list) -> list[Problem]:
+    """Everything that is wrong with lists of passes for a shape that is known.
+
+    ``held`` says which ranks hold too much, once all passes are there.
+    """
+    case = Case(lists, shape)
     wrong = first_of(on_its_rank(case)) + first_of(every_pass_once(case))
     out_of_order = first_of(in_order(case))
     if wrong:
         return wrong + out_of_order
-    over = within_limit(lists, case.shape, memory_limit, kept) if memory_limit is not None else []
-    return (out_of_order or first_of(no_circle(case))) + over
+    return (out_of_order or first_of(no_circle(case))) + held()
 
 
 def first_of(problems: Iterable[Problem]) -> list[Problem]:

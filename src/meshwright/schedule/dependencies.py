@@ -2,7 +2,8 @@
 
 F of a stage needs F of the stage before, B and I need B or I of the stage behind (at the end of the chain: their own
 F), W needs I. Stages may form several chains one behind the other, each a whole way through the model: then
-micro-batches enter at the first stage of each chain (bidirectional schedules).
+micro-batches enter at the first stage of each chain (bidirectional schedules). Or they form a graph with branches: then
+F needs F of all stages before, B and I need B or I of all stages behind.
 
 Where the vocabulary is spread over the ranks (``vocabulary/``), S of every rank needs F of the last stage, T of every
 rank needs S of all ranks, and B or I of the last stage needs T of all ranks (two barriers) or S of all (one). What all
@@ -13,6 +14,7 @@ the embedding is in the lists too: F of the first stage needs E of all ranks, D 
 from dataclasses import dataclass
 
 from meshwright.schedule.action import PASS_KINDS, Action, Kind
+from meshwright.schedule.stage_graph import StageGraph
 
 Key = tuple[str, int, int]
 """(kind, stage, micro-batch) of a pass; I is found under ``B``, since others need the gradient of the input only."""
@@ -23,7 +25,8 @@ class Ways:
     """How micro-batches go through K ``stages``: in ``chains`` of K / chains stages each.
 
     With ``barriers`` the vocabulary is spread over ``ranks`` ranks; else it is in the first and the last stage.
-    ``rows``: the passes of the embedding are in the lists, not only those of the head.
+    ``rows``: the passes of the embedding are in the lists, not only those of the head. ``graph``: the stages form
+    branches, in one way through the model; without it they are chains.
     """
 
     stages: int
@@ -31,6 +34,7 @@ class Ways:
     barriers: int = 0
     ranks: int = 0
     rows: bool = False
+    graph: StageGraph | None = None
 
     @property
     def length(self) -> int:
@@ -39,11 +43,23 @@ class Ways:
 
     def is_first(self, stage: int) -> bool:
         """Whether micro-batches enter here."""
-        return stage % self.length == 0
+        return not self.before(stage)
 
     def is_last(self, stage: int) -> bool:
-        """Whether the loss is here."""
-        return stage % self.length == self.length - 1
+        """Whether a loss is here."""
+        return not self.behind(stage)
+
+    def before(self, stage: int) -> tuple[int, ...]:
+        """The stages whose outputs a stage needs."""
+        if self.graph:
+            return self.graph.before[stage]
+        return (stage - 1,) if stage % self.length else ()
+
+    def behind(self, stage: int) -> tuple[int, ...]:
+        """The stages that need a stage's output."""
+        if self.graph:
+            return self.graph.behind[stage]
+        return (stage + 1,) if (stage + 1) % self.length else ()
 
     def position(self, stage: int) -> int:
         """The place of a stage in its chain; stages with the same one have the same layers."""
@@ -77,7 +93,7 @@ def sources(action: Action, ways: Ways) -> tuple[Key, ...]:
     if action.kind == "F" and ways.is_first(stage):
         return ways.everywhere("E", micro_batch) if ways.rows else ()
     if action.kind == "F":
-        return (("F", stage - 1, micro_batch),)
+        return tuple(("F", other, micro_batch) for other in ways.before(stage))
     if action.kind == "E":
         return ()
     if action.kind == "D":
@@ -89,7 +105,7 @@ def sources(action: Action, ways: Ways) -> tuple[Key, ...]:
     if action.kind == "T":
         return ways.everywhere("S", micro_batch)
     if not ways.is_last(stage):
-        return (("B", stage + 1, micro_batch),)
+        return tuple(("B", other, micro_batch) for other in ways.behind(stage))
     if ways.barriers:
         return ways.everywhere("T" if ways.barriers > 1 else "S", micro_batch)
     return (("F", stage, micro_batch),)

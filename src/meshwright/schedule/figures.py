@@ -5,7 +5,7 @@
     bubble rate   makespan / work of the busiest rank − 1; with equal stages that work is M·(F + I + W)
     busy          work of a rank / makespan
     memory        peak of each rank in the unit of ``memory.py``
-    messages      sent by each rank: one for F and one for B (or I) wherever the neighbouring stage is elsewhere
+    messages      sent by each rank: one for F and one for B (or I) to every other rank with a neighbouring stage
     p2p volume    all messages beside those of 1F1B on as many ranks, 2(P − 1)·M; every message counts the same
     parameters    on the rank that has most, beside one P-th of the model: 2 for bidirectional schedules
 
@@ -44,11 +44,10 @@ class Figures:
 
 def figures_of(lists: ActionLists, timeline: Timeline, times: StageTimes, ways: Ways) -> Figures:
     """The figures of lists that were played; they have passed ``check.py``."""
-    counts: list[Passes] = [Counter((a.kind, a.stage or 0) for a in actions) for actions in lists]
-    where = {stage: rank for rank, passes in enumerate(counts) for _, stage in passes}
+    counts, where = passes_of(lists), homes(lists)
     seconds = seconds_by_kind(times)
     work = [sum(n * seconds[kind][stage] for (kind, stage), n in passes.items()) for passes in counts]
-    messages = tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(counts))
+    messages = messages_of(lists, ways)
     ranks, makespan = len(lists), timeline.makespan
     micro_batches = (
         sum(n for passes in counts for (kind, _), n in passes.items() if kind == "F") / ways.length
@@ -66,12 +65,28 @@ def figures_of(lists: ActionLists, timeline: Timeline, times: StageTimes, ways: 
     )
 
 
+def passes_of(lists: ActionLists) -> list[Passes]:
+    """What every rank does how often."""
+    return [Counter((a.kind, a.stage or 0) for a in actions) for actions in lists]
+
+
+def homes(lists: ActionLists) -> dict[int, int]:
+    """The rank of every stage."""
+    return {a.stage or 0: rank for rank, actions in enumerate(lists) for a in actions}
+
+
+def messages_of(lists: ActionLists, ways: Ways) -> tuple[int, ...]:
+    """How many messages each rank sends."""
+    where = homes(lists)
+    return tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(passes_of(lists)))
+
+
 def _sent(passes: Passes, rank: int, where: Mapping[int, int], ways: Ways) -> int:
     """How many messages a rank's passes give rise to."""
     sent = 0
     for (kind, stage), count in passes.items():
-        if kind == "F" and not ways.is_last(stage):
-            sent += count * (where[stage + 1] != rank)
-        elif kind in RETURN and not ways.is_first(stage):
-            sent += count * (where[stage - 1] != rank)
+        if kind == "F":
+            sent += count * len({where[other] for other in ways.behind(stage)} - {rank})
+        elif kind in RETURN:
+            sent += count * len({where[other] for other in ways.before(stage)} - {rank})
     return sent

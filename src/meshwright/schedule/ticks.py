@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from math import lcm
 from typing import NamedTuple
 
@@ -49,16 +50,19 @@ def ticks_of(seconds: Sequence[Sequence[Fraction]], message: Fraction, kept: flo
     return Ticks(StageTimes(forward, input_, weight, int(message * in_unit), kept), in_unit)
 
 
+def ticks_in_unit(times: Sequence[Fraction], most: int = MOST_TICKS) -> int:
+    """How many ticks make one unit, so that all times are whole, or the longest has ``most`` of them."""
+    in_unit = lcm(*(time.denominator for time in times))
+    longest = int(max(times) * in_unit)
+    return in_unit if longest <= most else max(1, in_unit * most // longest)
+
+
 def whole_times(times: StageTimes) -> Ticks:
     """Any times in ticks. No pass takes more than ``MOST_TICKS``, if a unit has more than one; what is cut off makes
     times shorter, by 1 part in 10¹⁰ of the longest one at most.
     """
     seconds = [[*map(exact, of_stages)] for of_stages in three(times)]
-    found = ticks_of(seconds, exact(times.message), times.kept)
-    longest = int(max(found.times.message, *(max(of_stages) for of_stages in three(found.times))))
-    if longest <= MOST_TICKS:
-        return found
-    in_unit = max(1, found.in_unit * MOST_TICKS // longest)
+    in_unit = ticks_in_unit([exact(times.message), *chain.from_iterable(seconds)])
     forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
     message = int(exact(times.message) * in_unit)
     return Ticks(StageTimes(forward, input_, weight, message, times.kept), in_unit)

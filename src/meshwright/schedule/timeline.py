@@ -14,6 +14,8 @@ from meshwright.schedule.order import playable
 from meshwright.schedule.times import StageTimes
 
 Duration = Callable[[Action], float]
+Between = Callable[[int, int], float]
+"""What a message takes from a stage to another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,12 @@ class Timeline:
     @property
     def makespan(self) -> float:
         """Max over ranks of last end − first start."""
-        return max(ends[-1] - starts[0] for starts, ends in zip(self.start, self.end, strict=True))
+        return max(ends[-1] - starts[0] for starts, ends in zip(self.start, self.end, strict=True) if ends)
 
     @property
     def latency(self) -> float:
         """Global end − global start."""
-        return max(ends[-1] for ends in self.end) - min(starts[0] for starts in self.start)
+        return max(ends[-1] for ends in self.end if ends) - min(starts[0] for starts in self.start if starts)
 
     def divided(self, by: float) -> "Timeline":
         """The same in a unit that is so many times larger."""
@@ -41,8 +43,13 @@ class Timeline:
         return Timeline(start, end)
 
 
-def run(lists: ActionLists, duration: Duration, comm: float = 0, ways: Ways | None = None) -> Timeline:
-    """Play the lists; all stages are one chain if nothing is said. Raises ``DeadlockError`` if they can not finish."""
+def run(
+    lists: ActionLists, duration: Duration, comm: float | Between = 0, ways: Ways | None = None
+) -> Timeline:
+    """Play the lists; all stages are one chain if nothing is said. Raises ``DeadlockError`` if they can not finish.
+
+    ``comm`` is the time of every message, or says it of those between two stages.
+    """
     ways = ways or Ways(1 + max((a.stage or 0) for actions in lists for a in actions))
     todo = [iter(actions) for actions in lists]
     clock: list[float] = [0] * len(lists)
@@ -50,16 +57,19 @@ def run(lists: ActionLists, duration: Duration, comm: float = 0, ways: Ways | No
     starts: list[list[float]] = [[] for _ in lists]
     ends: list[list[float]] = [[] for _ in lists]
     sums: dict[int, float] = {}
-    for _, rank, _, needed, exchange in playable(lists, ways):
+    between: Between = comm if callable(comm) else lambda source, target: comm
+    steps = playable(lists, ways)
+    for stage, rank, _, needed, exchange in steps:
         start = clock[rank]
         if exchange in SUMS:
             first = needed[0][0]
             if first not in sums:
-                sums[first] = max(ended[source] for source, _ in needed) + comm
+                sums[first] = max(ended[source] + between(steps[source].stage, stage) for source, _ in needed)
             start = max(start, sums[first])
         else:
             for source, crosses in needed:
-                start = max(start, ended[source] + comm if crosses else ended[source])
+                delay = between(steps[source].stage, stage) if crosses else 0
+                start = max(start, ended[source] + delay)
         clock[rank] = end = start + duration(next(todo[rank]))
         ended.append(end)
         starts[rank].append(start)

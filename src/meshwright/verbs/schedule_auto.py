@@ -88,7 +88,8 @@ class Solved:
 
 def solved(asked: Asked, sought: Sought) -> Solved:
     """Search. Raises InputError with all problems, InfeasibleError where no lists keep to the limit."""
-    problems = [*number_problems(asked, required=True), *limit_problems(asked), *_problems(asked, sought)]
+    problems = [*number_problems(asked, required=True), *limit_problems(asked), *_problems(asked)]
+    problems += search_problems(sought)
     given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
     if problems or given is None:
         raise InputError(problems)
@@ -108,7 +109,7 @@ def solved(asked: Asked, sought: Sought) -> Solved:
     return Solved(scheduled_as(made), found.in_unit(ticks.in_unit), took)
 
 
-def _problems(asked: Asked, sought: Sought) -> Iterator[Problem]:
+def _problems(asked: Asked) -> Iterator[Problem]:
     passes = 3 * (asked.stages or 0) * (asked.micro_batches or 0) * (asked.chunks or 1)
     if passes > MAX_PASSES and (asked.chunks or 1) <= MAX_CHUNKS:
         rule = f"3·stages·chunks·micro-batches = {passes:,} passes > {MAX_PASSES:,}, too many to search"
@@ -117,6 +118,10 @@ def _problems(asked: Asked, sought: Sought) -> Iterator[Problem]:
         )
     if asked.unit is not None:
         yield Problem("unit", asked.unit, f"{AUTO} has no unit of micro-batches", "leave it out")
+
+
+def search_problems(sought: Sought) -> Iterator[Problem]:
+    """Options of a search that it can not have."""
     if sought.placement not in (None, *PLACEMENTS):
         hint = nearest(str(sought.placement), PLACEMENTS)
         yield Problem("placement", sought.placement, "is no way to lay stages", hint)

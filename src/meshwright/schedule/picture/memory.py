@@ -19,7 +19,6 @@ from meshwright.schedule.picture.frame import (
 from meshwright.schedule.picture.layout import LEFT, Layout
 from meshwright.schedule.picture.panel import Panel
 
-WORDS = "activations held; forward of one micro-batch over a whole rank = 2"
 EDGE, SPOT = 1.2, 2.2
 Corner = tuple[float, float]
 
@@ -27,7 +26,7 @@ Corner = tuple[float, float]
 def draw_curves(parent: Element, panel: Panel, layout: Layout, most: float) -> float:
     """The curves from y = 0, ``most`` being as high as one can get; returns their height."""
     words = shape(parent, "g", class_="faint", font_size=SMALL)
-    shape(words, "text", shortened(WORDS, SMALL, layout.axis.width), x=LEFT, y=HEAD - 5)
+    shape(words, "text", shortened(panel.held_words, SMALL, layout.axis.width), x=LEFT, y=HEAD - 5)
     shape(words, "text", "peak", x=LEFT + layout.axis.width + 10, y=HEAD - 5)
     chart = chart_below_head(parent)
     bottom = panel.ranks * layout.strip

@@ -1,5 +1,6 @@
 """What is drawn: schedules with the times at which they run, and how the reader wants to see them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -36,7 +37,8 @@ class Style:
 class Panel:
     """One schedule of a picture, played: ``timeline`` holds the times of ``lists``, whose stages lie on ``ways``.
 
-    ``kept`` is the part of what F keeps that I leaves for W.
+    ``kept`` is the part of what F keeps that I leaves for W. ``held`` is what every rank holds after each of its
+    actions, in the unit that ``held_words`` say; without it that is counted in forward passes.
     """
 
     lists: ActionLists
@@ -45,6 +47,8 @@ class Panel:
     title: str = ""
     subtitle: str = ""
     kept: float = 0.5
+    held: Sequence[Sequence[float]] | None = None
+    held_words: str = "activations held; forward of one micro-batch over a whole rank = 2"
 
     @property
     def ranks(self) -> int:
@@ -69,11 +73,9 @@ class Panel:
     @cached_property
     def curves(self) -> tuple[Curve, ...]:
         """What every rank holds over time."""
-        played = zip(self.lists, self.timeline.start, self.timeline.end, strict=True)
-        return tuple(
-            curve_of(actions, start, end, levels(actions, self.ranks, self.ways, self.kept))
-            for actions, start, end in played
-        )
+        held = self.held or [levels(actions, self.ranks, self.ways, self.kept) for actions in self.lists]
+        played = zip(self.lists, self.timeline.start, self.timeline.end, held, strict=True)
+        return tuple(curve_of(*of_rank) for of_rank in played)
 
     def tone(self, rank: int, action: Action) -> Tone:
         """The colour of an action; what belongs to no stage of the model has no chunk."""
