@@ -3,7 +3,7 @@
     python benchmarks/solver.py             prints the page
     python benchmarks/solver.py --write     also writes benchmarks/solver.md
 
-Needs OR-tools (`pip install 'meshwright[solve]'`) for the part on small pipelines. Takes about a quarter of an hour.
+Needs OR-tools (`pip install 'meshwright[solve]'`) for the part on small pipelines. Takes about half an hour.
 """
 
 import os
@@ -18,6 +18,7 @@ from accuracy import table
 from schedule_page.play import Pipe, play
 from schedule_page.section import Section, Target, filled, page_of
 from schedule_page.zero_bubble_runs import kept_for_weights
+from solver_branches import branches
 
 from meshwright import __version__
 from meshwright.schedule.check import check_lists
@@ -185,6 +186,7 @@ def sections() -> Iterator[Section]:
     yield limits()
     yield dualpipe()
     yield largest()
+    yield branches()
 
 
 def page() -> str:

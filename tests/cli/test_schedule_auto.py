@@ -120,17 +120,30 @@ def test_wrong_questions(words, message):
     assert message in refused("schedule", *words)
 
 
-def test_an_interrupt_ends_with_the_best_lists():
+def interrupted(*words):
+    """The answer to a question that is interrupted after two seconds."""
+
     def interrupt(*_):
         raise KeyboardInterrupt
 
     usual = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 2.0)
-        done = run("schedule", "auto", *UNPROVEN, "--json")
+        done = run(*words, "--json")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
     assert (done.code, done.err) == (0, "")
     assert done.data["interrupted"]
-    assert done.data["makespan"] <= done.data["seed_makespan"]
+    return done.data
+
+
+def test_an_interrupt_ends_with_the_best_lists():
+    data = interrupted("schedule", "auto", *UNPROVEN)
+    assert data["makespan"] <= data["seed_makespan"]
+
+
+def test_an_interrupt_ends_with_the_best_ranks_and_lists():
+    size = ("--ranks", 4, "--micro-batches", 8, "--method", "local")
+    data = interrupted("schedule", "auto", "--graph", BRANCHES, *size)
+    assert data["lower_bound_s"] <= data["step_s"] <= data["chain_step_s"]

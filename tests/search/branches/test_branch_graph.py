@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InfeasibleError
 from meshwright.search.branches import Cost, Graph, Task, solve
 from meshwright.search.branches.bound import lower_bound
-from meshwright.search.branches.chains import best_chain, rows
+from meshwright.search.branches.chains import chains, rows
 from meshwright.search.branches.coarsen import coarsened
 from meshwright.search.branches.graph import in_order, merged, one_each
 from meshwright.search.branches.play import play, room, usual_styles
@@ -103,6 +103,9 @@ def test_regrouped_answers_are_legal_or_wait_for_each_other(task, data):
         assert (other.step == UNPLAYABLE) == bool(other.problems())
 
 
-def test_the_best_chain_of_a_chain_is_its_step_as_a_graph():
-    found = best_chain(Task(equal(4, [(0, 1), (1, 2), (2, 3)], message=1), 2, 4))
-    assert found.answer.step == found.step
+def test_the_chains_of_a_chain_take_as_long_as_a_graph():
+    found = list(chains(Task(equal(4, [(0, 1), (1, 2), (2, 3)], message=1), 2, 4)))
+    assert found
+    assert all(chain.answer.step <= chain.step for chain in found)
+    best = min(found, key=lambda chain: chain.step)
+    assert best.answer.step == best.step

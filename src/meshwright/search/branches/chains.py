@@ -42,11 +42,6 @@ class Cut(NamedTuple):
     chain: Graph
 
 
-def best_chain(task: Task) -> InRow | None:
-    """The shortest chain within memory; None where none was found."""
-    return min(chains(task), key=lambda chain: (chain.step, chain.answer.step), default=None)
-
-
 def chains(task: Task) -> Iterator[InRow]:
     """Every chain that fits, of every row and every schedule."""
 
@@ -115,10 +110,10 @@ def _cut(task: Task, row: tuple[int, ...], placement: tuple[int, ...]) -> Cut | 
     if isinstance(found, Unfit):
         return None
     groups = tuple(row[a:b] for a, b in pairwise(found.stops))
-    return Cut(groups, placement, _in_row(task.graph, groups))
+    return Cut(groups, placement, in_row(task.graph, groups))
 
 
-def _in_row(graph: Graph, groups: Groups) -> Graph:
+def in_row(graph: Graph, groups: Groups) -> Graph:
     """The chain of groups: at each boundary goes what any operator before it sends behind it."""
     home = {operator: group for group, operators in enumerate(groups) for operator in operators}
     sent = [dict[int, int]() for _ in groups[1:]]

@@ -18,7 +18,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.schedule.solve import Effort
 from meshwright.schedule.solve.exact import missing_solver
 from meshwright.search.branches.bound import SOLVER, Bound, lower_bound
-from meshwright.search.branches.chains import InRow, best_chain
+from meshwright.search.branches.chains import InRow, chains
 from meshwright.search.branches.coarsen import coarsened
 from meshwright.search.branches.exact import prove
 from meshwright.search.branches.graph import KINDS, Groups, merged, one_each
@@ -73,17 +73,16 @@ class _Search:
         self.bound, self.steps, self.interrupted = lower_bound(task), 0, False
         self.coarse = list(dict.fromkeys(coarsened(task, most) for most in (FEW, MORE)))
         self.best: Answer | None = None
-        self.found_by, self.chain = CHAIN, best_chain(task)
+        self.chain: InRow | None = None
+        self.found_by, self.begun = CHAIN, monotonic()
         self.with_groups: dict[Groups, Answer] = {}
-        if self.chain:
-            self._take(self.chain.answer, CHAIN)
-        self.begun = monotonic()
 
     def run(self) -> None:
-        """All steps, each within its part of the time."""
+        """All steps, each within its part of the time; an interrupt ends them once there is an answer."""
         few, exact = self.coarse[0], self._is_exact
         for_walks = FOR_WALKS if exact else 1 - FOR_REFINING
         try:
+            self._in_row()
             for number, groups in enumerate(self.coarse, 1):
                 self._walk(groups, for_walks * number / len(self.coarse))
             if exact and not self._is_over(1 - FOR_REFINING):
@@ -91,7 +90,17 @@ class _Search:
             for better in refined(self.best, lambda: self._is_over(1.0)) if self.best else ():
                 self._take(better, REFINED)
         except KeyboardInterrupt:
+            if self.best is None:
+                raise
             self.interrupted = True
+
+    def _in_row(self) -> None:
+        """The best chain; time counts from its end."""
+        for chain in chains(self.task):
+            if self.chain is None or chain.step < self.chain.step:
+                self.chain = chain
+            self._take(chain.answer, CHAIN)
+        self.begun = monotonic()
 
     @property
     def _is_exact(self) -> bool:
