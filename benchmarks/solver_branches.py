@@ -13,19 +13,20 @@ from meshwright.units import GIB
 from meshwright.verbs.branch_files import Branches, branches_of_file
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "branches"
-RANKS, MICRO_BATCHES, LIMITS_GIB = 4, (2, 4, 8, 16), (None, 14, 10)
+RANKS, MICRO_BATCHES = 4, (2, 4, 8, 16)
+LIMITS_GIB = {"vision-text": (14, 10), "shared-experts": (24, 22)}
+"""Of the examples, with ``LIMITED`` micro-batches."""
 LIMITED = 8
-"""Micro-batches with which memory is limited."""
-EFFORT = Effort(seconds=20)
+EFFORT = Effort(seconds=10)
 
 
 def branches() -> Section:
     """Proofs for small graphs, then both examples."""
     small, proven = _small()
     rows, found = [], list[tuple[Solution, Solution]]()
-    for name in ("vision-text", "shared-experts"):
+    for name in LIMITS_GIB:
         of_file = branches_of_file(str(EXAMPLES / f"{name}.yaml"))
-        for micro_batches, limit in _sizes():
+        for micro_batches, limit in _sizes(name):
             memory = None if limit is None else limit * GIB
             task = Task(of_file.graph, RANKS, micro_batches, memory)
             answer = solve(task, EFFORT)
@@ -79,9 +80,9 @@ _HEAD = [
 ]
 
 
-def _sizes() -> Iterator[tuple[int, int | None]]:
+def _sizes(name: str) -> Iterator[tuple[int, int | None]]:
     yield from ((micro_batches, None) for micro_batches in MICRO_BATCHES)
-    yield from ((LIMITED, limit) for limit in LIMITS_GIB if limit)
+    yield from ((LIMITED, limit) for limit in LIMITS_GIB[name])
 
 
 def _without_branches(task: Task, answer: Solution) -> Solution:
