@@ -50,6 +50,7 @@ class Case:
     layout: dict[str, int]
     schedule: str = "1f1b"
     chunks: int = 1
+    vocabulary: str | None = None
     sharding: str = "none"
     gather: str | None = None
     recompute: str = "full"
@@ -68,7 +69,7 @@ class Case:
         chunks = f" ×{self.chunks}" if self.chunks > 1 else ""
         parts = [
             degrees,
-            self.schedule + chunks,
+            self.schedule + (f"+{self.vocabulary}" if self.vocabulary else "") + chunks,
             self.sharding,
             self.gather or "",
             f"recompute {self.recompute}",
@@ -110,6 +111,10 @@ CASES = (
     Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-min", chunks=2, sharding="zero3", gather="per-step"),
     Case(layout={"pp": 4, "tp": 2, "dp_shard": 2}, schedule="v-min", chunks=2, sharding="zero1", stack=APART,
          processes=8),
+    Case(layout={"pp": 4}, vocabulary="vocab-1", batch=32),
+    Case(layout={"pp": 4, "tp": 2}, vocabulary="vocab-2", processes=8, batch=32, stack=APART),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, vocabulary="vocab-1", sharding="zero1"),
+    Case(layout={"pp": 4}, vocabulary="interlaced", recompute="none", batch=32),
 )  # fmt: skip
 
 
@@ -174,7 +179,10 @@ def resolved(case: Case) -> Resolved:
             "workload": {"seq_len": 4096, "global_batch": case.batch},
             "layout": case.layout,
             "sharding": case.sharding,
-            "pipeline": {"schedule": case.schedule, "virtual_stages": case.chunks},
+            "pipeline": {
+                "schedule": {"name": case.schedule, "vocabulary": case.vocabulary},
+                "virtual_stages": case.chunks,
+            },
             "recompute": case.recompute,
         }
         | ({"gather": case.gather} if case.gather else {})

@@ -25,9 +25,20 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 
 from faults import FAULTS, Fault  # noqa: E402
-from proof_plans import SEQ_LEN, SPECIAL, TURNED, TWICE, UNITS, Proven, covering_plans, told  # noqa: E402
+from proof_plans import (  # noqa: E402
+    SEQ_LEN,
+    SPECIAL,
+    SPREADS,
+    TURNED,
+    TWICE,
+    UNITS,
+    Proven,
+    covering_plans,
+    spread_plans,
+    told,
+)
 
-SEED, COUNT, RANKS = "proofs", 54, (8, 2, 4)
+SEED, COUNT, SPREAD_COUNT, RANKS = "proofs", 54, 18, (8, 2, 4)
 LARGE = (
     ("llama-3.1-405b", {"pp": 16, "dp_shard": 64, "tp": 8}, {"sharding": "zero1"}, "1f1b", 1),
     (
@@ -82,7 +93,8 @@ def proven(plan: Proven) -> Row:
 
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
-    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *covering_plans(SEED, RANKS, COUNT)]
+    drawn = [*covering_plans(SEED, RANKS, COUNT), *spread_plans(SEED, RANKS, SPREAD_COUNT)]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *drawn]
 
 
 def large(
@@ -217,8 +229,9 @@ Faults seen: {len(found.faults) - len(found.not_seen)} of {len(found.faults)}.
 
 ## Compositions
 
-Tiny models of every dense family, {SEQ_LEN} tokens a sequence, {len(found.composed) - COUNT} plans by hand and
-{COUNT} drawn so that pairs of choices meet. "2 × 1": two micro-batches of one sequence.
+Tiny models of every dense family, {SEQ_LEN} tokens a sequence, {len(found.composed) - COUNT - SPREAD_COUNT} plans by
+hand, {COUNT} drawn so that pairs of choices meet, and {SPREAD_COUNT} drawn with a vocabulary that is spread over the
+pipeline ranks (`1f1b+vocab-1`). "2 × 1": two micro-batches of one sequence.
 
 {composed_table(found.composed)}
 ## Plans for many devices, shrunk

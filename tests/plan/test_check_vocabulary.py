@@ -9,7 +9,6 @@ from plan_cases import DENSE, STACK, changed, cluster, graph, long_plan, short_p
 from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand, shorten
 from meshwright.plan.long import SPREAD
-from meshwright.plan.runnable import hindrances
 from meshwright.plan.supported import unsupported
 from meshwright.schedule.vocabulary import DEFAULT_FORM, FORMS
 
@@ -125,11 +124,6 @@ def test_the_stack_has_to_have_the_form():
     ((field, rule),) = errors(spread("vocab-1"), stack=able)
     assert (field, "does not spread the vocabulary" in rule) == (FIELD, True)
     assert [field for field, _ in errors(spread(), stack=replace(ABLE, vocabularies=()))] == [FIELD]
-
-
-def test_our_own_runtime_refuses_it_by_name():
-    found = hindrances(expand(spread(), DENSE), graph(DENSE), proof=True)
-    assert [problem.rule for problem in found if problem.field == FIELD] == ["can be planned, not run yet"]
 
 
 def test_padding_counts_the_ranks_of_the_pipeline():

@@ -39,7 +39,6 @@ CASES = [
     (meshed(), LLAMA, "layout.ep", "not run yet"),
     (meshed(), LLAMA, "layout.etp", "not run yet"),
     (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
-    (SPREAD, LLAMA, "pipeline.schedule.vocabulary", "not run yet"),
 ]
 
 
@@ -54,8 +53,9 @@ def test_every_row_of_the_table_has_a_case():
     assert silent == []
 
 
-def test_a_dense_plan_has_no_hindrance():
-    assert hindrances(long_plan(), LLAMA) == []
+@pytest.mark.parametrize("plan", [long_plan(), SPREAD])
+def test_a_dense_plan_has_no_hindrance(plan):
+    assert hindrances(plan, LLAMA) == []
     assert DENSE.moe is None
 
 

@@ -40,6 +40,16 @@ def plan_of(model, layout, **keys):
     return resolve(ShortPlan.model_validate(data | keys))
 
 
+def test_a_vocabulary_that_is_spread_stays_spread_where_there_is_a_pipeline():
+    pipeline = {"schedule": {"name": "v-half", "vocabulary": "vocab-2"}, "virtual_stages": 2}
+    layout = {"pp": 4, "dp_shard": 2, "tp": 2, "dp_replicate": 2}
+    large = plan_of("gemma-2-27b", layout, pipeline=pipeline, sharding="zero1")
+    small = small_plans(large.long, large.setting.model, 8).plans
+    assert {bool(plan.long.choice.vocabulary) for plan in small} == {True, False}
+    for plan in small:
+        assert plan.long.choice.vocabulary == ("vocab-2" if "pp" in plan.features else None)
+
+
 def random_plan(draw):
     schedule = draw.choice(list(SCHEDULES))
     kind = SCHEDULES[schedule]

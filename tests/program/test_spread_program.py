@@ -11,7 +11,7 @@ from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.expand import expand
 from meshwright.program.coverage import coverage
 from meshwright.program.items import Compute
-from meshwright.program.rendezvous import check_messages
+from meshwright.program.rendezvous import check_messages, posted_ahead
 from meshwright.program.validate import validate
 from meshwright.program.vocabulary import share_items, share_work
 from meshwright.schedule.action import EXCHANGES, Action, parse_actions
@@ -202,3 +202,24 @@ def test_a_plan_that_does_not_say_how_has_two_barriers():
     unsaid = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"schedule": silent})})
     assert lowered_long(unsaid).program.signature() == lowered(short).program.signature()
     assert lowered(plan(form="vocab-2")).program.signature() != lowered(short).program.signature()
+
+
+@given(plans())
+@settings(max_examples=20, deadline=None)
+def test_broadcasts_from_rank_to_rank_end_when_they_are_posted_so_far_ahead_and_not_less(short):
+    program = lowered(short).program
+    placement = tuple(stage.rank for stage in program.stages)
+    ahead = posted_ahead(program.lists, placement, program.ways)
+    assert 1 <= ahead <= program.micro_batches
+
+
+def test_a_broadcast_waits_for_ranks_that_have_not_posted_their_side():
+    """Rank 1 takes the second broadcast only behind what rank 0 makes of it: one micro-batch ahead is not enough."""
+    ways = Ways(3, barriers=1, ranks=3)
+    lists = [
+        parse_actions("3BROADCAST_F0 3BROADCAST_F1 0F0 0SEND_F0"),
+        parse_actions("1RECV_F0 1F0 1SEND_F0 4BROADCAST_F0 4BROADCAST_F1"),
+        parse_actions("5BROADCAST_F0 5BROADCAST_F1 2RECV_F0 2F0"),
+    ]
+    assert check_messages(lists, (0, 1, 2), ways=ways) == []
+    assert posted_ahead(lists, (0, 1, 2), ways) == 2

@@ -4,12 +4,13 @@
 change is made in a forked rank, so nothing is ever put back. A named error counts where it is the one that is meant.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
+from fault import Fault
 from proof_plans import Proven
+from spread_faults import SPREAD_FAULTS
 
 from meshwright.model.running import TOKEN_TABLE
 from meshwright.runtime import optimizer
@@ -17,27 +18,15 @@ from meshwright.runtime.channels import Channels
 from meshwright.runtime.interpreter import Interpreter
 from meshwright.runtime.kernels import attention
 from meshwright.runtime.kernels.attention import AttentionKernel
+from meshwright.runtime.kernels.cut_logits import CutLogits
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.kernels.linear import LinearKernel
-from meshwright.runtime.kernels.loss import IGNORED, LossKernel
+from meshwright.runtime.kernels.softmax import IGNORED, Softmax
 from meshwright.runtime.optimizer import Optimizer
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.unit import TP, Unit
-
-
-@dataclass(frozen=True)
-class Fault:
-    name: str
-    plan: Proven
-    put_in: Callable[[], None]
-    seen_by: str = "gradients"
-    says: str = ""
-
-    def is_seen(self, outcome) -> bool:
-        return self.seen_by in outcome.caught_by and self.says in outcome.failure
-
 
 # -- reductions ---------------------------------------------------------------------------------------------------
 
@@ -90,13 +79,12 @@ def reduced_before_the_last_weight_gradient():
 
 
 def _with_divisor(divisor):
-    original = LossKernel.forward
+    original = Softmax.__init__
 
-    def forward(self, x, visit):
-        visit.batch = replace(visit.batch, divisor=divisor(visit.batch))
-        return original(self, x, visit)
+    def init(self, batch, numbers):
+        original(self, replace(batch, divisor=divisor(batch)), numbers)
 
-    LossKernel.forward = forward
+    Softmax.__init__ = init
 
 
 def local_divisor():
@@ -252,13 +240,13 @@ def wrong_group_order():
 
 
 def head_rows_of_another_rank():
-    original = LossKernel._targets
+    original = CutLogits._targets
 
     def targets(self, labels, width):
         swapped = torch.where(labels < width, labels + width, labels - width)
         return original(self, swapped.clamp(max=self.op.vocab - 1), width)
 
-    LossKernel._targets = targets
+    CutLogits._targets = targets
 
 
 def rows_of_other_ranks_looked_up():
@@ -443,4 +431,5 @@ FAULTS = (
     Fault("the first moment is lost between steps", SHARDS, forgotten_moments, "parameters"),
     Fault("gradients of two copies of a layer are not summed", TWO_WAYS, copies_not_summed),
     Fault("the norm counts two copies of a layer", TWO_WAYS, copies_counted_twice, "gradient norm"),
+    *SPREAD_FAULTS,
 )

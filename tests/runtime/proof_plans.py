@@ -18,6 +18,7 @@ from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import lower
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.load import load_stack
 
 SEQ_LEN = 24
@@ -63,6 +64,7 @@ class Proven:
     schedule: str = "1f1b"
     memory_limit: float | None = None
     unit: int | None = None
+    vocabulary: str | None = None
     micro_batches: int = 2
     micro_batch: int = 1
     layers: int = 3
@@ -106,7 +108,8 @@ class Proven:
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
 
     def _schedule(self):
-        return {"name": self.schedule, "memory_limit": self.memory_limit, "unit": self.unit}
+        knobs = ("memory_limit", "unit", "vocabulary")
+        return {"name": self.schedule} | {knob: getattr(self, knob) for knob in knobs}
 
     def _data(self):
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
@@ -256,6 +259,27 @@ TURNED = (
     Proven("gpt2", pp=2, dp_shard=2, sharding="zero3", schedule="zeropp", unit=3, micro_batches=5, layers=4),
 )
 """Knobs of schedules."""
+SPREAD = Proven("llama", pp=2, vocabulary="vocab-1", micro_batches=4)
+"""Embedding and head on all pipeline ranks."""
+SPREADS = (
+    SPREAD,
+    replace(SPREAD, model="qwen3", pp=4, dp_shard=2, sharding="zero1", vocabulary="vocab-2", layers=4),
+    replace(SPREAD, model="granite", pp=4, vocabulary="interlaced", layers=5, stages=(1, 2, 1, 1)),
+    replace(SPREAD, model="gpt2", tp=2, sequence_parallel=True, schedule="zb-h1", recompute="selective"),
+    replace(SPREAD, model="gemma2", tp=2, schedule="interleaved-1f1b", vocabulary="vocab-2", layers=4),
+    replace(
+        SPREAD,
+        model="bloom",
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-step",
+        recompute="full",
+        schedule="v-half",
+        layers=4,
+    ),
+    replace(SPREAD, pp=4, tp=2, vocabulary="vocab-2", layers=4, sizes=(("vocab_size", 9),)),
+)
+"""Compositions of that; in the last one the tables have fewer rows than parts, so that some are padding alone."""
 
 
 def covering_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
@@ -299,9 +323,24 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     )
 
 
+def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
+    """``count`` drawn plans whose vocabulary is spread, on so many ranks in turn."""
+    draw = random.Random(seed)
+    chosen: list[Proven] = []
+    while len(chosen) < count:
+        plan = _drawn(draw, ranks[len(chosen) % len(ranks)])
+        kind = SCHEDULES[plan.schedule]
+        if plan.pp == 1 or kind.chains > 1 or 0 in (plan.stages or ()):
+            continue
+        form = draw.choice([name for name, form in FORMS.items() if form.only in (None, plan.schedule)])
+        gather = "per-step" if plan.gather else None
+        chosen.append(replace(plan, vocabulary=form, gather=gather))
+    return chosen
+
+
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    apart = ("layers", "memory_limit", "unit", "recomputes")
+    apart = ("layers", "memory_limit", "unit", "recomputes", "vocabulary")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
@@ -311,7 +350,7 @@ def told(plan: Proven) -> str:
     """The plan in a line."""
     parts = [" ".join(f"{axis} {degree}" for axis in AXES if (degree := getattr(plan, axis)) > 1)]
     if plan.pp > 1 or plan.schedule != "1f1b":
-        choice = ScheduleChoice(plan.schedule, plan.memory_limit, plan.unit)
+        choice = ScheduleChoice(plan.schedule, plan.memory_limit, plan.unit, plan.vocabulary)
         parts.append(str(choice) + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
     if plan.stages and plan.pp > 1:
         parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")

@@ -18,11 +18,20 @@ from meshwright.runtime.pieces import pieces_of, whole_tensors
 from meshwright.runtime.weights.loading import load
 
 TIED = small(tiny("gemma2", num_hidden_layers=2), pp=2, tp=2, sequence_parallel=False)
+SPREAD = small(
+    tiny("gemma2", num_hidden_layers=2),
+    {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}},
+    pp=2,
+    tp=2,
+    sequence_parallel=False,
+)
 SHARDED = small(tiny("llama", num_hidden_layers=1), sharding="zero3", gather="per-layer", dp_shard=2)
 
 
 @pytest.mark.parametrize(
-    ("case", "precision"), [(TIED, "bf16"), (SHARDED, "fp32")], ids=["pp tp tied", "zero3"]
+    ("case", "precision"),
+    [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32")],
+    ids=["pp tp tied", "pp tp tied and spread", "zero3"],
 )
 def test_exported_weights_are_the_runs_parameters(case, precision, tmp_path):
     def work(rank, steps):

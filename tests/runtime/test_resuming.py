@@ -33,6 +33,10 @@ PLANS = {
             dp_shard=2,
         ),
     ),
+    "shares of a tied table, in shards": (
+        "bf16",
+        small(TIED, {"schedule": {"name": "1f1b", "vocabulary": "vocab-2"}}, "zero1", pp=2, dp_shard=2),
+    ),
     "replicas of shards": ("bf16", small(SMALLEST, sharding="zero3", dp_shard=2, dp_replicate=2)),
     "shards of tp ranks": (
         "fp64",

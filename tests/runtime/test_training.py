@@ -26,6 +26,14 @@ LAYOUTS = {
     "parameters by step": {"layout": {"dp_shard": 2}, "sharding": "zero3", "gather": "per-step"},
     "pp": {"layout": {"pp": 2}},
     "split backward": {"layout": {"pp": 2}, "pipeline": {"schedule": "zb-h1"}},
+    "a spread vocabulary": {
+        "layout": {"pp": 2},
+        "pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}},
+    },
+    "a spread vocabulary, one exchange": {
+        "layout": {"pp": 2},
+        "pipeline": {"schedule": {"name": "zb-h1", "vocabulary": "vocab-2"}},
+    },
     "two ways": {"layout": {"pp": 2}, "pipeline": {"schedule": "dualpipe", "virtual_stages": 2}},
     "tp": {"layout": {"tp": 2}},
     "tp alone": {"layout": {"tp": 2, "sequence_parallel": False}},

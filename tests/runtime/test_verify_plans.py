@@ -1,15 +1,30 @@
 """Plans that are run and held against plain PyTorch: a seeded covering set, what a draw may miss, and faults."""
 
+from dataclasses import replace
+
 import pytest
 from faults import FAULTS
-from proof_plans import BY_UNIT, MIXED, SPECIAL, THREE, TURNED, TWICE, UNITS, covering_plans, told
+from proof_plans import (
+    BY_UNIT,
+    MIXED,
+    SPECIAL,
+    SPREAD,
+    SPREADS,
+    THREE,
+    TURNED,
+    TWICE,
+    UNITS,
+    covering_plans,
+    spread_plans,
+    told,
+)
 
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.outcome import DOUBTFUL
 from meshwright.runtime.verify.trial import Trial
 from meshwright.runtime.verify.tried import no_fault, tried
 
-QUICK = covering_plans("quick", (2, 4), 12)
+QUICK = [*covering_plans("quick", (2, 4), 12), *spread_plans("quick", (2, 4), 3)]
 QUICK_FAULTS = FAULTS[::3]
 
 
@@ -18,7 +33,9 @@ def outcome_of(plan, fault=no_fault):
 
 
 @pytest.mark.parametrize(
-    "plan", [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *QUICK], ids=lambda plan: f"{plan.model} {told(plan)}"
+    "plan",
+    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *QUICK],
+    ids=lambda plan: f"{plan.model} {told(plan)}",
 )
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
@@ -43,7 +60,10 @@ def nan_in_what_is_freed():
     Unit.free = spoil
 
 
-@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE], ids=told)
+SHARDED_SHARES = replace(SPREAD, dp_shard=2, sharding="zero3", gather="per-step", vocabulary="vocab-2")
+
+
+@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], ids=told)
 def test_nothing_holds_parameters_that_were_freed(plan):
     assert plan.sharding == "zero3"
     assert outcome_of(plan, nan_in_what_is_freed).equal

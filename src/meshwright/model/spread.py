@@ -5,10 +5,11 @@ pipeline rank has a part of them. What else the first block has stays in the fir
 and the norm before the projection stays in the last one. A table that both ends share is one table on every rank.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.operators import Embedding, Norm, Operator, Parameter
+from meshwright.model.operators import Embedding, LeaveTensor, Norm, Operator, Parameter
 
 
 def with_spread_vocabulary(model: ModelGraph) -> ModelGraph:
@@ -25,7 +26,7 @@ def with_spread_vocabulary(model: ModelGraph) -> ModelGraph:
         Block("head.vocabulary", "head", tuple(op for op in head.operators if op not in stays)),
     )
     ends = {
-        first: replace(embed, operators=tuple(op for each in embed.operators for op in _without_rows(each))),
+        first: replace(embed, operators=tuple(_without_rows(embed))),
         last: replace(head, operators=stays),
     }
     blocks = tuple(ends.get(index, block) for index, block in enumerate(model.blocks))
@@ -37,13 +38,16 @@ def _rows(embedding: Embedding) -> Embedding:
     return replace(embedding, parameters=_tables(embedding))
 
 
-def _without_rows(op: Operator) -> tuple[Operator, ...]:
-    """An operator of the embedding that stays in the first stage; a look-up of learned positions stays too."""
-    if not isinstance(op, Embedding):
-        return (op,)
-    others = tuple(p for p in op.parameters if p not in _tables(op))
-    positions = replace(op, name="positions", place="sequence", parameters=others)
-    return (positions,) if others else ()
+def _without_rows(embed: Block) -> Iterator[Operator]:
+    """What stays in the first stage; learned positions are added when what was looked up is complete."""
+    for op in embed.operators:
+        if not isinstance(op, Embedding):
+            yield op
+        if isinstance(op, LeaveTensor):
+            for rows in (other for other in embed.operators if isinstance(other, Embedding)):
+                others = tuple(p for p in rows.parameters if p not in _tables(rows))
+                if others:
+                    yield replace(rows, name="positions", place="sequence", parameters=others)
 
 
 def _tables(embedding: Embedding) -> tuple[Parameter, ...]:

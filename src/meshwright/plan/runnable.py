@@ -87,13 +87,6 @@ def _recompute(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
             yield Problem(f"layers.{key}.recompute", ", ".join(wrong), NOT_RUN, hint)
 
 
-def _vocabulary(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    vocabulary = plan.choice.vocabulary
-    if vocabulary is not None:
-        hint = "take it out: the vocabulary at the ends"
-        yield Problem("pipeline.schedule.vocabulary", vocabulary, NOT_RUN, hint)
-
-
 LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
@@ -119,6 +112,5 @@ LIMITS: tuple[Limit, ...] = (
         "`moe` `moe_act` `mla_up_proj` `shared_experts`",
         _recompute,
     ),
-    Limit("pipeline.schedule.vocabulary", "at the ends", "spread over pipeline ranks", _vocabulary),
 )
 """The table."""

@@ -164,7 +164,7 @@ def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int
         limit = max(limit, 1 / pp)
     if unit is not None:
         unit = nearest_unit(schedule.kind, pp, count, max(1, round(unit * pp / short.layout.pp)))
-    return ScheduleChoice(schedule.name, limit, unit)
+    return ScheduleChoice(schedule.name, limit, unit, schedule.vocabulary if pp > 1 else None)
 
 
 def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:

@@ -97,7 +97,7 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
             of = gathered if op.place == "tensor" else mode
             kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
         elif isinstance(op, Embedding):
-            kept = kept + ACTIVATION_BYTES * op.hidden * shape.tokens
+            kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
     return kept
 
 

@@ -29,7 +29,14 @@ from meshwright.program.states import block_elements
 from meshwright.program.step import StepPlan, step_collectives, wrap_lists
 from meshwright.program.synchronise import stage_gathers, unit_exchanges
 from meshwright.program.table import state_table
-from meshwright.program.vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_items, shares
+from meshwright.program.vocabulary import (
+    SHARE_PASSES,
+    share_blocks,
+    share_exchanges,
+    share_items,
+    share_kept,
+    shares,
+)
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.times import StageTimes
@@ -96,7 +103,12 @@ def lower(
         collectives=collectives,
         beside=step.beside,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
-        activation_bytes=tuple(_stage_sum(kept_bytes, s, model, shape, mode, stack) for s in parts),
+        activation_bytes=tuple(
+            int(share_kept(model, shape, mode, stack))
+            if s in step.shares
+            else _stage_sum(kept_bytes, s, model, shape, mode, stack)
+            for s in parts
+        ),
         weight_gradient_bytes=tuple(
             0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
             for s in parts

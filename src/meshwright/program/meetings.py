@@ -3,14 +3,15 @@
 Each kind of exchange has a communicator of its own, and each rank enters its exchanges in the order of its list, which
 must be the same on all ranks. A sum is entered with a rank's part of it and waited for by the pass that needs it, so
 that entering never blocks. What is broadcast is waited for where the other ranks' lists have it; their side is posted
-ahead, as that of messages is.
+ahead, as that of messages is. A library's broadcast goes from rank to rank: it arrives when the ranks on its way have
+posted their side, which they do so many micro-batches ahead as ``rendezvous.posted_ahead`` finds to suffice.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from meshwright.errors import Problem
-from meshwright.schedule.action import EXCHANGES, SUMS, Action, ActionLists, Kind
+from meshwright.schedule.action import BROADCASTS, EXCHANGES, SUMS, Action, ActionLists, Kind
 from meshwright.schedule.dependencies import Ways, exchange_before
 
 Exchange = tuple[Kind, int]
@@ -32,32 +33,54 @@ def awaited(action: Action, ways: Ways) -> Exchange | None:
 
 def sender(kind: Kind, placement: Sequence[int]) -> int | None:
     """The rank that broadcasts; None for a sum."""
-    return placement[_SENDER[kind]] if kind in _SENDER else None
+    return None if kind in SUMS else root(kind, placement)
 
 
-_SENDER: dict[Kind, int] = {"BROADCAST_F": -1, "BROADCAST_B": 0}
-"""The stage whose rank broadcasts."""
+def root(kind: Kind, placement: Sequence[int]) -> int:
+    """The rank that broadcasts, or that needs a sum of activations."""
+    return placement[0 if kind in ("REDUCE_E", "BROADCAST_B") else -1]
 
 
 class Meetings:
-    """How far all exchanges are while lists are played."""
+    """How far all exchanges are while lists are played.
 
-    def __init__(self, placement: Sequence[int], ways: Ways) -> None:
-        self._placement, self._ways = placement, ways
+    ``ahead``: how many micro-batches of a broadcast a rank posts ahead of its list; None for all of them.
+    """
+
+    def __init__(self, placement: Sequence[int], ways: Ways, ahead: int | None = None) -> None:
+        self._placement, self._ways, self._ahead = placement, ways, ahead
         self._entered: dict[Exchange, set[int]] = defaultdict(set)
+        self._passed: Counter[tuple[Kind, int]] = Counter()
+        self._numbers: dict[Exchange, int] = {}
 
     def can_run(self, action: Action, rank: int) -> bool:
         """Whether what an action waits for of all ranks is there."""
         if action.kind in EXCHANGES:
             root = sender(action.kind, self._placement)
-            return root in (None, rank) or root in self._entered[exchange_of(action)]
-        exchange = awaited(action, self._ways)
-        return exchange is None or len(self._entered[exchange]) == self._ways.ranks
+            return root in (None, rank) or self._arrives(exchange_of(action))
+        kind = exchange_before(action, self._ways)
+        if kind is None:
+            return True
+        assert action.micro_batch is not None
+        exchange = kind, action.micro_batch
+        if kind in BROADCASTS:  # its action has waited, but for the sender's own
+            return self._ahead is None or self._arrives(exchange)
+        return len(self._entered[exchange]) == self._ways.ranks
 
     def ran(self, action: Action, rank: int) -> None:
         """An action has run."""
         if action.kind in EXCHANGES:
             self._entered[exchange_of(action)].add(rank)
+            self._numbers[exchange_of(action)] = self._passed[action.kind, rank]
+            self._passed[action.kind, rank] += 1
+
+    def _arrives(self, exchange: Exchange) -> bool:
+        """Whether a broadcast is sent and all ranks have posted their side; then its sender has done with it too."""
+        kind, others = exchange[0], range(self._ways.ranks)
+        if sender(kind, self._placement) not in self._entered[exchange]:
+            return False
+        ahead, number = self._ahead, self._numbers[exchange]
+        return ahead is None or all(self._passed[kind, other] + ahead > number for other in others)
 
 
 def check_order(lists: ActionLists) -> Iterator[Problem]:

@@ -52,9 +52,27 @@ def check_messages(
     problems = _misplaced(lists, placement) or _unpaired(lists) or list(check_order(lists))
     if problems:
         return problems
-    queues = _communicators(lists, placement, per_direction)
-    positions, arrived = [0] * len(lists), set[Message]()
     meetings = Meetings(placement, ways or Ways(len(placement)))
+    stuck = _stuck(lists, _communicators(lists, placement, per_direction), meetings)
+    if not stuck:
+        return []
+    rule = "the ranks wait for each other's messages and none can go on"
+    hint = "reorder the actions" if per_direction else "one communicator per direction"
+    return [Problem("lists", " ".join(stuck), rule, hint)]
+
+
+def posted_ahead(lists: ActionLists, placement: Sequence[int], ways: Ways) -> int:
+    """The fewest micro-batches that every rank must post its side of a broadcast ahead of its list, for all to end."""
+    for ahead in range(1, 1 + max(map(len, lists))):
+        queues = _communicators(lists, placement, per_direction=True)
+        if not _stuck(lists, queues, Meetings(placement, ways, ahead)):
+            return ahead
+    raise AssertionError("the validator let a deadlock through")
+
+
+def _stuck(lists: ActionLists, queues: "_Queues", meetings: Meetings) -> list[str]:
+    """Play the lists; the actions at which ranks wait for ever."""
+    positions, arrived = [0] * len(lists), set[Message]()
     progress = True
     while progress:
         progress = False
@@ -67,12 +85,7 @@ def check_messages(
                 progress = True
         for ends in queues.values():
             progress |= _transfer(ends, positions, arrived)
-    stuck = [str(a[p]) for a, p in zip(lists, positions, strict=True) if p < len(a)]
-    if not stuck:
-        return []
-    rule = "the ranks wait for each other's messages and none can go on"
-    hint = "reorder the actions" if per_direction else "one communicator per direction"
-    return [Problem("lists", " ".join(stuck), rule, hint)]
+    return [str(a[p]) for a, p in zip(lists, positions, strict=True) if p < len(a)]
 
 
 class _Post(NamedTuple):
@@ -84,11 +97,13 @@ class _Post(NamedTuple):
     sends: bool
 
 
-def _communicators(
-    lists: ActionLists, placement: Sequence[int], per_direction: bool
-) -> dict[object, dict[int, deque[_Post]]]:
+_Queues = dict[object, dict[int, deque[_Post]]]
+"""For each communicator the queues of its two ranks."""
+
+
+def _communicators(lists: ActionLists, placement: Sequence[int], per_direction: bool) -> _Queues:
     """For each communicator the queues of its two ranks, in the order of the channel."""
-    queues: dict[object, dict[int, deque[_Post]]] = defaultdict(lambda: defaultdict(deque))
+    queues: _Queues = defaultdict(lambda: defaultdict(deque))
     for rank, actions in enumerate(lists):
         for position, action in enumerate(actions):
             if action.kind not in SENDS + RECEIVES:

@@ -27,11 +27,13 @@ BROADCAST_B   gradient of what was looked up                                 2nh
 
 Each kind of exchange has a communicator of its own, on which all ranks take the micro-batches in one order. With
 sequence parallelism X and ∇X travel between pipeline ranks cut over tp, and are gathered and summed over tp on both
-sides; sums over tp of what was looked up belong to the first stage. From S to T a share keeps X and its logits.
-Ignored: what waits for E's sum and for D, 2nh each on a rank for a micro-batch or two; that rescaling takes a pass.
+sides; sums over tp of what was looked up belong to the first stage. From S to T a share keeps all of X and its logits.
+Ignored: what an exchange holds on its way, 2nh on a rank for a micro-batch or two (4nh before REDUCE_S with one
+barrier), and 12n or so of statistics; that rescaling takes a pass.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 
 from meshwright.model.graph import Block, ModelGraph
@@ -125,8 +127,9 @@ def share_exchanges(
 
 
 def share_kept(model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes that a share keeps from S to T."""
-    return sum(kept_bytes(model.blocks[b], shape, mode, stack) for b in model.vocabulary)
+    """Bytes that a share keeps from S to T: X, which stays together for the table's gradient, and its logits."""
+    together = replace(mode, sequence_parallel=False)
+    return sum(kept_bytes(model.blocks[b], shape, together, stack) for b in model.vocabulary)
 
 
 def rows_of_share(vocab: int, padded: int, rank: int, ranks: int) -> int:

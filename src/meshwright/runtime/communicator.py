@@ -5,14 +5,15 @@ on these axes, holds the tensors that it is given against the bytes that the Pro
 ``Work.wait`` ends it. Bytes are counted at the Program's width (2 for activations and parameters, 4 for gradients and
 statistics), whatever dtype a run computes in, so that an fp64 proof checks the same figures.
 
-Groups are created on all ranks in one order when a run begins. Messages between two pipeline ranks have a group for
-each direction on accelerators: with one for both, plain sends and receives of 1F1B can wait for each other under
-NCCL.
+Groups are created on all ranks in one order when a run begins. Each kind of exchange of a spread vocabulary has groups
+of its own: ``aside`` gives the communicator that works on them, beside what the rank does elsewhere. Messages between
+two pipeline ranks have a group for each direction on accelerators: with one for both, plain sends and receives of 1F1B
+can wait for each other under NCCL.
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
+from meshwright.schedule.action import EXCHANGES, Action
 
 Axes = tuple[str, ...]
 MESSAGES: Axes = ("pp",)
@@ -61,37 +63,51 @@ class Group:
 
 @dataclass
 class Communicator:
-    """One rank's way to all others. ``action`` is what the interpreter is doing, for the log and for messages."""
+    """One rank's way to all others. ``action`` is what the interpreter is doing, for the log and for messages.
+
+    ``kind`` is the kind of exchange whose groups are used; "" stands for all that ranks do one after the other.
+    """
 
     rank: int
     program: Program
     device: torch.device
     timeout_s: float = 120.0
     action: str = ""
+    kind: str = ""
     log: list[Traffic] = field(default_factory=list)
-    _groups: dict[Axes, Group] = field(default_factory=dict)
+    _groups: dict[tuple[str, Axes], Group] = field(default_factory=dict)
     _channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
 
     def connect(self) -> None:
         """Create all groups that the Program names; every rank does so in the same order."""
-        for axes in sorted(_axes_used(self.program)):
+        for kind, axes in sorted(_groups_used(self.program)):
             for ranks in groups_of(self.program, axes):
-                handle = self._new_group(ranks)
+                handle = self._new_group(ranks, kind)
                 if self.rank in ranks:
-                    self._groups[axes] = Group(ranks, handle)
+                    self._groups[kind, axes] = Group(ranks, handle)
         if self.device.type == "cuda":
             for source, target in sorted(_neighbours(self.program)):
                 self._channels[source, target] = self._new_group((source, target))
 
-    def _new_group(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
-        if len(ranks) == self.program.grid.ranks:
+    def aside(self, action: Action) -> "Communicator":
+        """The communicator of an exchange that runs beside other work; log and groups are one."""
+        return replace(self, action=str(action), kind=action.kind)
+
+    @property
+    def pipeline_rank(self) -> int:
+        """This rank's place in the pipeline."""
+        return self.program.grid.coordinates(self.rank)["pp"]
+
+    def _new_group(self, ranks: Sequence[int], kind: str = "") -> dist.ProcessGroup | None:
+        if not kind and len(ranks) == self.program.grid.ranks:
             return None
         made = dist.new_group(list(ranks), timeout=timedelta(seconds=self.timeout_s))
         return made if self.rank in ranks else None
 
     def ranks_of(self, axes: Axes) -> tuple[int, ...]:
         """The ranks of this rank's group over ``axes``."""
-        return self._groups[axes].ranks if axes in self._groups else (self.rank,)
+        group = self._groups.get((self.kind, axes))
+        return group.ranks if group else (self.rank,)
 
     def place_in(self, axes: Axes) -> int:
         """This rank's index in its group over ``axes``."""
@@ -105,14 +121,16 @@ class Communicator:
         out: torch.Tensor | None = None,
         elements: int | None = None,
         largest: bool = False,
+        root: int | None = None,
     ) -> Work:
         """Begin a collective.
 
-        ``tensor`` is this rank's part of an all-gather, the whole input of a reduce-scatter, or what is all-reduced in
-        place; ``out`` receives the result of the first two. ``elements`` is the logical number of elements where
-        buffers are padded. ``width`` is the Program's bytes per element. ``largest``: the maximum, not the sum.
+        ``tensor`` is this rank's part of an all-gather, the whole input of a reduce-scatter, or what is all-reduced,
+        reduced or broadcast in place; ``out`` receives the result of the first two. ``elements`` is the logical number
+        of elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest``: the maximum,
+        not the sum. ``root`` is the rank that gets a sum, or broadcasts.
         """
-        group = self._groups[item.axes]
+        group = self._groups[self.kind, item.axes]
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
         self._note(item.kind, item.axes, item.what, elements * width, group.ranks)
@@ -122,7 +140,7 @@ class Communicator:
         )
         what = f"{item.kind} of {item.what}"
         with self.naming(what, group.ranks):
-            work = self._begin(item, tensor, out, group.handle, largest)
+            work = self._begin(item, tensor, out, group.handle, largest, root)
         return NamedWork(work, self, what, group.ranks)
 
     def _begin(
@@ -132,7 +150,12 @@ class Communicator:
         out: torch.Tensor | None,
         group: dist.ProcessGroup | None,
         largest: bool,
+        root: int | None,
     ) -> Work:
+        if item.kind == "broadcast":
+            return dist.broadcast(tensor, src=root, group=group, async_op=True)
+        if item.kind == "reduce":
+            return dist.reduce(tensor, dst=root, group=group, async_op=True)
         if item.kind == "all-gather":
             return dist.all_gather_single(out, tensor, group=group, async_op=True)
         if item.kind == "reduce-scatter":
@@ -211,14 +234,18 @@ def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
     return [tuple(int(rank) for rank in row) for row in grid.groups(axes)]
 
 
-def _axes_used(program: Program) -> set[Axes]:
-    """The axes of every collective of the Program."""
-    found = {c.axes for collectives in program.collectives.values() for c in collectives}
+def _groups_used(program: Program) -> set[tuple[str, Axes]]:
+    """The axes of every collective of the Program, each with the kind of exchange that it belongs to."""
+    found: set[tuple[str, Axes]] = {
+        (kind if kind in EXCHANGES else "", c.axes)
+        for (_, kind), collectives in program.collectives.items()
+        for c in collectives
+    }
     for items in program.block_items.values():
         for item in items:
-            found |= {c.axes for c in _collectives(item)}
+            found |= {("", c.axes) for c in _collectives(item)}
     for body in program.bodies.values():
-        found |= {c.axes for segment in body for c in segment.beside}
+        found |= {("", c.axes) for segment in body for c in segment.beside}
     return found
 
 

@@ -1,7 +1,8 @@
 """One rank's list of actions, executed: the Program's own list, which the simulator plays too.
 
 ``ACTIONS`` says what each kind of action does: passes of stages, messages, or acts on states. The interpreter knows no
-schedule and no sharding: order is the list's, effect is the stages' and units'.
+schedule and no sharding: order is the list's, effect is the stages' and units'. Of a vocabulary that is spread the
+``vocabulary`` runs the passes of shares and brings to stages what all ranks exchange.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,8 @@ from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.visit import MicroBatch
-from meshwright.schedule.action import COMPUTE_KINDS, Action, Kind
+from meshwright.runtime.vocabulary.spread import SpreadVocabulary, spread_vocabulary
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, VOCABULARY_KINDS, Action, Kind
 from meshwright.schedule.dependencies import Ways
 
 TP = ("tp",)
@@ -54,6 +56,8 @@ class Passes(Protocol):
 class Interpreter:
     """Runs steps of one rank. ``hear`` is told of actions; ``begin_passes`` puts a stage to work on a micro-batch.
 
+    ``spread`` makes what runs the rank's share of a vocabulary that is spread.
+
     ``running`` are stages at work by (stage, micro-batch); ``results`` what passes have made for others: the input of
     ("F", stage, micro-batch), the gradient for ("B", stage, micro-batch).
     """
@@ -62,6 +66,8 @@ class Interpreter:
     states: StepStates
     hear: Listener = lambda action, word: None
     begin_passes: Callable[[RankPlan, int, MicroBatch], Passes] = StageRun
+    spread: Callable[[RankPlan, StepStates], SpreadVocabulary] = spread_vocabulary
+    vocabulary: SpreadVocabulary | None = field(init=False)
     channels: Channels = field(init=False)
     batches: Sequence[MicroBatch] = ()
     running: dict[tuple[int, int], Passes] = field(default_factory=dict)
@@ -71,6 +77,7 @@ class Interpreter:
         self.channels = Channels(
             self.program, self.plan.communicator, self.plan.pipeline_rank, self.plan.message_buffer
         )
+        self.vocabulary = self.spread(self.plan, self.states) if self.program.vocabulary else None
 
     @property
     def program(self) -> Program:
@@ -86,7 +93,8 @@ class Interpreter:
         """One optimizer step on this rank's micro-batches."""
         self.states.begin_step(lr_factor)
         self.walk(batches)
-        assert not any((self.running, self.results)), "passes were left over"
+        shares = self.vocabulary.running if self.vocabulary else None
+        assert not any((self.running, self.results, shares)), "passes were left over"
         assert self.states.norm is not None
         return StepResult(float(self.states.loss), self.states.norm)
 
@@ -95,14 +103,18 @@ class Interpreter:
         assert len(batches) == self.program.micro_batches
         self.batches = batches
         self.channels.begin_step()
+        if self.vocabulary:
+            self.vocabulary.begin_step(batches)
         for action in self.program.lists[self.plan.pipeline_rank]:
             self.plan.communicator.action = str(action)
             self.hear(action, "begin")
             ACTIONS[action.kind](self, action)
-            if action.kind in COMPUTE_KINDS:
+            if action.kind in PASS_KINDS:
                 self.states.after_pass()
             self.hear(action, "end")
         self.channels.end_step()
+        if self.vocabulary:
+            self.vocabulary.end_step()
 
     # -- passes -------------------------------------------------------------------------------------------------
 
@@ -110,11 +122,13 @@ class Interpreter:
         """F: the stage's output, for the next one; the last one's is the loss."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        x = self.batches[m].tokens if self.ways.is_first(stage) else self.results.pop(("F", stage, m))
+        x = self._input_of(action, stage, m)
         run = self.running[stage, m] = self.begin_passes(self.plan, stage, self.batches[m])
         y = run.forward(x)
         if not self.ways.is_last(stage):
             self.results["F", stage + 1, m] = y
+        elif self.vocabulary:
+            self.vocabulary.put("BROADCAST_F", m, y)
         elif self.plan.communicator.place_in(TP) == 0:
             self.states.loss = self.states.loss + y
 
@@ -122,26 +136,36 @@ class Interpreter:
         """B: I and W together."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        self._give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(stage, m)))
+        self._give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(action, stage, m)))
 
     def input_gradient(self, action: Action) -> None:
         """I: the gradient of the stage's input, for the stage before."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        self._give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(stage, m)))
+        self._give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(action, stage, m)))
 
     def weight_gradient(self, action: Action) -> None:
         """W: what I has left."""
         self.running.pop(_pass_of(action)).weight_gradient()
 
-    def _gradient_for(self, stage: int, m: int) -> torch.Tensor | None:
-        """The gradient of a stage's output; the last one of a chain makes its own."""
-        return None if self.ways.is_last(stage) else self.results.pop(("B", stage, m))
+    def _input_of(self, action: Action, stage: int, m: int) -> torch.Tensor:
+        """What a stage works on: tokens, where the first one looks them up itself."""
+        if not self.ways.is_first(stage):
+            return self.results.pop(("F", stage, m))
+        return self.vocabulary.take(action) if self.vocabulary else self.batches[m].tokens
+
+    def _gradient_for(self, action: Action, stage: int, m: int) -> torch.Tensor | None:
+        """The gradient of a stage's output; the last one of a chain makes its own, where the loss is there."""
+        if not self.ways.is_last(stage):
+            return self.results.pop(("B", stage, m))
+        return self.vocabulary.take(action) if self.vocabulary else None
 
     def _give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
         if not self.ways.is_first(stage):
             assert gradient is not None
             self.results["B", stage - 1, m] = gradient
+        elif self.vocabulary:
+            self.vocabulary.put("BROADCAST_B", m, gradient)
         if self.program.mode.gather == "per-micro-batch" and not self._in_flight(stage, m):
             self.states.free(Action("FREE", stage))
 
@@ -161,6 +185,11 @@ class Interpreter:
         self.results[action.kind[-1], *_pass_of(action)] = self.channels.receive(action)
 
 
+def _vocabulary(interpreter: Interpreter, action: Action) -> None:
+    assert interpreter.vocabulary is not None, action
+    interpreter.vocabulary.run(action)
+
+
 def _refuse(interpreter: Interpreter, action: Action) -> None:
     raise AssertionError(f"{action} is not run yet; plans that need it are refused")
 
@@ -170,6 +199,7 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "B": Interpreter.backward,
     "I": Interpreter.input_gradient,
     "W": Interpreter.weight_gradient,
+    **dict.fromkeys((*VOCABULARY_KINDS, *EXCHANGES), _vocabulary),
     "SEND_F": Interpreter.send,
     "SEND_B": Interpreter.send,
     "RECV_F": Interpreter.receive,

@@ -1,8 +1,8 @@
 """Which of the ranks that hold a copy of something is the first: it counts it in norms, and writes it. Pure.
 
 Copies of a shard lie on all replicas, those of a whole unit on the shard axes too; what tp does not cut lies on every
-tp rank; a table of two stages on both ends of the pipeline; with several chains of stages all that a rank holds lies on
-the pipeline ranks that mirror it.
+tp rank; a table of two stages on both ends of the pipeline, unless it is spread over all of it; with several chains of
+stages all that a rank holds lies on the pipeline ranks that mirror it.
 """
 
 from meshwright.model.running import TOKEN_TABLE
@@ -21,4 +21,5 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor)
     if program.chains > 1:
         here = program.grid.coordinates(rank)["pp"]
         return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
-    return stages[ends[0]] if tensor.name == TOKEN_TABLE and first == stages[ends[-1]] else first
+    tied = tensor.name == TOKEN_TABLE and (None, "REDUCE_TIED") in program.collectives
+    return stages[ends[0]] if tied and first == stages[ends[-1]] else first

@@ -1,6 +1,7 @@
 """What one rank holds and executes, from the Program and the model: units of parameters, and blocks with kernels.
 
-A unit is a block where parameters are gathered layer by layer and a stage otherwise. Each block of a stage gets the
+Its parts are stages and, where the vocabulary is spread, a share of that, which counts as a stage behind all others. A
+unit is a block where parameters are gathered layer by layer and a stage otherwise. Each block of a stage gets the
 Program's items for its passes and a kernel for each operator; equal blocks differ in their layer's number, on which
 rotations and windows may depend.
 """
@@ -15,7 +16,6 @@ from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.program.activations import keeps
-from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.passes import Shared
 from meshwright.program.program import Program, Stage
 from meshwright.runtime.block_run import BlockPlan
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """Per stage of this rank: its places in forward order, their blocks' plans, and the unit of each place."""
+    """Per part of this rank: its places in forward order, their blocks' plans, and the unit of each place."""
 
     program: Program
     communicator: Communicator
@@ -57,15 +57,23 @@ class RankPlan:
     @property
     def stages(self) -> tuple[int, ...]:
         """Indices of this rank's stages, in the order of the data's way."""
-        return tuple(self.places)
+        return tuple(part for part in self.places if part < len(self.program.stages))
+
+    @property
+    def share(self) -> int:
+        """The index of this rank's share of a vocabulary that is spread."""
+        return len(self.program.stages) + self.pipeline_rank
 
     def units_of(self, stage: int) -> tuple[Unit, ...]:
-        """The distinct units of a stage."""
+        """The distinct units of a stage or share."""
         return tuple({id(unit): unit for unit in self.units[stage]}.values())
 
-    def message_buffer(self) -> torch.Tensor:
-        """Room for one message between pipeline ranks: (sequence, batch, hidden), the sequence cut over tp if it is."""
-        shape, cut = self.program.shape, self.program.mode.sequence_parallel
+    def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
+        """Room for one message between pipeline ranks: (sequence, batch, hidden), the sequence cut over tp if it is.
+
+        ``whole``: it is not.
+        """
+        shape, cut = self.program.shape, self.program.mode.sequence_parallel and not whole
         tokens = int(shape.seq_len) // (int(shape.tp) if cut else 1)
         size = (tokens, int(shape.micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
@@ -84,15 +92,16 @@ class RankPlan:
     @property
     def all_units(self) -> tuple[Unit, ...]:
         """The distinct units of the rank."""
-        return tuple(unit for stage in self.stages for unit in self.units_of(stage))
+        return tuple(unit for part in self.places for unit in self.units_of(part))
 
 
 def rank_plan(
     program: Program, model: ModelGraph, numerics: Numerics, communicator: Communicator, precision: Precision
 ) -> RankPlan:
     """Everything of one rank, parameters still zero."""
-    pipeline_rank = program.grid.coordinates(communicator.rank)["pp"]
-    places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank)}
+    pipeline_rank = communicator.pipeline_rank
+    shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
+    places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
     units: dict[int, tuple[Unit, ...]] = {}
     unit_of: dict[str, Unit] = {}
     for stage, of_stage in places.items():
@@ -148,7 +157,7 @@ def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
     return BlockPlan(
         block=block,
         kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
-        items={kind: program.block_items[place.block, kind] for kind in BLOCK_PASSES},
+        items={kind: items for (of, kind), items in program.block_items.items() if of == place.block},
         keeps=keeps(block),
     )
 
@@ -180,7 +189,7 @@ def _units(
         )
 
     if program.mode.gather != "per-layer":
-        return (made(f"stage {stage}", places),) * len(places)
+        return (made(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
     units = []
     for place in places:
         units.append(made(place.name, [place]))
@@ -189,11 +198,16 @@ def _units(
 
 
 def tensors_of(place: Place, program: Program, communicator: Communicator) -> list[Tensor]:
-    """The parameters of a block as this tp rank holds them; a tied head's table has the embedding's name."""
+    """The parameters of a block as this rank holds them; a tied head's table has the embedding's name."""
     tp_rank = communicator.place_in(("tp",))
     return [
         local_tensor(
-            TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}", p, op, program.shape, tp_rank
+            TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}",
+            p,
+            op,
+            program.shape,
+            tp_rank,
+            communicator.pipeline_rank,
         )
         for op in program.blocks[place.block].operators
         for p in sorted(

@@ -44,15 +44,23 @@ class Tensor:
         return prod(self.shape)
 
 
-def local_tensor(name: str, parameter: Parameter, op: Operator, shape: LocalShape, tp_rank: int) -> Tensor:
-    """What a tp rank holds of a parameter: an even piece of the dim that tp cuts, the vocabulary padded first."""
+def vocabulary_part(shape: LocalShape, pipeline_rank: int, tp_rank: int) -> int:
+    """Which of the equal parts of a table of the vocabulary a rank has: pipeline ranks first, where it is spread."""
+    return pipeline_rank * int(shape.tp) + tp_rank if shape.vocabulary > 1 else tp_rank
+
+
+def local_tensor(
+    name: str, parameter: Parameter, op: Operator, shape: LocalShape, tp_rank: int, pipeline_rank: int = 0
+) -> Tensor:
+    """What a rank holds of a parameter: an even piece of the dim that tp cuts, the vocabulary padded first."""
     dim, sizes = parameter.tp_dim, list(parameter.shape)
     cut = (0, 0)
     if dim is not None:
-        length = sizes[dim]
-        padded = int(shape.padded_vocab(length)) if dim == parameter.vocab_dim else length
-        sizes[dim] = ceil(padded / int(shape.tp))
-        cut = (min(length, tp_rank * sizes[dim]), min(length, (tp_rank + 1) * sizes[dim]))
+        length, rows = sizes[dim], dim == parameter.vocab_dim
+        padded, ranks = (shape.padded_vocab(length), shape.vocabulary_cut) if rows else (length, shape.tp)
+        part = vocabulary_part(shape, pipeline_rank, tp_rank) if rows else tp_rank
+        sizes[dim] = ceil(int(padded) / int(ranks))
+        cut = (min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim]))
     partial = is_partial(parameter, op)
     return Tensor(name, tuple(sizes), parameter.shape, dim, cut, partial, parameter.trained)
 

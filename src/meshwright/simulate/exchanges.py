@@ -7,6 +7,7 @@ nothing run beside it.
 
 from collections.abc import Sequence
 
+from meshwright.cost.forms import Forms
 from meshwright.cost.prices import Prices
 from meshwright.cost.step import send_occupancy
 from meshwright.program.meetings import Exchange, awaited, exchange_of, sender
@@ -16,14 +17,19 @@ from meshwright.schedule.vocabulary import FORMS
 from meshwright.simulate.record import Record
 
 
+def exchange_occupancy(program: Program, forms: Forms) -> float:
+    """The part of an exchange's time that keeps a rank's compute stream."""
+    beside = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
+    return send_occupancy(beside, program.stack.overlap_p2p, forms)
+
+
 class Exchanges:
     """The channels of all exchanges; ``records`` of every rank get what has run."""
 
     def __init__(self, program: Program, prices: Prices, records: Sequence[list[Record]]) -> None:
         self._program, self._prices, self._records = program, prices, records
         self._ways, self._placement = program.ways, tuple(stage.rank for stage in program.stages)
-        beside = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
-        self._occupancy = send_occupancy(beside, program.stack.overlap_p2p, prices.local.forms)
+        self._occupancy = exchange_occupancy(program, prices.local.forms)
         self._entered: dict[Exchange, list[tuple[int, Action, float]]] = {}
         self._moved: dict[Exchange, tuple[float, float]] = {}
         self._channels: dict[Kind, float] = {}

@@ -10,6 +10,7 @@ from meshwright.cost.step import beside_exchange, beside_gather, optimizer_secon
 from meshwright.program.items import Body, Collective, Overlap
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.times import ModelledTimes, PassTime
+from meshwright.simulate.exchanges import exchange_occupancy
 from meshwright.simulate.simulator import message_occupancy
 
 
@@ -24,6 +25,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
         },
         message_s=float(message_seconds(prices.mesh, forms, program.p2p_bytes)),
         send_occupancy=message_occupancy(program, forms),
+        exchange_occupancy=exchange_occupancy(program, forms),
         optimizer_s=tuple(
             float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
             for rank in range(program.pipeline_ranks)

@@ -51,6 +51,7 @@ def case(
     schedule="1f1b",
     chunks=1,
     recomputed=16,
+    vocabulary=None,
     **degrees,
 ) -> Case:
     """The first ``recomputed`` of the 16 layers are recomputed."""
@@ -65,7 +66,7 @@ def case(
         "stack": stack,
         "layout": degrees,
         "sharding": sharding,
-        "pipeline": {"schedule": schedule, "virtual_stages": chunks},
+        "pipeline": {"schedule": {"name": schedule, "vocabulary": vocabulary}, "virtual_stages": chunks},
         "recompute": "full",
     }
     resolved = resolve(ShortPlan.model_validate(data | ({"gather": gather} if gather else {})))
@@ -91,6 +92,7 @@ def plain(schedule, micro_batches=6, pp=3, chunks=1):
         exchanges={},
         message_s=MESSAGE_S,
         send_occupancy=0.0,
+        exchange_occupancy=0.0,
         optimizer_s=(0.0,) * pp,
         beside_gather=max,
         beside_exchange=lambda length, left: length,

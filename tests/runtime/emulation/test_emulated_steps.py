@@ -27,6 +27,9 @@ CASES = [
     ({"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer", "schedule": "gpipe"}, 4),
     ({"pp": 2, "schedule": "zb-h1", "recomputed": 8}, 2),
     ({"pp": 2, "schedule": "interleaved-1f1b", "chunks": 2, "recomputed": 6}, 2),
+    ({"pp": 2, "tp": 2, "vocabulary": "vocab-1"}, 4),
+    ({"pp": 4, "schedule": "v-half", "chunks": 2, "vocabulary": "vocab-2"}, 4),
+    ({"pp": 4, "vocabulary": "interlaced"}, 4),
     (UNITS, 4),
     (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]

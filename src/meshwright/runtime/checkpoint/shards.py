@@ -2,8 +2,9 @@
 
 A *stretch* is a part of one parameter, or of one of its moments: elements start … stop of the flattened tensor of one
 tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or where tp cuts which dim
-(``0:24-48``); the file's metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put
-together again without the plan that wrote them. Each stretch is in the file of its first owner only.
+(``0:24-48``), a table of a spread vocabulary with the pipeline ranks; the file's metadata has the shapes, whole and
+local, under ``PARAMETER/CUT``. So files can be put together again without the plan that wrote them. Each stretch is in
+the file of its first owner only.
 """
 
 import json

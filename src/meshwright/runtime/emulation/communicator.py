@@ -81,13 +81,13 @@ class EmulatedCommunicator(Communicator):
         }
         self._reductions: dict[int, Reduction] = {}
 
-    def _new_group(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
-        return super()._new_group(ranks) if len(ranks) > 1 else None
+    def _new_group(self, ranks: Sequence[int], kind: str = "") -> dist.ProcessGroup | None:
+        return super()._new_group(ranks, kind) if len(ranks) > 1 else None
 
     def warm(self, empty: Callable[[], torch.Tensor]) -> None:
         """Use every connection once: the first time is slow."""
-        for axes in sorted(self._groups):
-            self.meet(axes, 0.0)
+        for kind, axes in sorted(self._groups):
+            self.meet(axes, 0.0, kind)
         here = self.program.grid.coordinates(self.rank)["pp"]
         peers = self.program.grid.group_of(self.rank, MESSAGES)
         pairs = sorted({(edge.source_rank, edge.target_rank) for edge in self.program.edges()})
@@ -105,10 +105,10 @@ class EmulatedCommunicator(Communicator):
         dist.all_reduce(stamp, op=dist.ReduceOp.MAX)
         return stamp.item()
 
-    def meet(self, axes: Axes, moment: float) -> float:
+    def meet(self, axes: Axes, moment: float, kind: str = "") -> float:
         """The latest of the moments at which the ranks of a group come here."""
         stamp = _moment(moment)
-        work = self._latest(stamp, axes, f"an exchange over {'·'.join(axes)}")
+        work = self.latest(stamp, axes, f"an exchange over {'·'.join(axes)}", kind)
         if work is not None:
             work.wait()
         return stamp.item()
@@ -121,6 +121,7 @@ class EmulatedCommunicator(Communicator):
         out: torch.Tensor | None = None,
         elements: int | None = None,
         largest: bool = False,
+        root: int | None = None,
     ) -> Work:
         """Begin a collective of the step; before the step it takes no time. The tensors stay as they are."""
         if self.clock.origin is None:
@@ -144,7 +145,7 @@ class EmulatedCommunicator(Communicator):
             clock.data_parallel = max(clock.data_parallel, clock.now)
             clock.record(action, start, clock.now, "data-parallel" if of_stage else "compute")
 
-        ending = Ending(self._latest(stamp, item.axes, item.what), end)
+        ending = Ending(self.latest(stamp, item.axes, item.what), end)
         if of_stage:
             ending.wait()
         return ending
@@ -160,7 +161,7 @@ class EmulatedCommunicator(Communicator):
             clock.data_parallel = max(clock.data_parallel, clock.gathered[stage])
             clock.record(action, start, clock.gathered[stage], "data-parallel")
 
-        return Ending(self._latest(stamp, item.axes, item.what), end)
+        return Ending(self.latest(stamp, item.axes, item.what), end)
 
     def _beside_backward(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
         clock, stage = self.clock, action.stage
@@ -169,30 +170,37 @@ class EmulatedCommunicator(Communicator):
             self._reductions[stage] = self._reduction(stage, sum(seconds))
         reduction = self._reductions[stage]
         stamp = _moment(max(clock.data_parallel, reduction.next_start(clock.begin())))
-        reduction.end = clock.data_parallel = stamp.item() + seconds[at]
+        least = reduction.least if at == len(seconds) - 1 else 0.0
+        reduction.end = clock.data_parallel = max(stamp.item() + seconds[at], least)
 
         def end() -> None:
-            reduction.end = stamp.item() + seconds[at]
-            if at == len(seconds) - 1:
-                reduction.end = max(reduction.end, reduction.least)
+            reduction.end = max(stamp.item() + seconds[at], least)
             clock.data_parallel = max(clock.data_parallel, reduction.end)
             clock.record(action, stamp.item(), reduction.end, "data-parallel")
             clock.wait_until(reduction.end)
 
-        return Ending(self._latest(stamp, item.axes, item.what), end)
+        return Ending(self.latest(stamp, item.axes, item.what), end)
 
     def _reduction(self, stage: int, seconds: float) -> "Reduction":
         """A reduction that began beside the pass that has just ended, which it has held up; a unit's begins now."""
         if self.program.mode.by_unit:
             return Reduction(self.clock.now, self.clock.now, self.clock.now)
-        clock, blocks = self.clock, len(self.program.stages[stage].blocks)
+        clock, blocks = self.clock, len(self.program.parts[stage].blocks)
         began, length = clock.last_pass
         clock.work(self.times.reduction_slowdown(seconds, length, blocks))
         return Reduction(clock.now, began + length / blocks, clock.now + seconds / blocks)
 
-    def _latest(self, stamp: torch.Tensor, axes: Axes, what: str) -> Work | None:
+    def broadcast(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str, root: int) -> Work:
+        """Begin to tell a group the stamp of one of its ranks."""
+        group = self._groups[kind, axes]
+        with self.naming(what, group.ranks):
+            work = dist.broadcast(stamp, src=root, group=group.handle, async_op=True)
+        assert work is not None
+        return NamedWork(work, self, what, group.ranks)
+
+    def latest(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str = "") -> Work | None:
         """Begin to find the latest stamp of a group; None where this process stands for all of it."""
-        group = self._groups.get(axes)
+        group = self._groups.get((kind, axes))
         if group is None or len(group.ranks) == 1:
             return None
         with self.naming(what, group.ranks):

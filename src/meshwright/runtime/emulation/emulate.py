@@ -21,6 +21,7 @@ from meshwright.errors import RunError
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
+from meshwright.runtime.emulation.exchanges import EmulatedExchanges
 from meshwright.runtime.emulation.passes import EmulatedStages
 from meshwright.runtime.emulation.record import Emulation, RankRecord, merged
 from meshwright.runtime.emulation.scale import (
@@ -38,6 +39,7 @@ from meshwright.runtime.launch.local import Tell, run_locally
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.visit import MicroBatch
+from meshwright.runtime.vocabulary.spread import SpreadVocabulary
 from meshwright.schedule.action import Action
 
 TOO_LATE = 0.05
@@ -149,6 +151,9 @@ def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
         StepStates(plan, optimizer),
         hear=Listening(clock, len(program.lists[plan.pipeline_rank]), tell if place.rank == 0 else None),
         begin_passes=stages.begin,
+        spread=lambda plan, states: SpreadVocabulary(
+            plan, states, EmulatedExchanges(plan, stages), stages.begin_share
+        ),
     )
     job.prepare(interpreter)
     communicator.warm(plan.message_buffer)

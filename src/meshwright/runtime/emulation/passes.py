@@ -1,4 +1,4 @@
-"""F, B, I and W of an emulated stage: the modelled time, slept; its exchanges, met; its activations, counted."""
+"""Passes of an emulated stage or share: the modelled time, slept; its exchanges, met; its activations, counted."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,8 @@ class Ledger:
     def after(self, kind: Kind, stage: int) -> None:
         """Count what a pass keeps and lets go."""
         kept, waits = self.program.activation_bytes[stage], self.program.weight_gradient_bytes[stage]
-        self.held += {"F": kept, "B": -kept, "I": waits - kept, "W": -waits}[kind]
+        changes = {"F": kept, "B": -kept, "I": waits - kept, "W": -waits, "S": kept, "T": -kept}
+        self.held += changes.get(kind, 0)
         self.peak = max(self.peak, self.held)
 
 
@@ -54,6 +55,10 @@ class EmulatedStages:
         assert self.clock.action.micro_batch is not None
         return EmulatedPasses(self, stage, self.clock.action.micro_batch)
 
+    def begin_share(self, plan: RankPlan, share: int, batch: MicroBatch) -> "EmulatedShare":
+        """A share at work on a micro-batch."""
+        return EmulatedShare(self.begin(plan, share, batch))
+
 
 @dataclass
 class EmulatedPasses:
@@ -73,7 +78,7 @@ class EmulatedPasses:
         """F: the result for the next stage, or a loss of nothing."""
         if not self.ways.is_first(self.stage):
             expect(x, Action("RECV_F", self.stage, self.micro_batch))
-        self._run("F")
+        self.run("F")
         if self.ways.is_last(self.stage):
             return torch.zeros((), dtype=torch.float64)
         return stamped(0.0, Action("RECV_F", self.stage + 1, self.micro_batch))
@@ -89,17 +94,17 @@ class EmulatedPasses:
 
     def weight_gradient(self) -> None:
         """W: nothing but its time."""
-        self._run("W")
+        self.run("W")
 
     def _back(self, kind: Kind, g: torch.Tensor | None) -> torch.Tensor | None:
         if g is not None:
             expect(g, Action("RECV_B", self.stage, self.micro_batch))
-        self._run(kind)
+        self.run(kind)
         if self.ways.is_first(self.stage):
             return None
         return stamped(0.0, Action("RECV_B", self.stage - 1, self.micro_batch))
 
-    def _run(self, kind: Kind) -> None:
+    def run(self, kind: Kind) -> None:
         """Sleep for the compute of a pass, then meet and sleep for the exchanges of each of its groups."""
         clock, time = self.stages.clock, self.stages.times.passes[self.stage, kind]
         start = clock.begin(self._parameters(kind))
@@ -121,6 +126,34 @@ class EmulatedPasses:
             whole = self.stages.times.passes[self.stage, kind].total_s
             left = max(0.0, self.stages.clock.data_parallel - start)
             return self.stages.times.beside_exchange(whole, left) - whole
-        left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind == "F" else 0.0
+        left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind in ("F", "E") else 0.0
         whole = self.stages.times.passes[self.stage, kind].total_s
         return self.stages.times.beside_gather(whole, left) - whole if left > 0 else 0.0
+
+
+@dataclass
+class EmulatedShare:
+    """A share on one micro-batch; takes the place of ``ShareRun``."""
+
+    passes: EmulatedPasses
+
+    def look_up(self) -> None:
+        """E."""
+        self.passes.run("E")
+
+    def logits(self, x: None) -> None:
+        """S."""
+        self.passes.run("S")
+
+    def gradients(self, softmax: None) -> torch.Tensor | None:
+        """T; something to sum up, where the form has a second exchange."""
+        self.passes.run("T")
+        return torch.zeros(()) if self.passes.ways.barriers > 1 else None
+
+    def loss(self, softmax: None) -> torch.Tensor:
+        """Of nothing."""
+        return torch.zeros((), dtype=torch.float64)
+
+    def add_rows(self, g: None) -> None:
+        """D."""
+        self.passes.run("D")

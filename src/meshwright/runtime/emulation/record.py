@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 
-from meshwright.schedule.action import COMPUTE_KINDS, Action, Kind
+from meshwright.schedule.action import PASS_KINDS, Action, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class RankRecord:
 
     @property
     def busy_s(self) -> float:
-        """Seconds in forward and backward passes."""
-        return sum(t.end - t.start for t in self.actions if t.action.kind in COMPUTE_KINDS)
+        """Seconds in passes."""
+        return sum(t.end - t.start for t in self.actions if t.action.kind in PASS_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

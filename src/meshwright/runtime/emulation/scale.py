@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.times import ModelledTimes
-from meshwright.schedule.action import COMPUTE_KINDS, Kind
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Kind
 
 PASS_S, EXCHANGE_S = 0.010, 0.003
 SLACK = 0.1
@@ -44,7 +44,7 @@ def _passes(program: Program) -> set[tuple[int, Kind]]:
         (action.stage, action.kind)
         for actions in program.lists
         for action in actions
-        if action.stage is not None and action.kind in COMPUTE_KINDS
+        if action.stage is not None and action.kind in PASS_KINDS
     }
 
 
@@ -52,8 +52,11 @@ def _exchanges(program: Program, times: ModelledTimes) -> Iterable[float]:
     """Lengths of what is exchanged with every micro-batch."""
     if program.pipeline_ranks > 1:
         yield times.message_s
+    for (_, kind), seconds in times.exchanges.items():
+        if kind in EXCHANGES:
+            yield sum(seconds)
     for key in _passes(program):
-        yield from (seconds for _, seconds in times.passes[key].exchanges)
+        yield from (length for _, length in times.passes[key].exchanges)
 
 
 def into_real_time() -> bool:

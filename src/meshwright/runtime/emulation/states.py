@@ -60,9 +60,9 @@ class EmulatedOptimizer(Optimizer):
 
 
 def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankPlan:
-    """What an emulated rank holds: one empty unit for each of its stages."""
+    """What an emulated rank holds: one empty unit for each of its stages, and for its share of the vocabulary."""
     pipeline_rank = program.grid.coordinates(communicator.rank)["pp"]
-    stages = program.stages_of(pipeline_rank)
+    stages = program.parts_of(pipeline_rank)
     units = {stage.index: _unit(f"stage {stage.index}", communicator) for stage in stages}
     tables = [units[s.index] for s in stages if any(_has_table(program, block) for block in s.blocks)]
     return RankPlan(

@@ -32,6 +32,8 @@ class ModelledTimes:
         by stage and kind as in ``Program.collectives``: one number for each of its collectives.
     message_s, send_occupancy
         a message between pipeline ranks, and the part of it that keeps the sender's compute waiting.
+    exchange_occupancy
+        the part of an exchange of a spread vocabulary that keeps each rank's compute waiting.
     optimizer_s
         the optimizer's step of each pipeline rank.
     beside_gather
@@ -46,6 +48,7 @@ class ModelledTimes:
     exchanges: Mapping[tuple[int | None, Kind], tuple[float, ...]]
     message_s: float
     send_occupancy: float
+    exchange_occupancy: float
     optimizer_s: tuple[float, ...]
     beside_gather: Callable[[float, float], float]
     beside_exchange: Callable[[float, float], float]

@@ -25,8 +25,9 @@ from meshwright.runtime.kernels.boundary import BoundaryKernel, ResidualKernel
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
 from meshwright.runtime.kernels.kernel import Kernel, Setting
 from meshwright.runtime.kernels.linear import LinearKernel
-from meshwright.runtime.kernels.loss import LossKernel
+from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
+from meshwright.runtime.kernels.positions import PositionsKernel
 
 KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     Activation: ActivationKernel,
@@ -44,8 +45,16 @@ HEADS = ("q_norm", "k_norm")
 
 
 def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
-    """The kernel of an operator; norms of heads know which part of their block's projection they work on."""
+    """The kernel of an operator.
+
+    Norms of heads know which part of their block's projection they work on; of a vocabulary that is spread over
+    pipeline ranks the loss has a part, and positions stand by themselves.
+    """
     if isinstance(op, Norm) and op.place == "tensor":
         attention = next(other for other in block.operators if isinstance(other, Attention))
         return HeadNormKernel(op, setting, HEADS.index(op.name), head_widths(attention, setting.tp))
+    if isinstance(op, Loss) and setting.shape.vocabulary > 1:
+        return ShareOfLossKernel(op, setting)
+    if isinstance(op, Embedding) and op.place == "sequence":
+        return PositionsKernel(op, setting)
     return KERNELS[type(op)](op, setting)

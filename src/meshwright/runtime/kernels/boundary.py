@@ -37,7 +37,7 @@ class BoundaryKernel:
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Over tp, along the sequence."""
-        return (yield from tensor_exchange(self.setting, item, x))
+        return (yield from tensor_exchange(self.setting.communicator, item, x))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The table of token embeddings, its rows cut over tp, and learned positions.
 
 Each tp rank looks up the tokens whose rows it holds and leaves zeros for the others; leaving the tensor region adds
-them up. Positions, which every rank holds whole, are added by the first rank alone.
+them up. Positions, which every rank holds whole, are added by the first rank alone. Of a vocabulary that is spread a
+rank has a part of a pipeline rank's rows; positions are then the first stage's (``positions.py``).
 """
 
 from dataclasses import dataclass
@@ -70,9 +71,9 @@ class EmbeddingKernel:
         yield
 
     def _rows(self, tokens: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if self.setting.tp == 1:
+        if self.setting.vocabulary_parts == 1:
             return tokens, None
-        local = tokens - self.setting.tp_rank * rows
+        local = tokens - self.setting.vocabulary_part * rows
         outside = (local < 0) | (local >= rows)
         return local.masked_fill(outside, 0), outside
 

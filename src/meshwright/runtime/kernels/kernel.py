@@ -31,6 +31,7 @@ from meshwright.program.shape import LocalShape
 from meshwright.runtime.communicator import Communicator, Work
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.unit_layout import vocabulary_part
 from meshwright.runtime.visit import Visit
 
 Exchange = Generator[Work, None, Any]
@@ -70,6 +71,16 @@ class Setting:
         return int(self.shape.tp)
 
     @property
+    def vocabulary_parts(self) -> int:
+        """How many ranks cut the tables of the vocabulary: those of tp, or with them those of the pipeline."""
+        return int(self.shape.vocabulary_cut)
+
+    @cached_property
+    def vocabulary_part(self) -> int:
+        """Which of their parts this rank has: pipeline ranks have stretches of rows, tp cuts each of these."""
+        return vocabulary_part(self.shape, self.communicator.pipeline_rank, self.tp_rank)
+
+    @property
     def counts_whole(self) -> bool:
         """Whether this rank sums up gradients of what tp does not cut in the tensor region (row biases, positions).
 
@@ -101,14 +112,14 @@ class Kernel(Protocol):
         """Run a collective of the operator on ``x``."""
 
 
-def tensor_exchange(setting: Setting, item: Collective, x: torch.Tensor) -> Exchange:
+def tensor_exchange(communicator: Communicator, item: Collective, x: torch.Tensor) -> Exchange:
     """All-gather, reduce-scatter or all-reduce of a value over tp, along the sequence."""
-    members = len(setting.communicator.ranks_of(item.axes))
+    members = len(communicator.ranks_of(item.axes))
     x = x.contiguous()
     if item.kind == "all-reduce":
-        yield setting.communicator.start(item, x, ACTIVATION_BYTES)
+        yield communicator.start(item, x, ACTIVATION_BYTES)
         return x
     tokens = len(x) * members if item.kind == "all-gather" else len(x) // members
     out = x.new_empty((tokens, *x.shape[1:]))
-    yield setting.communicator.start(item, x, ACTIVATION_BYTES, out=out)
+    yield communicator.start(item, x, ACTIVATION_BYTES, out=out)
     return out

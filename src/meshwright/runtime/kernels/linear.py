@@ -38,7 +38,7 @@ class LinearKernel:
         """(…, inputs) → (…, outputs)."""
         if visit.keep.inputs:
             visit.kept["input"] = x if visit.source is None else visit.source
-        y = functional.linear(x, self._unit(visit).rows(self.matrices))
+        y = functional.linear(x, self.table(visit))
         if self.biases and (self.op.split != "row" or self.setting.tp_rank == 0):
             y += torch.cat([visit.unit(name).view(name) for name in self.biases])
         return y
@@ -58,7 +58,11 @@ class LinearKernel:
             parts = g.flatten(0, 1).sum(0).split([self._size(name, visit) for name in self.biases])
             for name, part in zip(self.biases, parts, strict=True):
                 visit.unit(name).gradient_of(name).add_(part)
-        return g @ self._unit(visit).rows(self.matrices)
+        return g @ self.table(visit)
+
+    def table(self, visit: Visit) -> torch.Tensor:
+        """All matrices as one: (outputs, inputs)."""
+        return self._unit(visit).rows(self.matrices)
 
     def weight_gradient(self, visit: Visit) -> None:
         """Add dYᵀ·x."""
@@ -69,7 +73,9 @@ class LinearKernel:
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Bring the kept input together for W; ``x`` is left as it is."""
-        visit.kept["gathered"] = yield from tensor_exchange(self.setting, item, visit.kept["input"])
+        visit.kept["gathered"] = yield from tensor_exchange(
+            self.setting.communicator, item, visit.kept["input"]
+        )
         del visit.kept["input"]
         return x
 

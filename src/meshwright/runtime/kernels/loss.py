@@ -1,30 +1,24 @@
-"""Cross-entropy over a vocabulary that is cut over tp, with the gradient made in place of the logits.
+"""Cross-entropy over a vocabulary that is cut over ranks, with the gradient made in place of the logits.
 
-Per token: the maximum over all ranks, then the sums of exponentials and the target's logit (Megatron-LM, arXiv
-1909.08053, section 3). The forward pass turns the logits into their gradient, softmax − one-hot, at once: nothing
-else is kept, and the work is done a few rows at a time, so that no wide copy of all logits ever exists.
-
-Exponentials are taken by softmax, which knows a faster way to them: the sum over a rank's part, relative to the part's
-own maximum, is one over the largest value of its softmax. That sum's share in the sum over all ranks turns the part's
-softmax into the whole's.
+Where tp cuts it, all of a micro-batch is done in its forward pass: it turns the logits into their gradient,
+softmax − one-hot, at once, and nothing else is kept. Of a vocabulary that is spread over pipeline ranks each has a part
+(``ShareOfLossKernel``): other passes run until the parts have come together. With two exchanges the gradient waits for
+that; with one, I makes the part's own softmax of the logits before, and ``complete`` the gradient of that later.
 
 The value is Σ over counted labels of −log p, divided by the number of labels of the whole batch.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from meshwright.model.operators import Loss
-from meshwright.program.bodies import LOSS_STATISTICS
 from meshwright.program.items import Collective
+from meshwright.runtime.kernels.cut_logits import CutLogits
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
-from meshwright.runtime.visit import MicroBatch, Visit
-
-IGNORED = -100
-AT_ONCE = 2**21
-"""Logits that are widened at a time."""
+from meshwright.runtime.kernels.softmax import Softmax
+from meshwright.runtime.visit import Visit
 
 
 @dataclass(frozen=True)
@@ -34,30 +28,30 @@ class LossKernel:
     op: Loss
     setting: Setting
 
+    @cached_property
+    def logits(self) -> CutLogits:
+        """The arithmetic of this rank's part."""
+        return CutLogits(self.op, self.setting)
+
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """The maximum first, then the sums that need it."""
-        (maximum, width), (sums, wide) = LOSS_STATISTICS
-        if item.what.endswith(maximum):
-            visit.kept["maximum"] = self._maximum(x)
-            yield self.setting.communicator.start(item, visit.kept["maximum"], width, largest=True)
-        else:
-            assert item.what.endswith(sums), item
-            visit.kept["sums"] = self._sums(x, visit)
-            yield self.setting.communicator.start(item, visit.kept["sums"], wide // 2)
+        if "part" not in visit.kept:
+            visit.kept["part"] = self.logits.part(x, visit.batch)
+        yield from Softmax(visit.batch, visit.kept).exchange(item, self.setting.communicator)
         return x
 
     def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """The loss; ``x`` becomes its own gradient."""
-        if self.setting.tp == 1:
-            visit.kept["maximum"] = self._maximum(x)
-            visit.kept["sums"] = self._sums(x, visit)
-        maximum, (total, target) = visit.kept.pop("maximum"), visit.kept.pop("sums")
-        counted, share = visit.batch.labels != IGNORED, visit.kept.pop("share")
-        losses = (total.log() + maximum - target).masked_fill_(~counted, 0)
-        weight = counted.to(total) / visit.batch.divisor
-        self._differentiate(x, share / total * weight, weight, visit.batch)
+        softmax = Softmax(visit.batch, visit.kept)
+        if not softmax.exchanged:  # all of it is here
+            visit.kept["part"] = self.logits.part(x, visit.batch)
+            softmax.take_maximum()
+            softmax.take_sums()
+        self.logits.differentiate(x, softmax)
+        loss = softmax.loss
+        visit.kept.clear()
         visit.kept["gradient"] = x
-        return losses.sum() / visit.batch.divisor
+        return loss
 
     def again(self, visit: Visit) -> torch.Tensor:
         """The loss is not recomputed."""
@@ -73,66 +67,44 @@ class LossKernel:
     def weight_gradient(self, visit: Visit) -> None:
         """There are no weights."""
 
-    def _maximum(self, x: torch.Tensor) -> torch.Tensor:
-        valid = self._valid(x)
-        if not valid:
-            return x.new_full(x.shape[:-1], float("-inf"), dtype=self.setting.precision.statistic)
-        return self._bent(x[..., :valid].amax(-1).to(self.setting.precision.statistic))
 
-    def _sums(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """Sums of exponentials and targets' logits of this rank's part: (2, sequence, batch)."""
-        maximum, valid = visit.kept["maximum"], self._valid(x)
-        sums = maximum.new_zeros((2, *maximum.shape))
-        for rows in self._slices(x) if valid else ():
-            wide = self._bent(x[rows, :, :valid].to(sums))
-            torch.exp(wide.amax(-1) - maximum[rows], out=sums[0, rows])
-            sums[0, rows] /= wide.softmax(-1).amax(-1)
-        visit.kept["share"] = sums[0].clone()
-        column, here = self._targets(visit.batch.labels, x.shape[-1])
-        found = self._bent(x.gather(-1, column[..., None])[..., 0].to(sums))
-        sums[1] = torch.where(here, found, 0)
-        return sums
+@dataclass(frozen=True)
+class ShareOfLossKernel:
+    """Logits of a share (sequence, batch, vocabulary/(pp·tp)) → what it adds to the softmax."""
 
-    def _differentiate(
-        self, x: torch.Tensor, share: torch.Tensor, weight: torch.Tensor, batch: MicroBatch
-    ) -> None:
-        """softmax·share − one-hot·weight in place, times the slope of what bends the logits."""
-        valid = self._valid(x)
-        column, here = self._targets(batch.labels, x.shape[-1])
-        once = torch.where(here, -weight, 0)
-        for rows in self._slices(x) if valid else ():
-            bent = self._bent(x[rows, :, :valid].to(share))
-            gradient = bent.softmax(-1).mul_(share[rows, :, None])
-            gradient.scatter_add_(-1, column[rows, :, None], once[rows, :, None])
-            x[rows, :, :valid] = self._sloped(gradient, bent)
-        x[..., valid:] = 0
+    op: Loss
+    setting: Setting
 
-    def _bent(self, logits: torch.Tensor) -> torch.Tensor:
-        """Divided, then capped, as the model says."""
-        numerics = self.setting.numerics
-        if numerics.logit_divisor != 1:
-            logits = logits / numerics.logit_divisor
-        cap = numerics.logit_soft_cap
-        return logits if cap is None else torch.tanh(logits / cap) * cap
+    @cached_property
+    def logits(self) -> CutLogits:
+        """The arithmetic of this rank's part."""
+        return CutLogits(self.op, self.setting)
 
-    def _sloped(self, gradient: torch.Tensor, bent: torch.Tensor) -> torch.Tensor:
-        """The gradient of the logits from that of the bent ones, in its place."""
-        numerics = self.setting.numerics
-        if numerics.logit_soft_cap is not None:
-            gradient *= 1 - (bent / numerics.logit_soft_cap) ** 2
-        return gradient if numerics.logit_divisor == 1 else gradient.div_(numerics.logit_divisor)
+    def forward(self, x: torch.Tensor, visit: Visit) -> Softmax:
+        """What is exchanged; the logits wait."""
+        visit.kept["logits"] = x
+        return Softmax(visit.batch, {"part": self.logits.part(x, visit.batch)})
 
-    def _targets(self, labels: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The labels' columns on this rank (0 where they are elsewhere), and whether they are here."""
-        first = self.setting.tp_rank * width
-        column = labels - first
-        here = (column >= 0) & (column < width)
-        return column.masked_fill(~here, 0), here
+    def again(self, visit: Visit) -> torch.Tensor:
+        """The loss is not recomputed."""
+        raise AssertionError(self.op.name)
 
-    def _valid(self, x: torch.Tensor) -> int:
-        """Columns of this rank that are no padding."""
-        return max(0, min(x.shape[-1], self.op.vocab - self.setting.tp_rank * x.shape[-1]))
+    def restore(self, x: Value, visit: Visit) -> None:
+        """It keeps no input."""
 
-    def _slices(self, x: torch.Tensor) -> Iterator[slice]:
-        step = max(1, AT_ONCE // max(1, x[0].numel()))
-        return (slice(at, at + step) for at in range(0, len(x), step))
+    def input_gradient(self, softmax: Softmax, visit: Visit) -> torch.Tensor:
+        """The gradient of the logits in their place; of what is not exchanged yet the share's own softmax."""
+        x = visit.kept.pop("logits")
+        if softmax.exchanged:
+            self.logits.differentiate(x, softmax)
+        else:
+            self.logits.soften(x, softmax)
+        return x
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """There are no weights."""
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """Shares come together in exchanges of their own."""
+        raise AssertionError(item)
+        yield

@@ -2,7 +2,8 @@
 
 What is left of a list are its forward passes with the messages between them, the gathers that they need, and what
 frees those. Order and messages stay those of training, so what makes them free of deadlocks holds here too. Nothing is
-kept for a backward pass.
+kept for a backward pass. Of a vocabulary that is spread E, S and their exchanges are left, without gradients, and T,
+where the loss is known.
 """
 
 from collections.abc import Sequence
@@ -14,15 +15,22 @@ from meshwright.program.program import Program
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.opening import TrainingData
 from meshwright.runtime.interpreter import Interpreter
+from meshwright.runtime.kernels.linear import LinearKernel
+from meshwright.runtime.kernels.loss import ShareOfLossKernel
+from meshwright.runtime.kernels.softmax import Softmax
 from meshwright.runtime.rank import Rank
 from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.training.batches import counted_labels, micro_batches
 from meshwright.runtime.training.world import summed
 from meshwright.runtime.visit import MicroBatch
+from meshwright.runtime.vocabulary.exchanges import Exchanges
+from meshwright.runtime.vocabulary.share_run import Logits, ShareRun
+from meshwright.runtime.vocabulary.spread import SpreadVocabulary
 from meshwright.schedule.action import Action, Kind
 
-FORWARD: tuple[Kind, ...] = ("F", "SEND_F", "RECV_F")
+SHARED: tuple[Kind, ...] = ("E", "REDUCE_E", "BROADCAST_F", "S", "REDUCE_S", "T")
+FORWARD: tuple[Kind, ...] = ("F", "SEND_F", "RECV_F", *SHARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,12 @@ class Evaluation:
     def __post_init__(self) -> None:
         plan = self.rank.plan
         forward = replace(plan, program=forward_only(plan.program))
-        self.interpreter = Interpreter(forward, self.rank.interpreter.states, begin_passes=ForwardPass)
+        self.interpreter = Interpreter(
+            forward,
+            self.rank.interpreter.states,
+            begin_passes=ForwardPass,
+            spread=lambda plan, states: SpreadVocabulary(plan, states, Exchanges(plan), ForwardShare),
+        )
 
     def loss(self, data: TrainingData, step: int) -> HeldOut:
         """The loss on all held-out batches; all ranks call it at the same step."""
@@ -65,6 +78,8 @@ class Evaluation:
         states.begin_step(1.0)
         self.interpreter.walk(batches)
         self.interpreter.running.clear()
+        if self.interpreter.vocabulary:
+            self.interpreter.vocabulary.running.clear()
         if self.rank.plan.program.mode.gather == "per-micro-batch":
             for stage in self.rank.plan.stages:
                 states.free(Action("FREE", stage))
@@ -82,7 +97,7 @@ def _forward(actions: Sequence[Action]) -> list[Action]:
     for at, action in enumerate(actions):
         if action.kind == "GATHER":
             unused[action.stage] = at
-        elif action.kind == "F" and action.stage in unused:
+        elif action.kind in ("F", "E") and action.stage in unused:
             kept.append(unused.pop(action.stage))
         elif action.kind == "FREE" and unused.pop(action.stage, None) is None:
             kept.append(at)
@@ -113,3 +128,18 @@ class ForwardPass:
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """There is no backward pass."""
         raise AssertionError(self.stage)
+
+
+class ForwardShare(ShareRun):
+    """A share at work on one micro-batch, of which nothing is left behind."""
+
+    def logits(self, x: torch.Tensor) -> Logits:
+        """S: only what the loss needs."""
+        (head, visit), (loss, of_loss) = self.kernel(LinearKernel), self.kernel(ShareOfLossKernel)
+        softmax = loss.forward(head.forward(x, visit), of_loss)
+        visit.kept.clear()
+        of_loss.kept.clear()
+        return Logits(softmax)
+
+    def gradients(self, softmax: Softmax) -> None:
+        """There are none."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from meshwright.program.items import Collective, Compute
 from meshwright.program.program import Program
 from meshwright.runtime.communicator import MESSAGES, Traffic
-from meshwright.schedule.action import COMPUTE_KINDS, Action
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action
 
 Exchange = tuple[str, tuple[str, ...], float]
 """Kind, axes, logical bytes."""
 STEP = "step"
-"""Stands for all actions that are neither passes nor messages."""
+"""Stands for all actions that are neither passes nor messages nor exchanges of shares."""
 
 
 def differing_traffic(program: Program, pipeline_rank: int, log: Sequence[Traffic]) -> list[str]:
@@ -33,7 +33,7 @@ def expected_traffic(program: Program, pipeline_rank: int) -> dict[str, Counter[
     """What a rank exchanges in a step: per pass and message, and in the rest of the step."""
     expected: dict[str, Counter[Exchange]] = {STEP: Counter()}
     for action in program.lists[pipeline_rank]:
-        named = action.kind in (*COMPUTE_KINDS, "SEND_F", "SEND_B")
+        named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B")
         expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
     return expected
 
@@ -42,7 +42,7 @@ def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
     if action.kind in ("SEND_F", "SEND_B"):
         yield "p2p", MESSAGES, float(program.p2p_bytes)
         return
-    own = _pass(program, action) if action.kind in COMPUTE_KINDS else _of_step(program, action)
+    own = _pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from ((c.kind, c.axes, float(c.logical_bytes)) for c in own)
 
 

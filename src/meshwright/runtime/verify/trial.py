@@ -13,7 +13,7 @@ import torch
 
 from meshwright.model.graph import ModelGraph
 from meshwright.program.program import Program
-from meshwright.runtime.kernels.loss import IGNORED
+from meshwright.runtime.kernels.softmax import IGNORED
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.random_tensors import random_tensors
 from meshwright.runtime.rows import rows_of
