@@ -112,6 +112,40 @@ def test_a_schedule_can_be_said_once():
         planned("llama-3.1-8b", "a100-sxm-80gb x 8", "schedule=1f1b", schedules="gpipe")
 
 
+@pytest.mark.parametrize("schedules", ["auto", "zb-v,1f1b"])
+def test_a_limit_that_is_kept_leaves_schedules_that_have_one(schedules):
+    kept = ("pp=4", "tp=1", "micro_batch=1", "memory_limit=0.6")
+    found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright", schedules=schedules)
+    choices = {proposal.plan.pipeline.choice for proposal in found.proposals}
+    assert choices <= {
+        ScheduleChoice("zb-v", memory_limit=0.6),
+        ScheduleChoice("zero-bubble", memory_limit=0.6),
+    }
+    assert choices
+
+
+def test_a_unit_that_is_kept_may_be_any_that_the_schedule_can_have():
+    kept = ("pp=4", "tp=1", "unit=12", "schedule=zeropp", "virtual_stages=2")
+    found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright")
+    assert {proposal.plan.pipeline.choice for proposal in found.proposals} == {
+        ScheduleChoice("zeropp", unit=12)
+    }
+
+
+@pytest.mark.parametrize("stack", ["meshwright", "megatron-core"])
+def test_knobs_that_no_schedule_has_are_refused(stack):
+    with pytest.raises(InputError) as caught:
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", "memory_limit=0.5", stack=stack, schedules="1f1b")
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value) == ("keep.memory_limit", 0.5)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "much", "nan", "inf", ""])
+def test_a_limit_is_a_number(value):
+    with pytest.raises(InputError, match="number above 0"):
+        planned("llama-3.1-8b", "a100-sxm-80gb x 8", f"memory_limit={value}", stack="meshwright")
+
+
 def test_all_problems_of_a_question_come_at_once():
     with pytest.raises(InputError) as caught:
         planned("llama-3.1-8b", "a100-sxm-80gb x 8", "tensor=2", schedules="zb-w", top=0)

@@ -19,7 +19,9 @@ def plan(
     ] = "megatron-core",
     precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
-    keep: Annotated[list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8. Repeatable.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
+    ] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
@@ -27,7 +29,9 @@ def plan(
     schedule: Annotated[
         str | None,
         typer.Option(
-            "--schedule", metavar="auto|NAME,…", help="Schedules to search, auto: all with their knobs."
+            "--schedule",
+            metavar="auto|NAME,…",
+            help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
         ),
     ] = None,
     output: Annotated[

@@ -17,6 +17,10 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
     out = console()
     plans = data["plans"]
     out.print(_ranking(plans))
+    out.print(
+        "Each is the best of its layout and recomputation: other schedules, knobs, shardings and micro-batches are "
+        "behind it. Steps within 0.1 % count as equal and go by memory."
+    )
     if data["candidates_unplayed"]:
         why = (
             "the search was interrupted" if data["interrupted"] else "playing their schedules would take long"

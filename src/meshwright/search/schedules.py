@@ -4,7 +4,8 @@ Names come with usual knobs. ``auto`` turns the knobs that schedule and stack bo
 of as many rounds as the schedule's entry names, for every number of pipeline ranks that a plan may have.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.schedule import SCHEDULES
@@ -45,6 +46,14 @@ def all_schedules(stack: Stack, ranks: Sequence[int]) -> Searched:
     """Every schedule that a stack runs with every knob that it has, for pipelines of ``ranks``."""
     found = (choice for name, kind in _runs(stack) for choice in _turned(name, kind, stack, ranks))
     return tuple(dict.fromkeys(found))
+
+
+def with_knobs(schedules: Searched, knobs: Mapping[str, float], stack: Stack) -> Searched:
+    """The schedules with these knobs turned, each once; without those that do not have them, or whose stack has not."""
+    able = (
+        choice for choice in schedules if knobs.keys() <= choice.kind.looks_at & set(stack.schedule_knobs)
+    )
+    return tuple(dict.fromkeys(replace(choice, **knobs) for choice in able))  # type: ignore[arg-type]
 
 
 def _runs(stack: Stack) -> Iterator[tuple[str, ScheduleKind]]:

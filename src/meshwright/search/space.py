@@ -31,7 +31,7 @@ GATHERS = ("per-unit",)
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
-Keep = Mapping[str, int | str]
+Keep = Mapping[str, int | float | str]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None, schedules: Searc
     cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
     _cut_batches(cutter, setting)
     cutter.multiply(("schedule", "virtual_stages"), options.schedule)
-    _cut_schedules(cutter, setting, schedules)
+    _cut_schedules(cutter, setting, schedules, "unit" in keep)
     _cut_kept(cutter, keep)
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
@@ -186,7 +186,7 @@ def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
     cutter.cut(f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0)
 
 
-def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
+def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_unit: bool) -> None:
     layers, stack = setting.model.architecture.layers, setting.stack
     is_1f1b = np.array([choice == ScheduleChoice("1f1b") for choice in schedules], dtype=np.bool_)
     runs = np.array([choice.name in stack.schedules for choice in schedules], dtype=np.bool_)
@@ -210,6 +210,7 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched) -> No
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
     count = setting.workload.global_batch // at_once
     whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
+    in_rounds = in_rounds | any_unit
     cutter.cut("a memory limit below one micro-batch", limited)
     cutter.cut("a unit of other rounds of micro-batches", in_rounds[limited])
     cutter.cut("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds])

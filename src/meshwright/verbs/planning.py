@@ -4,6 +4,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 from typing import Any
 
 from meshwright.cluster.graph import Cluster
@@ -211,8 +213,8 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
         "recompute": RECOMPUTES,
         "gather": GATHERS,
     }
-    numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"]
-    result: dict[str, int | str] = {}
+    numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"] + ["unit"]
+    result: dict[str, int | float | str] = {}
     problems = []
     for text in keep:
         name, _, value = (part.strip() for part in text.partition("="))
@@ -220,9 +222,14 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
             result[name] = value
         elif name in names:
             problems.append(Problem(f"keep.{name}", value, "is no such choice", nearest(value, names[name])))
+        elif name == "memory_limit":
+            limit = attempted(partial(_limit, value), problems)
+            result |= {} if limit is None else {name: limit}
         elif name not in numbers:
             problems.append(
-                Problem("keep", text, "is no choice of a plan", nearest(name, [*numbers, *names]))
+                Problem(
+                    "keep", text, "is no choice of a plan", nearest(name, [*numbers, *names, "memory_limit"])
+                )
             )
         elif not value.isdecimal() or not 1 <= int(value) < 2**40:
             problems.append(Problem(f"keep.{name}", value, "must be a whole number from 1", f"{name}=8"))
@@ -231,6 +238,18 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
     if problems:
         raise InputError(problems)
     return result
+
+
+def _limit(text: str) -> float:
+    """A limit of memory. Raises InputError."""
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < inf:
+        rule = "must be a number above 0, in times of what 1F1B holds"
+        raise InputError(Problem("keep.memory_limit", text, rule, "memory_limit=0.5"))
+    return limit
 
 
 def infeasible(space: Space, found: Found, setting: Setting, scope: Scope) -> InfeasibleError:

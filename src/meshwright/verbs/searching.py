@@ -1,6 +1,7 @@
 """Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,30 +15,47 @@ from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.search.best_first import widen
 from meshwright.search.exhaustive import Found, search_all
-from meshwright.search.schedules import AUTO, Searched, all_schedules, named_schedules, usual_schedules
+from meshwright.search.schedules import (
+    AUTO,
+    Searched,
+    all_schedules,
+    named_schedules,
+    usual_schedules,
+    with_knobs,
+)
 from meshwright.search.space import Keep, Space, divisors, enumerate_space
+
+KNOBS = ("memory_limit", "unit")
+"""Knobs of a schedule that a question can fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What is searched: choices that are fixed, and schedules by name (``auto``: all, None: the usual ones).
 
-    ``top`` plans are to be the best of all.
+    ``knobs`` of a schedule are fixed too: those that do not have them are left out. ``top`` plans are to be the best
+    of all.
     """
 
     keep: Keep
     schedules: str | None = None
     top: int = 5
+    knobs: Mapping[str, float] = field(default_factory=dict)
 
 
 def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> Scope:
     """The scope of a question; a schedule that is kept is the only one. Raises InputError with all problems."""
     kept = keep.get("schedule")
-    rest = {name: value for name, value in keep.items() if name != "schedule"}
+    knobs = {
+        name: float(keep[name]) if name == "memory_limit" else int(keep[name])
+        for name in KNOBS
+        if name in keep
+    }
+    rest = {name: value for name, value in keep.items() if name not in ("schedule", "memory_limit")}
     if kept is not None and schedules is not None:
         rule = f"and --keep schedule={kept}: the schedule is said twice"
         raise InputError(Problem("schedule", schedules, rule, "say it once"))
-    scope = Scope(rest, schedules if kept is None else str(kept), top)
+    scope = Scope(rest, schedules if kept is None else str(kept), top, knobs)
     field = "schedule" if kept is None else "keep.schedule"
     searched = searched_schedules(scope, setting, field)
     if rest.get("pp") == 1 and all(choice.name != "1f1b" for choice in searched):
@@ -48,6 +66,19 @@ def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> S
 
 def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") -> Searched:
     """The schedules of a scope. Raises InputError."""
+    found = _schedules(scope, setting, field)
+    if not scope.knobs:
+        return found
+    turned = with_knobs(found, scope.knobs, setting.stack)
+    if not turned:
+        names = ", ".join(dict.fromkeys(choice.name for choice in found))
+        rule = f"{setting.stack.id} runs none of {names} with it"
+        hint = "--schedule auto, or a schedule and a stack that have it"
+        raise InputError([Problem(f"keep.{name}", value, rule, hint) for name, value in scope.knobs.items()])
+    return turned
+
+
+def _schedules(scope: Scope, setting: Setting, field: str) -> Searched:
     if scope.schedules is None:
         return usual_schedules(setting.stack)
     if scope.schedules != AUTO:
