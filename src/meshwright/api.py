@@ -18,6 +18,7 @@ from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
 from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
+from meshwright.plan.written_lists import with_lists
 from meshwright.result import Report
 from meshwright.verbs.describing import describe_anything
 from meshwright.verbs.planning import PlanAnswer, Question, answer
@@ -410,5 +411,5 @@ def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> Resolved:
     changed = attempted(lambda: apply_settings(short, settings, devices), problems)
     if problems or changed is None:
         raise InputError(problems)
-    found = resolve(changed)
+    found = resolve(with_lists(changed, Path()))
     return replace(found, warnings=(*moved_degrees(short, changed, settings), *found.warnings))

@@ -74,7 +74,7 @@ class UniformPlan:
     @property
     def schedule(self) -> str:
         """Name of the pipeline schedule; what is no name is among ``problems``."""
-        return self.long.pipeline.schedule.name or "from a file"
+        return self.long.pipeline.schedule.choice.name
 
     @property
     def gather(self) -> Gather:
@@ -200,7 +200,7 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
         ),
         (f"layouts.{name}.batch_share", layout.batch_share is not None, layout.batch_share, "equal shares"),
         (f"layouts.{name}.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
-        ("pipeline.schedule.file", schedule.file is not None, schedule.file, "a schedule by name"),
+        ("pipeline.schedule.file", schedule.name is None, schedule.file or "lists", "a schedule by name"),
         *((f"pipeline.schedule.{k}", True, v, "leave out") for k, v in schedule.choice.turned.items()),
         ("sequence", plan.sequence is not None, plan.sequence and plan.sequence.policy, "cp"),
         ("synchronise", bool(plan.synchronise), [s.state for s in plan.synchronise], "leave out"),

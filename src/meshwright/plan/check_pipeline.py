@@ -67,10 +67,10 @@ def batch_division(case: Case) -> Iterator[Problem]:
 def schedule_shape(case: Case) -> Iterator[Problem]:
     """Interleaving wants several stages on each of several ranks; the others want one stage a rank."""
     pipeline = case.plan.pipeline
-    name = pipeline.schedule.name
-    if name not in SCHEDULES or not pipeline.usual:
+    choice = pipeline.schedule.choice
+    name, kind = choice.name, choice.known
+    if kind is None or not pipeline.usual:
         return
-    kind = SCHEDULES[name]
     pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, kind.chunked
     if chunked and pp == 1:
         rule = f"{name} needs pp > 1: with pp = 1 there is one pipeline rank, and nothing to schedule"
@@ -95,11 +95,11 @@ def schedule_shape(case: Case) -> Iterator[Problem]:
 def micro_batch_count(case: Case) -> Iterator[Problem]:
     """Interleaving works in rounds of pp micro-batches; fewer micro-batches than pp leave ranks idle."""
     micro_batches, pp, workload = case.micro_batches, case.pp, case.workload
-    name = case.plan.pipeline.schedule.name
-    if micro_batches is None or workload is None or name not in SCHEDULES:
+    choice = case.plan.pipeline.schedule.choice
+    name, kind = choice.name, choice.known
+    if micro_batches is None or workload is None or kind is None:
         return
-    named = "unit" in case.plan.pipeline.schedule.choice.heeded
-    multiple = 1 if named else SCHEDULES[name].micro_batch_multiple(pp)
+    multiple = 1 if "unit" in choice.heeded else kind.micro_batch_multiple(pp)
     batch = _nearest_multiple(workload.global_batch, case.sequences_at_once * multiple)
     hint = f"global_batch: {batch} (gives {batch // case.sequences_at_once} micro-batches)"
     if micro_batches % multiple:
@@ -115,7 +115,7 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
 def schedule_knobs(case: Case) -> Iterator[Problem]:
     """Only knobs that the schedule looks at are turned, and not so far that nothing fits."""
     choice, pp = case.plan.pipeline.schedule.choice, case.pp
-    if choice.name not in SCHEDULES:
+    if choice.known is None:
         return
     for knob, value in choice.turned.items():
         if knob not in choice.heeded:
@@ -138,18 +138,39 @@ def schedule_knobs(case: Case) -> Iterator[Problem]:
         yield Problem(f"{field}.unit", unit, fault, hint)
 
 
+def written_lists(case: Case) -> Iterator[Problem]:
+    """Lists that are written are for the plan's ranks and micro-batches, and keep to its memory limit."""
+    choice, workload = case.plan.pipeline.schedule.choice, case.workload
+    if choice.written is None or choice.known is None or choice.known.only is None:
+        return
+    ranks, count = choice.known.only
+    if case.pp != ranks:
+        yield Problem(
+            "layout.pp", case.pp, f"{choice.name} has lists of {ranks} pipeline ranks", f"pp: {ranks}"
+        )
+    if workload is not None and case.micro_batches not in (None, count):
+        rule = (
+            f"{choice.name} has {count} micro-batches, and global_batch / (dp_replicate·dp_shard·micro_batch) = "
+            f"{case.micro_batches}"
+        )
+        hint = f"global_batch: {count * case.sequences_at_once}"
+        yield Problem("workload.global_batch", workload.global_batch, rule, hint)
+    if choice.memory_limit is not None:
+        yield from choice.written.beyond(choice.memory_limit)
+
+
 def gathers_by_unit(case: Case) -> Iterator[Problem]:
     """``gather: per-unit`` wants parameters that are sharded, and a schedule whose micro-batches go in units."""
-    plan, name = case.plan, case.plan.pipeline.schedule.name
+    plan, choice = case.plan, case.plan.pipeline.schedule.choice
     if plan.gather != "per-unit":
         return
     usual = default_gather("zero3", case.pp)
     if plan.sharding != "zero3":
         rule = f"is for sharded parameters, and sharding = {plan.sharding} leaves them whole"
         yield Problem("gather", plan.gather, rule, "sharding: zero3, or take gather out")
-    if name in SCHEDULES and SCHEDULES[name].usual_unit is None:
+    if choice.known and choice.known.usual_unit is None:
         having = ", ".join(other for other, kind in SCHEDULES.items() if kind.usual_unit)
-        rule = f"{name} has no units of micro-batches that go through a rank's stages together"
+        rule = f"{choice.name} has no units of micro-batches that go through a rank's stages together"
         yield Problem("gather", plan.gather, rule, f"gather: {usual}, or a schedule of {having}")
 
 
@@ -166,5 +187,6 @@ PIPELINE_RULES: tuple[Rule, ...] = (
     schedule_shape,
     micro_batch_count,
     schedule_knobs,
+    written_lists,
     gathers_by_unit,
 )

@@ -30,12 +30,15 @@ def stack_axes(case: Case) -> Iterator[Problem]:
 
 def stack_choices(case: Case) -> Iterator[Problem]:
     """The stack knows the schedule, the sharding and how it gathers."""
-    stack, sharding, name = case.stack, case.plan.sharding, case.plan.pipeline.schedule.name
-    if name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
+    stack, sharding, choice = case.stack, case.plan.sharding, case.plan.pipeline.schedule.choice
+    name = choice.name
+    if choice.written and not stack.written_lists:
+        rule = f"{stack.id} runs schedules by name, not lists of one's own"
+        yield Problem(_lists_field(case), name, rule, f"stack: {OWN_STACK}, or a schedule by name")
+    if choice.written is None and name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
         rule = f"{stack.id} does not run this schedule"
         yield Problem("pipeline.schedule", name, rule, nearest(name, stack.schedules))
-    if name in SCHEDULES and case.pp > 1:
-        choice = case.plan.pipeline.schedule.choice
+    if choice.known and case.pp > 1:
         for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
             rule = f"{stack.id} has no choice of it"
             yield Problem(f"pipeline.schedule.{knob}", choice.turned[knob], rule, "take it out")
@@ -49,6 +52,10 @@ def stack_choices(case: Case) -> Iterator[Problem]:
         rule = f"{stack.id} does not gather once for a unit of micro-batches"
         hint = f"gather: {default_gather(sharding, case.pp)}, or stack: {OWN_STACK}"
         yield Problem("gather", case.plan.gather, rule, hint)
+
+
+def _lists_field(case: Case) -> str:
+    return f"pipeline.schedule.{'file' if case.plan.pipeline.schedule.file else 'lists'}"
 
 
 def recomputation(case: Case) -> Iterator[Problem]:

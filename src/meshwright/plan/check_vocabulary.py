@@ -22,7 +22,10 @@ def spread_ranks(case: Case) -> Iterator[Problem]:
             f"micro-batches end on {pipeline.chains} ranks, and a vocabulary is spread behind one last stage"
         )
         yield Problem(FIELD, choice.vocabulary, rule, "take it out, or another schedule")
-    if choice.form.only not in (None, choice.name):
+    if choice.written:
+        rule = f"{choice.name} has no passes of a vocabulary that is spread"
+        yield Problem(FIELD, choice.vocabulary, rule, "take it out, or a schedule by name")
+    elif choice.form.only not in (None, choice.name):
         rule = f"this form is laid out for {choice.form.only} only"
         yield Problem(FIELD, choice.vocabulary, rule, f"another form, or schedule: {choice.form.only}")
     if stage_problems(pipeline, layers):

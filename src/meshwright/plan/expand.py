@@ -43,7 +43,6 @@ from meshwright.plan.short import (
     ShortPipeline,
     ShortPlan,
 )
-from meshwright.schedule import schedule_placement
 
 MAIN = "main"
 MAX_STAGES = 2**14
@@ -154,7 +153,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             "head": LayerRule(layout=MAIN, vocabulary=vocabulary),
         },
         pipeline=Pipeline(
-            placement=schedule_placement(schedule.name, pp, pipeline.virtual_stages),
+            placement=schedule.choice.placement(pp, pipeline.virtual_stages),
             micro_batch=pipeline.micro_batch,
             schedule=schedule,
         ),

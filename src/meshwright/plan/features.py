@@ -15,7 +15,10 @@ AXIS_DEGREE = 2
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """``said`` describes it for people; ``ranks`` is the factor by which it multiplies a small plan's ranks."""
+    """``said`` describes it for people; ``ranks`` is the factor by which it multiplies a small plan's ranks.
+
+    Lists that are written are for all of their pipeline ranks; of every other pipeline two ranks show what it does.
+    """
 
     said: str
     ranks: int = 1
@@ -25,7 +28,8 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages."""
     layout, found = short.layout, dict[str, Feature]()
     if layout.pp > 1:
-        found["pp"] = Feature(_pipeline(short, long, model), AXIS_DEGREE)
+        ranks = layout.pp if short.pipeline.choice.written else AXIS_DEGREE
+        found["pp"] = Feature(_pipeline(short, long, model), ranks)
     if layout.dp_replicate > 1:
         found["dp_replicate"] = Feature("replicas", AXIS_DEGREE)
     if layout.dp_shard > 1:

@@ -20,7 +20,6 @@ from meshwright.plan.short import (
     WorkloadSpec,
 )
 from meshwright.plan.strict import Strict, name_or_list
-from meshwright.schedule import schedule_chains, schedule_placement
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.vocabulary import DEFAULT_FORM
 
@@ -125,14 +124,14 @@ class Pipeline(Strict):
     @property
     def chains(self) -> int:
         """How often the stages make up the whole model: one behind the other, each with all layers."""
-        return schedule_chains(self.schedule.name)
+        return self.schedule.choice.chains
 
     @property
     def usual(self) -> bool:
         """Whether the stages lie where the schedule puts them, equally many on every rank."""
         ranks, count = self.ranks, len(self.placement)
         even = count >= ranks and count % ranks == 0
-        return even and self.placement == schedule_placement(self.schedule.name, ranks, count // ranks)
+        return even and self.placement == self.schedule.choice.placement(ranks, count // ranks)
 
 
 class SequencePolicy(Strict):

@@ -61,7 +61,7 @@ TYPES = {
     "missing": "is required",
     "extra_forbidden": "unknown key",
 }
-SAID_ABOVE = ("name", "file")
+SAID_ABOVE = ("name", "file", "sha256", "lists")
 """What a mapping says that may also be a name: its name, or what stands for one."""
 Facts = Mapping[str, Any]
 

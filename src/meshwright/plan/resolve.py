@@ -14,6 +14,7 @@ from meshwright.plan.long import LongPlan
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
+from meshwright.plan.written_lists import with_lists
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
@@ -59,13 +60,16 @@ def resolve_with(plan: ShortPlan | LongPlan, model: ModelGraph, cluster: Cluster
 
 
 def beside(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:
-    """The plan with relative file names meant from ``folder``, where such a file is there."""
+    """The plan with relative file names meant from ``folder``, where such a file is there, and with its lists.
+
+    Raises InputError where the lists of its schedule can not be read.
+    """
     found = {
         name: str(folder / getattr(plan, name))
         for name in ("model", "cluster", "stack")
         if _is_file(folder / getattr(plan, name))
     }
-    return plan.model_copy(update=found)
+    return with_lists(plan.model_copy(update=found), folder)
 
 
 def _is_file(path: Path) -> bool:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from meshwright.plan.strict import Strict, name_or_list, name_or_mapping
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.written import WrittenLists
 
 MAX_DEGREE = 2**20
 Version = Annotated[int, Field(ge=1, le=1)]
@@ -57,8 +58,10 @@ class ShortLayout(Strict):
 
 
 class Schedule(Strict):
-    """A schedule by name, with the knobs that are turned, or a hand-written action list in a file.
+    """A schedule by name, with the knobs that are turned, or lists that somebody wrote.
 
+    ``file`` is a CSV file with a line for each pipeline rank; its ``lists`` are filled in when it is read
+    (``plan/written_lists.py``), with its digest, which a plan may state. Lists may stand for themselves, too.
     ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank. ``unit``: the
     micro-batches that go through a rank's stages together. ``vocabulary``: the form in which embedding and head are
     spread over the pipeline ranks.
@@ -66,6 +69,8 @@ class Schedule(Strict):
 
     name: str | None = None
     file: str | None = None
+    sha256: str | None = None
+    lists: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     memory_limit: Annotated[float, Field(gt=0)] | None = None
     unit: Degree | None = None
     vocabulary: str | None = None
@@ -73,8 +78,12 @@ class Schedule(Strict):
     @classmethod
     def of(cls, choice: ScheduleChoice) -> "Schedule":
         """What a plan writes for a choice."""
+        written = choice.written
         return cls(
-            name=choice.name,
+            name=None if written else choice.name,
+            file=written.file if written else None,
+            sha256=written.sha256 if written and written.file else None,
+            lists=written.lines if written else None,
             memory_limit=choice.memory_limit,
             unit=choice.unit,
             vocabulary=choice.vocabulary,
@@ -82,8 +91,15 @@ class Schedule(Strict):
 
     @property
     def choice(self) -> ScheduleChoice:
-        """The name, which the table may not have, with the knobs."""
-        return ScheduleChoice(self.name or "", self.memory_limit, self.unit, self.vocabulary)
+        """The name, which the table may not have, or the lists, with the knobs."""
+        written = None if self.lists is None else WrittenLists(self.lists, self.file)
+        name = self.name or (written.name if written else self.file) or ""
+        return ScheduleChoice(name, self.memory_limit, self.unit, self.vocabulary, written)
+
+    def to_data(self) -> dict[str, object]:
+        """As a plan writes it: lists that a file has are not written out."""
+        data = super().to_data()
+        return {key: value for key, value in data.items() if key != "lists" or self.file is None}
 
 
 def _name_alone(value: "str | Schedule") -> "str | Schedule":

@@ -4,13 +4,13 @@ Every axis of the plan becomes one of degree 2, or 4 of the pipeline where ranks
 ranks. With more active axes than fit, a covering set (``plan/covering.py``) has every three features of the plan
 together in one of its plans. The model keeps its structure and loses its size (``model/shrink.py``); stages stay
 uneven where they are, layers recompute what those of the plan do, and there are micro-batches enough for the schedule
-to reach its steady state.
+to reach its steady state. Lists that are written stay whole: all their ranks and micro-batches.
 
 What a small plan cannot show: limits of memory, of networks, and of kernels at full width.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from meshwright.model.graph import ModelGraph
@@ -29,6 +29,7 @@ from meshwright.schedule.generators import nearest_unit
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
 SEQ_LEN = 16
 MICRO_BATCHES = 2
+USUAL = ScheduleChoice("1f1b")
 LEAST_LAYERS = 2
 DEVICE = "h100-sxm-80gb"
 """Lowering a plan asks a cluster for its number of devices and for nothing else."""
@@ -110,6 +111,8 @@ def _small(
 def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, int]:
     """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work."""
     degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in AXES}
+    if short.pipeline.choice.written:
+        return degrees | {"pp": short.layout.pp if "pp" in chosen else 1}
     longer = degrees["pp"] > 1 and short.layout.pp >= 2 * AXIS_DEGREE
     if longer and 2 * prod(degrees.values()) <= ranks:
         degrees["pp"] *= 2
@@ -152,9 +155,11 @@ def _small_gather(plan: LongPlan, pipeline: ShortPipeline) -> Gather | None:
 def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:
     """The schedule and its stages per rank; without a pipeline one stage in the usual order."""
     choice = short.pipeline.choice
+    if choice.kind.only:
+        return (choice, short.pipeline.virtual_stages) if pp == choice.kind.only[0] else (USUAL, 1)
     if not choice.kind.chunked:
         return choice, 1
-    return (choice, 2) if pp > 1 else (ScheduleChoice("1f1b"), 1)
+    return (choice, 2) if pp > 1 else (USUAL, 1)
 
 
 def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int) -> ScheduleChoice:
@@ -164,11 +169,14 @@ def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int
         limit = max(limit, 1 / pp)
     if unit is not None:
         unit = nearest_unit(schedule.kind, pp, count, max(1, round(unit * pp / short.layout.pp)))
-    return ScheduleChoice(schedule.name, limit, unit, schedule.vocabulary if pp > 1 else None)
+    vocabulary = schedule.vocabulary if pp > 1 else None
+    return replace(schedule, memory_limit=limit, unit=unit, vocabulary=vocabulary)
 
 
 def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
     """Two for each pipeline rank, or as many as the plan has, in the schedule's multiple."""
+    if schedule.kind.only:
+        return schedule.kind.only[1]
     multiple = schedule.kind.micro_batch_multiple(pp)
     most = min(micro_batches(short), MICRO_BATCHES * pp)
     return max(1, most // multiple) * multiple

@@ -11,7 +11,7 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plan.short import ShardingName, ShortPlan
-from meshwright.schedule import SCHEDULES, schedule_placement
+from meshwright.schedule import SCHEDULES
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
@@ -149,10 +149,18 @@ def _vocabulary(plan: LongPlan) -> Iterator[Problem]:
 def _schedule(plan: LongPlan) -> Iterator[Problem]:
     schedule, field = plan.pipeline.schedule, "pipeline.schedule"
     hint = "one of " + ", ".join(SCHEDULES)
-    if schedule.file is not None:
-        yield Problem(f"{field}.file", schedule.file, f"a schedule from a file {NOT_YET}", hint)
+    written = schedule.choice.written
+    if written is not None and schedule.name is not None:
+        yield Problem(field, schedule.name, "has a name, and lists of its own", "one of both")
+    elif written is not None:
+        yield from written.problems
+    elif schedule.file is not None:
+        rule = "was not read: the text of a plan alone does not say where it is"
+        yield Problem(f"{field}.file", schedule.file, rule, "give the plan's file")
     elif schedule.name is None:
         yield Problem(field, None, "has no name", hint)
+    if schedule.sha256 is not None and schedule.file is None:
+        yield Problem(f"{field}.sha256", schedule.sha256, "is of a file, and there is none", "take it out")
     if schedule.name is not None and schedule.name not in SCHEDULES:
         yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, SCHEDULES))
 
@@ -160,9 +168,9 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
 def _placement(plan: LongPlan) -> Iterator[Problem]:
     pipeline = plan.pipeline
     if not pipeline.usual:
-        name, ranks = pipeline.schedule.name, min(pipeline.ranks, len(pipeline.placement))
-        usual = schedule_placement(name, ranks, len(pipeline.placement) // ranks)
-        rule = f"another placement than that of {name} {NOT_YET}"
+        choice, ranks = pipeline.schedule.choice, min(pipeline.ranks, len(pipeline.placement))
+        usual = choice.placement(ranks, len(pipeline.placement) // ranks)
+        rule = f"another placement than that of {choice.name} {NOT_YET}"
         yield Problem("pipeline.placement", pipeline.placement, rule, str(list(usual)))
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.markup import escape
 
+from meshwright.plan.short import Schedule
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
-from meshwright.schedule.choice import ScheduleChoice
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
@@ -81,7 +81,7 @@ def layout_words(layout: dict[str, Any]) -> str:
 
 def schedule_words(schedule: str | dict[str, Any]) -> str:
     """A plan's schedule, as ``1f1b`` or ``zero-bubble (memory limit 0.5)``."""
-    return schedule if isinstance(schedule, str) else str(ScheduleChoice(**schedule))
+    return schedule if isinstance(schedule, str) else str(Schedule.model_validate(schedule).choice)
 
 
 def _print_space(out: Any, data: dict[str, Any]) -> None:

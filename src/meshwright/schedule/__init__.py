@@ -11,7 +11,7 @@ from meshwright.schedule.gpipe import gpipe, gpipe_in_flight
 from meshwright.schedule.interleaved import interleaved, interleaved_in_flight, interleaved_unit_fault
 from meshwright.schedule.looped_bfs import looped_bfs, looped_bfs_in_flight
 from meshwright.schedule.one_f_one_b import one_f_one_b, one_f_one_b_in_flight
-from meshwright.schedule.pipeline import looped_placement, v_placement
+from meshwright.schedule.pipeline import v_placement
 from meshwright.schedule.zb_v import zb_v
 from meshwright.schedule.zero_bubble import zb_h1, zb_h2, zero_bubble
 from meshwright.schedule.zeropp import zeropp, zeropp_unit_fault
@@ -161,15 +161,3 @@ SCHEDULES: dict[str, ScheduleKind] = {
         unit_rounds=(2,),
     ),
 }
-
-
-def schedule_chains(name: str | None) -> int:
-    """How often the stages of a schedule make up the whole model; once for a name that has no entry."""
-    kind = SCHEDULES.get(name or "")
-    return kind.chains if kind else 1
-
-
-def schedule_placement(name: str | None, ranks: int, chunks: int) -> tuple[int, ...]:
-    """Pipeline rank of each stage under a schedule; a loop for a name that has no entry."""
-    kind = SCHEDULES.get(name or "")
-    return (kind.placement if kind else looped_placement)(ranks, chunks)

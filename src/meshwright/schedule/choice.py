@@ -15,25 +15,28 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.generators import Aspect, ScheduleKind
-from meshwright.schedule.pipeline import PASS_MEMORY, Knobs
+from meshwright.schedule.pipeline import PASS_MEMORY, Knobs, looped_placement
 from meshwright.schedule.times import StageTimes, equal_times
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.schedule.vocabulary.forms import VocabularyForm
 from meshwright.schedule.vocabulary.rows import with_rows
 from meshwright.schedule.vocabulary.times import PassTimes
+from meshwright.schedule.written import WrittenLists
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChoice:
     """``memory_limit``: in times of what 1F1B holds; ``unit``: micro-batches that go together; None: as usual.
 
-    ``vocabulary``: the form in which it is spread over the ranks, None where it lies at the ends.
+    ``vocabulary``: the form in which it is spread over the ranks, None where it lies at the ends. ``written``: lists
+    that stand for those of a name.
     """
 
     name: str
     memory_limit: float | None = None
     unit: int | None = None
     vocabulary: str | None = None
+    written: WrittenLists | None = None
 
     def __str__(self) -> str:
         said = ", ".join(f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.turned.items())
@@ -41,9 +44,25 @@ class ScheduleChoice:
         return f"{name} ({said})" if said else name
 
     @property
+    def known(self) -> ScheduleKind | None:
+        """What is known of the schedule; None for a name that the table does not have, and for lists that are wrong."""
+        return self.written.kind if self.written else SCHEDULES.get(self.name)
+
+    @property
     def kind(self) -> ScheduleKind:
-        """What the table says of the name, one of its names."""
-        return SCHEDULES[self.name]
+        """What the table says of a name that it has, or the lists that are written say of themselves."""
+        kind = self.known
+        assert kind is not None, f"{self.name} is no schedule"
+        return kind
+
+    @property
+    def chains(self) -> int:
+        """How often the stages make up the whole model; once where the schedule is not known."""
+        return self.known.chains if self.known else 1
+
+    def placement(self, ranks: int, chunks: int) -> tuple[int, ...]:
+        """Pipeline rank of each stage; a loop where the schedule is not known."""
+        return (self.known.placement if self.known else looped_placement)(ranks, chunks)
 
     @property
     def turned(self) -> dict[Aspect, float]:
@@ -59,7 +78,7 @@ class ScheduleChoice:
     @property
     def usual(self) -> bool:
         """The lists are those of the name alone."""
-        return not self.turned and self.form is None
+        return not self.turned and self.form is None and self.written is None
 
     @property
     def form(self) -> VocabularyForm | None:
@@ -98,7 +117,12 @@ class ScheduleChoice:
         return declared(rank, ranks, micro_batches, chunks) if declared and self.usual else None
 
     def period(self, ranks: int) -> int:
-        """Micro-batches after which the lists of a long pipeline repeat: a unit that is named, or a round."""
+        """Micro-batches after which the lists of a long pipeline repeat: a unit that is named, or a round.
+
+        Lists that are written need not repeat anything: all of their micro-batches.
+        """
+        if self.kind.only:
+            return self.kind.only[1]
         return self.unit if self.unit and "unit" in self.heeded else ranks
 
     @property

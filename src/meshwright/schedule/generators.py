@@ -39,7 +39,8 @@ class ScheduleKind:
     ``split`` says that backward passes are I and W, not B. ``keeps_to`` is what no rank holds more than, in times of
     what 1F1B holds, where a plan turns no knob; None where only the lists say it. ``searched`` schedules are proposed
     by a search that was not told which one to take: those with a closed form. One that is told to search them all also
-    tries units of ``unit_rounds`` rounds of P micro-batches, beside the usual one.
+    tries units of ``unit_rounds`` rounds of P micro-batches, beside the usual one. ``only``: where there are lists for
+    so many ranks and micro-batches and for no others.
     """
 
     make: Generator
@@ -58,6 +59,7 @@ class ScheduleKind:
     chains: int = 1
     keeps_to: float | None = None
     searched: bool = True
+    only: tuple[int, int] | None = None
     unit_rounds: tuple[int, ...] = ()
 
     @property
@@ -113,6 +115,8 @@ class ScheduleKind:
 
         A unit that is named has a rule of its own in place of ``micro_batch_multiple``, that of the usual unit.
         """
+        if self.only not in (None, (ranks, micro_batches)):
+            return f"pp, micro-batches = {ranks}, {micro_batches} must be {self.only[0]}, {self.only[1]}"
         if ranks % self.rank_multiple:
             return f"pp % {self.rank_multiple} = {ranks} % {self.rank_multiple} must be 0"
         if knobs.unit is not None and "unit" in self.looks_at:

@@ -31,12 +31,17 @@ def csv_of(lists: ActionLists) -> str:
 
 def read_lists(path: str | Path) -> list[list[Action]]:
     """The lists of a CSV file. Raises InputError with all that is wrong."""
+    return lists_from_csv("\n".join(lines_of_file(path)), str(path))
+
+
+def lines_of_file(path: str | Path) -> tuple[str, ...]:
+    """The lines of a CSV file of lists, but for empty ones at its end. Raises InputError."""
     reason = ""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) <= MAX_BYTES:
-            return lists_from_csv(raw.decode("utf-8-sig"), str(path))
+            return tuple(raw.decode("utf-8-sig").rstrip().splitlines()) or ("",)
         reason = f"is too large: more than {MAX_BYTES} bytes"
     except UnicodeDecodeError as error:
         reason = f"is not text: byte {error.start} is not UTF-8"

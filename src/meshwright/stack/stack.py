@@ -73,6 +73,8 @@ class Stack:
         what the stack can run, in our words; ``recomputes`` also names the single operators that it knows.
     schedule_knobs
         what of a schedule a plan may choose besides its name.
+    written_lists
+        runs lists of passes that somebody wrote.
     vocabularies
         forms in which it spreads embedding and head over pipeline ranks.
     pipeline_shardings
@@ -122,6 +124,7 @@ class Stack:
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
     schedule_knobs: tuple[str, ...] = ()
+    written_lists: bool = False
     vocabularies: tuple[str, ...] = ()
     shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")

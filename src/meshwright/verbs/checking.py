@@ -8,6 +8,7 @@ interval of two predictions' ratio allows.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from meshwright.plan.check import check_plan
 from meshwright.plan.expand import expand, shorten_but_layers
 from meshwright.plan.files import parse_plan
 from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import load_nouns, resolve_with
+from meshwright.plan.resolve import beside, load_nouns, resolve_with
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
@@ -114,7 +115,7 @@ def check_text(text: str, where: str, wanted: Wanted) -> Checked:
 
 
 def _check_plan_file(text: str, where: str, wanted: Wanted) -> Checked:
-    plan = parse_plan(text, where)
+    plan = beside(parse_plan(text, where), Path(where).parent)
     changes = {"model": wanted.model, "cluster": wanted.on, "stack": wanted.stack}
     plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
     numbers = {"seq_len": wanted.seq_len, "global_batch": wanted.global_batch}

@@ -12,6 +12,7 @@ from meshwright.model.describe import describe_model
 from meshwright.model.load import load_model, zoo_names
 from meshwright.plan.describe import describe_plan
 from meshwright.plan.files import load_plan
+from meshwright.plan.resolve import beside
 from meshwright.plan.text import read_file, read_mapping
 from meshwright.stack.describe import describe_stack
 from meshwright.stack.load import load_stack, stack_names
@@ -48,8 +49,9 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if "release" in keys:
         return {"kind": "stack", **describe_stack(load_stack(path))}
-    plan = load_plan(path)
-    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long)}
+    said = load_plan(path)
+    plan = beside(said, path.parent)
+    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, said=said)}
 
 
 def _exists(path: Path) -> bool:

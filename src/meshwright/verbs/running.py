@@ -12,6 +12,7 @@ from meshwright.errors import InputError, Problem, attempted
 from meshwright.model.load import load_config
 from meshwright.plan.files import dump_plan
 from meshwright.plan.resolve import Resolved
+from meshwright.plan.written_lists import renamed
 from meshwright.program.lower import lower
 from meshwright.validation.model_columns import model_columns
 from meshwright.verbs.run_checks import Granted, Wish, granted
@@ -99,11 +100,11 @@ def _needs(resolved: Resolved) -> "DataNeeds":
 
 def _training(grant: Granted, wish: Wish, data: "TrainingData") -> "Training":
     from meshwright.runtime.rank import Job
-    from meshwright.runtime.training.outcome import Training
+    from meshwright.runtime.training.outcome import LISTS, Training
     from meshwright.runtime.training.train import optimizer_options
 
     plan, setting = grant.resolved.long, grant.resolved.setting
-    written = with_whole_paths(grant.resolved.short or plan)
+    written, lists = renamed(with_whole_paths(grant.resolved.short or plan), LISTS), plan.choice.written
     program = lower(plan, setting.model, setting.cluster, setting.workload, setting.stack)
     return Training(
         job=Job(
@@ -120,6 +121,7 @@ def _training(grant: Granted, wish: Wish, data: "TrainingData") -> "Training":
         export=None if wish.export is None else Path(wish.export),
         config=_config(plan.model) if wish.export else None,
         plan=dump_plan(written),
+        lists=lists.text if lists and lists.file else "",
         facts={
             "plan": written.to_data(),
             "model": model_columns(setting.model.architecture),

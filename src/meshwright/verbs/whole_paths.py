@@ -9,6 +9,8 @@ from pathlib import Path
 
 from meshwright.model.on_disk import model_path
 from meshwright.plan.files import Plan
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.written_lists import renamed
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -20,7 +22,9 @@ def with_whole_paths(plan: Plan) -> Plan:
         "cluster": file_path(plan.cluster),
         "stack": file_path(plan.stack),
     }
-    return plan.model_copy(update={name: str(path) for name, path in found.items() if path})
+    whole = plan.model_copy(update={name: str(path) for name, path in found.items() if path})
+    lists = plan.pipeline.choice.written if isinstance(plan, ShortPlan) else plan.choice.written
+    return renamed(whole, str(Path(lists.file).resolve())) if lists and lists.file else whole
 
 
 def file_path(name: str) -> Path | None:

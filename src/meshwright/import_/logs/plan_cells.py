@@ -67,6 +67,10 @@ def without_column(plan: ShortPlan) -> list[Problem]:
         Problem(f"pipeline.schedule.{knob}", value, NO_COLUMN, "take it out, if that is what ran")
         for knob, value in knobs.items()
     ]
+    if plan.pipeline.choice.written:
+        schedule = plan.pipeline.schedule_in_full
+        hint = "a schedule by name, if that is what ran"
+        problems.append(Problem("pipeline.schedule.file", schedule.file or "lists", NO_COLUMN, hint))
     usual = default_gather(plan.sharding, plan.layout.pp)
     if plan.sharding == "zero3" and plan.gather not in (None, usual):
         problems.append(Problem("gather", plan.gather, NO_COLUMN, f"gather: {usual}, if that is what ran"))

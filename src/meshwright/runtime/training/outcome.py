@@ -9,7 +9,7 @@ from meshwright.runtime.progress.utilisation import Utilisation
 from meshwright.runtime.rank import Job
 from meshwright.runtime.training.evaluation import HeldOut
 
-CHECKPOINTS, METRICS, PLAN = "checkpoints", "metrics.jsonl", "plan.yaml"
+CHECKPOINTS, METRICS, PLAN, LISTS = "checkpoints", "metrics.jsonl", "plan.yaml", "schedule.csv"
 """What a run writes below its output folder; ``ingest`` looks for the plan of a log beside it."""
 
 
@@ -19,8 +19,8 @@ class Training:
 
     ``initial`` is a folder of Hugging Face weights (random ones where None), ``resume`` a checkpoint, which comes
     before both, and ``goes_on`` what is told of that; ``export`` is where the weights go at the end, with the model's
-    ``config``. ``plan`` is the text of the plan and ``facts`` begin the log of metrics, both for the output folder.
-    ``utilisation`` is asked with a device's name and memory.
+    ``config``. For the output folder: ``plan`` is the text of the plan, ``lists`` that of its schedule's file if it has
+    one, and ``facts`` begin the log of metrics. ``utilisation`` is asked with a device's name and memory.
     """
 
     job: Job
@@ -32,6 +32,7 @@ class Training:
     export: Path | None = None
     config: Mapping[str, object] | None = None
     plan: str = ""
+    lists: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -23,7 +23,7 @@ from meshwright.runtime.progress.log import MetricsLog, open_log
 from meshwright.runtime.random_tensors import RandomTensors
 from meshwright.runtime.rank import rank_of
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
-from meshwright.runtime.training.outcome import METRICS, PLAN, Outcome, Training
+from meshwright.runtime.training.outcome import LISTS, METRICS, PLAN, Outcome, Training
 from meshwright.runtime.training.stopping import stopping
 from meshwright.runtime.weights.loading import load
 
@@ -125,4 +125,6 @@ def _told(
     output = training.options.output
     with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
         (output / PLAN).write_text(training.plan, encoding="utf-8")
+        if training.lists:
+            (output / LISTS).write_text(training.lists, encoding="utf-8")
         yield log, shown

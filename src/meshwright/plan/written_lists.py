@@ -1,0 +1,54 @@
+"""The lists of a plan whose schedule is a file: read once, where the plan is, and kept with it.
+
+From then on the plan is a value like any other: nothing reads the file again. What is printed or saved of it names the
+file with the SHA-256 of its lines; a plan that states one means these lines and no others.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem
+from meshwright.plan.long import LongPlan
+from meshwright.plan.short import Schedule, ShortPlan
+from meshwright.schedule.table import lines_of_file
+from meshwright.schedule.written import WrittenLists
+
+FIELD = "pipeline.schedule"
+
+
+def with_lists(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:
+    """The plan with the lists of its file, whose relative name is meant from ``folder`` if it is there.
+
+    Raises InputError where the file can not be read, or has other lines than the plan says.
+    """
+    schedule = plan.pipeline.schedule
+    if not isinstance(schedule, Schedule) or schedule.file is None or schedule.lists is not None:
+        return plan
+    return _with_schedule(plan, _read(schedule, schedule.file, folder))
+
+
+def renamed(plan: ShortPlan | LongPlan, file: str) -> ShortPlan | LongPlan:
+    """The plan with another name for the file of its lists, if it has one."""
+    schedule = plan.pipeline.schedule
+    if not isinstance(schedule, Schedule) or schedule.file is None:
+        return plan
+    return _with_schedule(plan, schedule.model_copy(update={"file": file}))
+
+
+def _with_schedule(plan: ShortPlan | LongPlan, schedule: Schedule) -> ShortPlan | LongPlan:
+    pipeline = plan.pipeline.model_copy(update={"schedule": schedule})
+    return plan.model_copy(update={"pipeline": pipeline})
+
+
+def _read(schedule: Schedule, file: str, folder: Path) -> Schedule:
+    path = folder / file
+    named = str(path) if path.exists() else file
+    try:
+        written = WrittenLists(lines_of_file(named), named)
+    except InputError as error:
+        raise InputError(replace(p, field=f"{FIELD}.file") for p in error.problems) from None
+    if schedule.sha256 not in (None, written.sha256):
+        rule = f"{named} has {written.sha256}: it was changed since, or is another file"
+        hint = "take sha256 out, or give the file that it is of"
+        raise InputError(Problem(f"{FIELD}.sha256", schedule.sha256, rule, hint))
+    return schedule.model_copy(update={"file": named, "sha256": written.sha256, "lists": written.lines})
