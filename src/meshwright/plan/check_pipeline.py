@@ -8,6 +8,7 @@ from meshwright.plan.case import Case, Rule
 from meshwright.plan.expand import default_gather
 from meshwright.plan.layers import layer_rules, stage_problems
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import known_kind
 from meshwright.schedule.generators import nearest_unit
 
 
@@ -68,7 +69,7 @@ def schedule_shape(case: Case) -> Iterator[Problem]:
     """Interleaving wants several stages on each of several ranks; the others want one stage a rank."""
     pipeline = case.plan.pipeline
     choice = pipeline.schedule.choice
-    name, kind = choice.name, choice.known
+    name, kind = choice.name, known_kind(choice)
     if kind is None or not pipeline.usual:
         return
     pp, virtual, chunked = pipeline.ranks, pipeline.virtual_stages, kind.chunked
@@ -96,7 +97,7 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
     """Interleaving works in rounds of pp micro-batches; fewer micro-batches than pp leave ranks idle."""
     micro_batches, pp, workload = case.micro_batches, case.pp, case.workload
     choice = case.plan.pipeline.schedule.choice
-    name, kind = choice.name, choice.known
+    name, kind = choice.name, known_kind(choice)
     if micro_batches is None or workload is None or kind is None:
         return
     multiple = 1 if "unit" in choice.heeded else kind.micro_batch_multiple(pp)
@@ -115,7 +116,7 @@ def micro_batch_count(case: Case) -> Iterator[Problem]:
 def schedule_knobs(case: Case) -> Iterator[Problem]:
     """Only knobs that the schedule looks at are turned, and not so far that nothing fits."""
     choice, pp = case.plan.pipeline.schedule.choice, case.pp
-    if choice.known is None:
+    if known_kind(choice) is None:
         return
     for knob, value in choice.turned.items():
         if knob not in choice.heeded:
@@ -141,9 +142,10 @@ def schedule_knobs(case: Case) -> Iterator[Problem]:
 def written_lists(case: Case) -> Iterator[Problem]:
     """Lists that are written are for the plan's ranks and micro-batches, and keep to its memory limit."""
     choice, workload = case.plan.pipeline.schedule.choice, case.workload
-    if choice.written is None or choice.known is None or choice.known.only is None:
+    known = known_kind(choice)
+    if choice.written is None or known is None or known.only is None:
         return
-    ranks, count = choice.known.only
+    ranks, count = known.only
     if case.pp != ranks:
         yield Problem(
             "layout.pp", case.pp, f"{choice.name} has lists of {ranks} pipeline ranks", f"pp: {ranks}"
@@ -168,7 +170,8 @@ def gathers_by_unit(case: Case) -> Iterator[Problem]:
     if plan.sharding != "zero3":
         rule = f"is for sharded parameters, and sharding = {plan.sharding} leaves them whole"
         yield Problem("gather", plan.gather, rule, "sharding: zero3, or take gather out")
-    if choice.known and choice.known.usual_unit is None:
+    known = known_kind(choice)
+    if known and known.usual_unit is None:
         having = ", ".join(other for other, kind in SCHEDULES.items() if kind.usual_unit)
         rule = f"{choice.name} has no units of micro-batches that go through a rank's stages together"
         yield Problem("gather", plan.gather, rule, f"gather: {usual}, or a schedule of {having}")

@@ -12,6 +12,7 @@ from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.plan.short import Recompute
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import known_kind
 
 
 def stack_axes(case: Case) -> Iterator[Problem]:
@@ -38,7 +39,7 @@ def stack_choices(case: Case) -> Iterator[Problem]:
     if choice.written is None and name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
         rule = f"{stack.id} does not run this schedule"
         yield Problem("pipeline.schedule", name, rule, nearest(name, stack.schedules))
-    if choice.known and case.pp > 1:
+    if known_kind(choice) and case.pp > 1:
         for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
             rule = f"{stack.id} has no choice of it"
             yield Problem(f"pipeline.schedule.{knob}", choice.turned[knob], rule, "take it out")

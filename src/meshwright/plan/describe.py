@@ -21,7 +21,8 @@ def describe_plan(
     """The plan with every default, the keys that were given, and what follows from them.
 
     The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
-    dotted paths in the form that was read; ``said`` is what was read, where something was filled in. Raises PlanError where layers or stages do not cover the model.
+    dotted paths in the form that was read; ``said`` is what was read, where something was filled in. Raises PlanError
+    where layers or stages do not cover the model.
     """
     full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
     resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)

@@ -43,6 +43,7 @@ from meshwright.plan.short import (
     ShortPipeline,
     ShortPlan,
 )
+from meshwright.schedule.choice import stage_placement
 
 MAIN = "main"
 MAX_STAGES = 2**14
@@ -153,7 +154,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             "head": LayerRule(layout=MAIN, vocabulary=vocabulary),
         },
         pipeline=Pipeline(
-            placement=schedule.choice.placement(pp, pipeline.virtual_stages),
+            placement=stage_placement(schedule.choice, pp, pipeline.virtual_stages),
             micro_batch=pipeline.micro_batch,
             schedule=schedule,
         ),

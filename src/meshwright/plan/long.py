@@ -20,7 +20,7 @@ from meshwright.plan.short import (
     WorkloadSpec,
 )
 from meshwright.plan.strict import Strict, name_or_list
-from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.choice import ScheduleChoice, stage_chains, stage_placement
 from meshwright.schedule.vocabulary import DEFAULT_FORM
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
@@ -124,14 +124,14 @@ class Pipeline(Strict):
     @property
     def chains(self) -> int:
         """How often the stages make up the whole model: one behind the other, each with all layers."""
-        return self.schedule.choice.chains
+        return stage_chains(self.schedule.choice)
 
     @property
     def usual(self) -> bool:
         """Whether the stages lie where the schedule puts them, equally many on every rank."""
         ranks, count = self.ranks, len(self.placement)
         even = count >= ranks and count % ranks == 0
-        return even and self.placement == self.schedule.choice.placement(ranks, count // ranks)
+        return even and self.placement == stage_placement(self.schedule.choice, ranks, count // ranks)
 
 
 class SequencePolicy(Strict):

@@ -12,6 +12,7 @@ from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plan.short import ShardingName, ShortPlan
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import stage_placement
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
@@ -150,7 +151,7 @@ def _schedule(plan: LongPlan) -> Iterator[Problem]:
     schedule, field = plan.pipeline.schedule, "pipeline.schedule"
     hint = "one of " + ", ".join(SCHEDULES)
     written = schedule.choice.written
-    if written is not None and schedule.name is not None:
+    if schedule.name is not None and (written or schedule.file) is not None:
         yield Problem(field, schedule.name, "has a name, and lists of its own", "one of both")
     elif written is not None:
         yield from written.problems
@@ -169,7 +170,7 @@ def _placement(plan: LongPlan) -> Iterator[Problem]:
     pipeline = plan.pipeline
     if not pipeline.usual:
         choice, ranks = pipeline.schedule.choice, min(pipeline.ranks, len(pipeline.placement))
-        usual = choice.placement(ranks, len(pipeline.placement) // ranks)
+        usual = stage_placement(choice, ranks, len(pipeline.placement) // ranks)
         rule = f"another placement than that of {choice.name} {NOT_YET}"
         yield Problem("pipeline.placement", pipeline.placement, rule, str(list(usual)))
 

@@ -44,25 +44,11 @@ class ScheduleChoice:
         return f"{name} ({said})" if said else name
 
     @property
-    def known(self) -> ScheduleKind | None:
-        """What is known of the schedule; None for a name that the table does not have, and for lists that are wrong."""
-        return self.written.kind if self.written else SCHEDULES.get(self.name)
-
-    @property
     def kind(self) -> ScheduleKind:
         """What the table says of a name that it has, or the lists that are written say of themselves."""
-        kind = self.known
+        kind = known_kind(self)
         assert kind is not None, f"{self.name} is no schedule"
         return kind
-
-    @property
-    def chains(self) -> int:
-        """How often the stages make up the whole model; once where the schedule is not known."""
-        return self.known.chains if self.known else 1
-
-    def placement(self, ranks: int, chunks: int) -> tuple[int, ...]:
-        """Pipeline rank of each stage; a loop where the schedule is not known."""
-        return (self.known.placement if self.known else looped_placement)(ranks, chunks)
 
     @property
     def turned(self) -> dict[Aspect, float]:
@@ -137,6 +123,23 @@ class ScheduleChoice:
     def fault(self, ranks: int, micro_batches: int) -> str | None:
         """Why there are no lists for so many ranks and micro-batches; None where there are."""
         return self.kind.fault(ranks, micro_batches, self.knobs(ranks))
+
+
+def known_kind(choice: ScheduleChoice) -> ScheduleKind | None:
+    """What is known of a schedule; None for a name that the table does not have, and for lists that are wrong."""
+    return choice.written.kind if choice.written else SCHEDULES.get(choice.name)
+
+
+def stage_chains(choice: ScheduleChoice) -> int:
+    """How often the stages make up the whole model; once where the schedule is not known."""
+    kind = known_kind(choice)
+    return kind.chains if kind else 1
+
+
+def stage_placement(choice: ScheduleChoice, ranks: int, chunks: int) -> tuple[int, ...]:
+    """Pipeline rank of each stage; a loop where the schedule is not known."""
+    kind = known_kind(choice)
+    return (kind.placement if kind else looped_placement)(ranks, chunks)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,6 @@ from meshwright.plan.resolve import Resolved
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.result import Report
-from meshwright.schedule import SCHEDULES
 from meshwright.units import format_bytes, format_seconds
 
 MAX_PASSES = 2**18
@@ -45,8 +44,8 @@ def useless_recomputation(
     What I has computed again is kept till W. A schedule that puts W off then holds as much of it as without. ``short``
     is the plan but for its stages and for what each layer recomputes.
     """
-    name, recomputes = short.pipeline.choice.name, layer_recomputes(plan, setting.model.architecture.layers)
-    if set(recomputes) == {"none"} or not SCHEDULES[name].split:
+    choice, recomputes = short.pipeline.choice, layer_recomputes(plan, setting.model.architecture.layers)
+    if set(recomputes) == {"none"} or not choice.kind.split:
         return
     without = short.model_copy(update={"recompute": "none"})
     estimate = closed_form(without, setting, plan.pipeline.stages)
@@ -56,7 +55,7 @@ def useless_recomputation(
     longer = format_seconds(found.step_time_s - sum(estimate.parts.values()))
     rule = (
         f"takes {longer} more and spares next to nothing: {format_bytes(found.memory_bytes['total'])}, and "
-        f"{format_bytes(held)} without it, for {name} keeps what I computes again till W"
+        f"{format_bytes(held)} without it, for {choice.name} keeps what I computes again till W"
     )
     yield Problem("recompute", told(recomputes), rule, "recompute: none", "warning")
 
