@@ -113,6 +113,15 @@ def changed(plan: LongPlan, **keys: object) -> LongPlan:
     return LongPlan.model_validate(plan.model_dump(by_alias=True) | keys)
 
 
+OF_OTHER_LISTS = (
+    long_plan({"pp": 2, "dp_shard": 32}, pipeline={"schedule": {"lists": ("0F0,0B0", "1F0,1B0")}}),
+    {"stack": replace(STACK, written_lists=True)},
+    "workload.global_batch",
+    "has 1 micro-batches, and global_batch / (dp_replicate·dp_shard·micro_batch) = 2",
+    "global_batch: 32",
+)
+"""A plan of lists for other micro-batches, with what is to be said of it."""
+
 degree = st.sampled_from((1, 2, 3, 4, 8))
 name = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
 recompute = st.sampled_from(("none", "selective", "full", ("mlp", "core_attn"), ("moe_act",)))

@@ -7,6 +7,7 @@ from plan_cases import (
     DENSE,
     LATENT,
     NODE,
+    OF_OTHER_LISTS,
     SPARSE,
     STACK,
     changed,
@@ -31,8 +32,6 @@ KNOBS = replace(
 TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 ZEROPP = {"schedule": "zeropp", "virtual_stages": 2}
-WRITTEN = long_plan({"pp": 2, "dp_shard": 32}, pipeline={"schedule": {"lists": ("0F0,0B0", "1F0,1B0")}})
-ABLE = replace(STACK, written_lists=True)
 BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), gathers_per_unit=True)
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
@@ -353,13 +352,7 @@ CASES = [
         "dualpipe needs pp % 2 = 3 % 2 = 0",
         "pp: 4",
     ),
-    (
-        WRITTEN,
-        {"stack": ABLE},
-        "workload.global_batch",
-        "has 1 micro-batches, and global_batch / (",
-        "batch: 32",
-    ),
+    OF_OTHER_LISTS,
 ]
 
 
