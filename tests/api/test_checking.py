@@ -260,3 +260,10 @@ def test_recomputation_that_spares_nothing_is_remarked():
         for name in ("zb-h1", "1f1b")
     }
     assert fields == {"zb-h1": ["recompute"], "1f1b": []}
+
+
+def test_a_plan_that_trains_adapters_holds_them_once(tmp_path):
+    text = PLAN.replace("{seq_len: 8192,", "{task: lora, seq_len: 8192,")
+    (tmp_path / "plan.yaml").write_text(text)
+    predicted = api.predict(tmp_path / "plan.yaml")
+    assert checked(text).report.memory_bytes == predicted.memory_bytes

@@ -54,3 +54,8 @@ def test_an_adapter_is_cut_as_its_operator_is():
 def test_experts_have_none():
     block = next(b for b in with_adapters(load_model("mixtral-8x7b")).blocks if b.kind == "layer")
     assert not any(p.trained for op in block.operators if isinstance(op, ExpertLinear) for p in op.parameters)
+
+
+def test_a_model_that_has_them_gets_no_others():
+    once = with_adapters(load_model("mixtral-8x7b"))
+    assert with_adapters(once) == once
