@@ -15,7 +15,9 @@ DEFAULT_RANK = 32
 
 def with_adapters(model: ModelGraph, rank: int = DEFAULT_RANK) -> ModelGraph:
     """The same model with adapters in its layers; nothing else of it is trained. One that has them stays as it is."""
-    parameters = (parameter for block in model.blocks for op in block.operators for parameter in op.parameters)
+    parameters = (
+        parameter for block in model.blocks for op in block.operators for parameter in op.parameters
+    )
     if not all(parameter.trained for parameter in parameters):
         return model
     return replace(model, blocks=tuple(_adapted(block, rank) for block in model.blocks))
