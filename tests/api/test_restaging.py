@@ -9,6 +9,7 @@ from meshwright import api
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.plan.check import check_plan
 from meshwright.plan.files import parse_plan
+from meshwright.units import format_seconds
 from meshwright.verbs.planning import Question, answer, setting_of
 
 LARGE_HEAD = ("llama-3.1-8b", "a100-sxm-40gb x 16")
@@ -78,6 +79,54 @@ def test_new_stages_make_plans_fit_that_did_not():
 
 def test_balanced_plans_have_no_long_form():
     assert all(proposal.long is None for proposal in asked("balanced", *ONE_PLAN).proposals)
+
+
+FULL = ("llama-3.1-70b", "h100-sxm-80gb x 32")
+"""Without recomputation the first devices of a long pipeline are too full, with it the last ones have room."""
+LONG_PIPELINE = ("pp=8", "tp=2", "cp=1", "micro_batch=1", "schedule=1f1b", "sharding=zero1")
+
+
+def by_stage(*keep, stack="meshwright", stages="time"):
+    return asked(stages, *LONG_PIPELINE, *keep, question=FULL, stack=stack, seq_len=8192, batch=128)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return by_stage().proposals[0]
+
+
+def test_early_stages_recompute_more_where_that_is_quicker_than_all_alike(mixed):
+    (alike,) = by_stage("recompute=full").proposals
+    assert mixed.report.fits
+    assert mixed.report.step_time_s < 0.95 * alike.report.step_time_s
+    for lighter in ("none", "selective"):
+        with pytest.raises(InfeasibleError):
+            by_stage(f"recompute={lighter}")
+    words = mixed.reasons[-2].value.split(" | ")
+    assert len(words) == 8
+    assert words == sorted(words)  # full before none and selective
+    assert len(set(words)) > 1
+    assert "does not fit" in mixed.reasons[-2].text
+    assert f"full on all: {format_seconds(alike.report.step_time_s)}" in mixed.reasons[-2].text
+
+
+def test_a_plan_with_recomputation_by_stage_is_predicted_as_its_file_is(mixed, tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text(mixed.to_yaml(), encoding="utf-8")
+    assert parse_plan(mixed.to_yaml()) == mixed.long
+    found = api.predict(file)
+    assert found.step_time_s == mixed.report.step_time_s
+    assert found.memory_bytes == mixed.report.memory_bytes
+
+
+def test_stages_recompute_alike_where_the_stack_can_not_do_else():
+    words = {rule.recompute for p in by_stage(stack="megatron-core").proposals for rule in rules_of(p)}
+    assert words == {"full"}
+
+
+def rules_of(proposal):
+    layers = proposal.long.layers if proposal.long else {"all": proposal.plan}
+    return [rule for key, rule in layers.items() if key not in ("embed", "head")]
 
 
 @pytest.mark.parametrize("stages", ["even", "", "times"])

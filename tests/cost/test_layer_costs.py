@@ -12,9 +12,10 @@ from meshwright.cost.predict import closed_form
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.files import parse_plan
 from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import recomputes_of_layers
 from meshwright.plan.resolve import resolve
 from meshwright.search.partition.chain import Cut
-from meshwright.verbs.restaging import chain_of
+from meshwright.verbs.restaging import chain_of, decoder_layers
 
 PLAN = """plan: 1
 model: MODEL
@@ -69,8 +70,37 @@ def test_a_stages_seconds_are_those_of_its_layers(case):
     ((_, group),) = pipeline_groups(from_shorts([short]), setting)
     ends = np.cumsum([len(stage) for stage in group.stages])[:-1]
     for of_layers, of_stages in ((costs.forward, group.forward_s), (costs.backward, group.backward_s)):
-        sums = [part.sum() for part in np.split(of_layers, ends)]
+        sums = [part.sum() for part in np.split(of_layers[0], ends)]
         assert sums == pytest.approx(of_stages[0].tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[5]])
+def test_each_mode_has_the_costs_of_what_it_recomputes(case):
+    short, setting = short_plan(case)
+    words = ("none", "full")
+    both = layer_costs(short, setting, words)
+    for mode, word in enumerate(words):
+        alone = layer_costs(short.model_copy(update={"recompute": word}), setting)
+        for found, wanted in ((both.forward, alone.forward), (both.backward, alone.backward)):
+            assert found[mode].tolist() == wanted[0].tolist()
+        assert both.kept[mode].tolist() == alone.kept[0].tolist()
+        assert both.held[mode].tolist() == alone.held[0].tolist()
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[1]])
+def test_stages_in_other_modes_hold_no_more_than_their_costs_say(case):
+    short, setting = short_plan(case)
+    short = short.model_copy(update={"recompute": "none"})
+    words, rng = ("none", "full"), random.Random(str(case))
+    costs = layer_costs(short, setting, words)
+    chain, counts = chain_of(costs), decoder_layers(tuple(np.diff(costs.stops)))
+    for _ in range(8):
+        modes = tuple(rng.choice((0, 1)) for _ in costs.placement)
+        of_layers = recomputes_of_layers(counts, [words[mode] for mode in modes])
+        ledgers = closed_form(short, setting, written_stages(counts), of_layers).ledgers
+        held, found = [sum(of.values()) for of in ledgers], chain.loads(chain.held, Cut(costs.stops, modes))
+        assert all(found * (1 + 2e-3) >= held)
+        assert found == pytest.approx(held, rel=0.03)
 
 
 def test_what_may_be_used_of_a_device_is_the_capacity():

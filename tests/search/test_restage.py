@@ -69,7 +69,7 @@ def test_by_time_quicker_stages_are_kept_and_the_ranking_follows():
     worst, second = int(found.ranking[-1]), int(found.ranking[1])
     cuts = {worst: Recut((1, 2), 0.5, 500.0), second: Recut((2, 1), 1.01 * float(found.step_s[second]), 1.0)}
     after = restaged(found, [worst, second], cuts.get, "time")
-    assert after.counts == {worst: (1, 2)}
+    assert after.cuts == {worst: cuts[worst]}
     assert int(after.found.ranking[0]) == worst
     assert after.found.step_s[worst] == 0.5
     assert sorted(after.found.ranking.tolist()) == sorted(found.ranking.tolist())
@@ -81,8 +81,8 @@ def test_by_memory_leaner_stages_are_kept_even_where_they_are_slower():
     found = searched()
     first = next(int(row) for row in found.ranking if found.total_bytes[row] > 100)
     slower = Recut((1, 2), 2 * float(found.step_s[first]), 50.0)
-    assert restaged(found, [first], {first: slower}.get, "memory").counts == {first: (1, 2)}
-    assert restaged(found, [first], {first: slower}.get, "time").counts == {}
+    assert restaged(found, [first], {first: slower}.get, "memory").cuts == {first: slower}
+    assert restaged(found, [first], {first: slower}.get, "time").cuts == {}
 
 
 def test_by_memory_plans_that_were_not_tried_come_last():
@@ -100,9 +100,9 @@ def test_stages_that_are_as_good_and_better_in_the_other_way_are_kept_and_equal_
     row = next(int(row) for row in found.ranking if found.total_bytes[row] > 100)
     step_s, total = float(found.step_s[row]), float(found.total_bytes[row])
     for aim in ("time", "memory"):
-        assert not restaged(found, [row], {row: Recut((1,), step_s, total)}.get, aim).counts
-    assert restaged(found, [row], {row: Recut((1,), step_s, total - 1)}.get, "time").counts
-    assert restaged(found, [row], {row: Recut((1,), 0.9 * step_s, total)}.get, "memory").counts
+        assert not restaged(found, [row], {row: Recut((1,), step_s, total)}.get, aim).cuts
+    assert restaged(found, [row], {row: Recut((1,), step_s, total - 1)}.get, "time").cuts
+    assert restaged(found, [row], {row: Recut((1,), 0.9 * step_s, total)}.get, "memory").cuts
 
 
 def test_a_plan_that_fits_only_with_new_stages_joins_the_ranking():
@@ -112,13 +112,13 @@ def test_a_plan_that_fits_only_with_new_stages_joins_the_ranking():
     assert int(after.found.ranking[0]) == lacking
     assert len(after.found.ranking) == len(found.ranking) + 1
     assert after.found.too_large == found.too_large - 1
-    assert "does not fit with balanced stages" in explain_stages(after, lacking).text
+    assert "does not fit with balanced stages" in explain_stages(after, lacking)[-1].text
 
 
 def test_plans_that_get_no_stages_stay_as_they_are():
     found = searched()
     after = restaged(found, found.ranking[:5].tolist(), lambda row: None, "time")
-    assert after.counts == {}
+    assert after.cuts == {}
     assert after.found.ranking.tolist() == found.ranking.tolist()
 
 
@@ -126,6 +126,28 @@ def test_the_reason_names_the_stages_and_what_equal_ones_cost():
     found = searched()
     row = int(found.ranking[0])
     own = float(found.step_s[row])
-    reason = explain_stages(restaged(found, [row], {row: Recut((3, 2), own / 1.25, 9.0)}.get, "time"), row)
+    cut = Recut((3, 2), own / 1.25, 9.0)
+    (reason,) = explain_stages(restaged(found, [row], {row: cut}.get, "time"), row)
     assert (reason.field, reason.value) == ("stages", "embed + 3 | 2 + head")
     assert "25.0% slower" in reason.text
+
+
+def test_the_reason_names_what_stages_recompute_and_what_it_would_cost_if_all_did_alike():
+    found = searched()
+    row, alike = int(found.ranking[0]), {"none": None, "full": 0.6}
+    cut = Recut((3, 2), 0.5, 9.0, ("full", "none"), alike)
+    reason, stages = explain_stages(restaged(found, [row], {row: cut}.get, "time"), row)
+    assert (reason.field, reason.value) == ("recompute by stage", "full | none")
+    assert reason.text.startswith("none on all: does not fit; full on all: 600.000 ms, 20.0% slower")
+    assert stages.field == "stages"
+
+
+def test_where_stages_may_recompute_more_plans_are_tried_that_would_fit_if_all_did():
+    def held(plans):
+        total = np.where(plans.recompute == plans.recomputes.index("full"), 700.0, 5000.0)
+        return Scored(scores(plans).step_s, total, plans.pp < 0)
+
+    found = search_all(SPACE, held, scores_all)
+    alone, together = (worth_restaging(found, held, USABLE, leanest) for leanest in (None, "full"))
+    assert {found.plans.recomputes[found.plans.recompute[row]] for row in alone} == {"full"}
+    assert {found.plans.recomputes[found.plans.recompute[row]] for row in together} > {"full"}

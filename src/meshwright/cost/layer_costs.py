@@ -1,5 +1,7 @@
 """What every layer of a plan costs its stage, embedding and head among the layers: for cutting stages anew.
 
+A layer has its costs in every *mode*: a mode is something that a stage's layers may recompute.
+
 Seconds are the prices of a block's passes by themselves; what is gathered or reduced beside another block's pass is
 left out. Bytes are the block's states, whole where they are gathered for a stage at once, and what a micro-batch in
 flight keeps of it. A rank holds more: buffers of single blocks, workspace.
@@ -20,7 +22,8 @@ from meshwright.cost.played import equal_lists
 from meshwright.cost.prices import total
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
+from meshwright.plan.short import Recompute, ShortPlan
+from meshwright.program.items import PassKind
 from meshwright.program.shape import Number
 from meshwright.program.states import STATE_KINDS, Elements, state_bytes
 from meshwright.program.table import SHARDED
@@ -30,9 +33,10 @@ from meshwright.program.table import SHARDED
 class LayerCosts:
     """Seconds and bytes of L layers on K stages over P ranks.
 
-    ``forward``, ``backward``, ``states``: (L,). ``kept``: (phases, L), of a micro-batch that waits for B or I, and that
-    waits for W; ``in_flight``: (moments, phases, K). With balanced stages stage s has the layers ``stops[s]`` to
-    ``stops[s + 1]`` and every rank holds ``held``: (P,). ``capacity``: bytes of a device that may be used.
+    ``forward``, ``backward``: (modes, L); ``states``: (L,). ``kept``: (modes, phases, L), of a micro-batch that waits
+    for B or I, and that waits for W; ``in_flight``: (moments, phases, K). With balanced stages stage s has the layers
+    ``stops[s]`` to ``stops[s + 1]`` and every rank holds ``held``: (modes, P). ``capacity``: bytes of a device that may
+    be used.
     """
 
     placement: tuple[int, ...]
@@ -46,27 +50,37 @@ class LayerCosts:
     capacity: float
 
 
-def layer_costs(short: ShortPlan, setting: Setting) -> LayerCosts:
-    """The layers of a legal plan."""
-    ((_, group),) = pipeline_groups(from_shorts([short]), setting)
+def layer_costs(short: ShortPlan, setting: Setting, recomputes: Sequence[Recompute] = ()) -> LayerCosts:
+    """The layers of a legal plan, in a mode for each of ``recomputes``, or in its own.
+
+    How many micro-batches are in flight is that of the first mode: automatic schedules look at the times of stages.
+    """
+    plans = [short.model_copy(update={"recompute": word}) for word in recomputes or (short.recompute,)]
+    modes = [group for plan in plans for _, group in pipeline_groups(from_shorts([plan]), setting)]
+    group = modes[0]
     blocks = [block for stage in group.stages for block in stage]
-    seconds = {
-        kind: _each(blocks, [total(group.prices.block(b, kind)) for b in range(len(setting.model.blocks))])
-        for kind in group.pass_kinds
-    }
-    states = _each(blocks, [_state_bytes(group, b) for b in range(len(setting.model.blocks))])
-    kept = np.stack([_each(blocks, of) for of in (group.prices.kept, group.prices.kept_for_weights)])
+    seconds = [_seconds(of_mode, blocks) for of_mode in modes]
+    kept = [[_each(blocks, of) for of in (g.prices.kept, g.prices.kept_for_weights)] for g in modes]
+    held = [sum(rank_ledgers(g).values(), start=np.zeros((1, g.ranks)))[0] for g in modes]
     return LayerCosts(
         placement=group.placement,
-        forward=seconds["F"],
-        backward=np.sum([of for kind, of in seconds.items() if kind != "F"], axis=0),
-        states=states,
-        kept=kept,
+        forward=np.stack([of["F"] for of in seconds]),
+        backward=np.stack([np.sum([of[kind] for kind in of if kind != "F"], axis=0) for of in seconds]),
+        states=_each(blocks, [_state_bytes(group, b) for b in range(len(setting.model.blocks))]),
+        kept=np.array(kept),
         in_flight=_in_flight(group),
         stops=(0, *np.cumsum([len(stage) for stage in group.stages]).tolist()),
-        held=sum(rank_ledgers(group).values(), start=np.zeros((1, group.ranks)))[0],
+        held=np.stack(held),
         capacity=constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes,
     )
+
+
+def _seconds(group: Group, blocks: Sequence[int]) -> dict[PassKind, Floats]:
+    """Seconds of every pass of every layer."""
+    every = range(len(group.setting.model.blocks))
+    return {
+        kind: _each(blocks, [total(group.prices.block(b, kind)) for b in every]) for kind in group.pass_kinds
+    }
 
 
 def _each(blocks: Sequence[int], of_blocks: Sequence[Number]) -> Floats:

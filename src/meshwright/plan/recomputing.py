@@ -31,6 +31,11 @@ def recomputing(plan: LongPlan, of_layers: Sequence[Recompute]) -> LongPlan:
     return plan.model_copy(update={"layers": layers})
 
 
+def recomputes_of_layers(counts: Sequence[int], of_stages: Sequence[Recompute]) -> tuple[Recompute, ...]:
+    """What each layer recomputes where stages of so many layers each recompute one thing."""
+    return tuple(word for count, word in zip(counts, of_stages, strict=True) for _ in range(count))
+
+
 def sampled(of_layers: Sequence[Recompute], count: int) -> tuple[Recompute, ...]:
     """The same for ``count`` layers in place of them: evenly drawn, then every choice that was missed put in.
 

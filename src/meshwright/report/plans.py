@@ -64,7 +64,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
             str(pipeline["micro_batch"]),
             schedule_words(pipeline["schedule"]) + (f" ×{chunks}" if chunks > 1 else ""),
             plan["sharding"],
-            str(plan["recompute"]),
+            _recompute(proposal),
             format_seconds(report["step_time_s"]),
             percent(report["mfu"]),
             f"{report['tokens_per_s_per_device']:,.0f}",
@@ -72,6 +72,14 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
             "–" if usd is None else f"{usd:.2f}",
         )
     return table
+
+
+def _recompute(proposal: dict[str, Any]) -> str:
+    """What all layers recompute; with stages that differ, what their layers do from the first on."""
+    if proposal.get("long") is None:
+        return str(proposal["plan"]["recompute"])
+    rules = [rule for key, rule in proposal["long"]["layers"].items() if key not in ("embed", "head")]
+    return " ".join(dict.fromkeys(str(rule["recompute"]) for rule in rules))
 
 
 def layout_words(layout: dict[str, Any]) -> str:

@@ -4,42 +4,52 @@
 plans, not costs. By time the new stages are kept where the step is shorter, by memory where the fullest device holds
 less; of two that are equal in this, the one that is better in the other. Tried are the best plans, the best one with
 each value of each choice, so that reasons compare like with like, and plans that did not fit with equal stages and may
-with others, the quickest first.
+with others, the quickest first. Where layers may recompute different things a plan may fit whose early stages, which
+hold the most micro-batches, recompute more than it says; it is the plan that says the least of its stages' choices.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from meshwright.plan.short import Recompute
 from meshwright.search.exhaustive import Evaluate, Found, ranked
 from meshwright.search.reasons import FIELDS, Reason, against
 from meshwright.units import format_bytes
 
 TRIED = 32
 """So many plans that fit, and so many that do not."""
+BY_STAGE = "recompute by stage"
+"""What the reason is called for stages that recompute different things."""
 MOST_EXCESS = 1.5
 """A plan whose fullest device holds more than this times what is usable is not tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """Layers of every stage of a plan, and what it comes to with them."""
+    """Layers of every stage of a plan, and what it comes to with them.
+
+    ``recomputes`` is what each stage recomputes, where not all do as the plan says; ``alike`` is then, by what all
+    stages could recompute instead, what the plan comes to with the best stages for that: None where it does not fit.
+    """
 
     counts: tuple[int, ...]
     step_s: float
     total_bytes: float
+    recomputes: tuple[Recompute, ...] | None = None
+    alike: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Restaged:
-    """What was found, with the scores of plans whose stages are cut anew; ``counts`` by row.
+    """What was found, with the scores of plans whose stages are cut anew; ``cuts`` by row.
 
     ``before`` is what was found with equal stages.
     """
 
     found: Found
-    counts: Mapping[int, tuple[int, ...]]
+    cuts: Mapping[int, Recut]
     before: Found
 
 
@@ -49,13 +59,13 @@ def restaged(found: Found, rows: Sequence[int], recut: Callable[[int], Recut | N
     By memory plans get slower, and those that were not tried go behind those that were.
     """
     step_s, total, fits = found.step_s.copy(), found.total_bytes.copy(), found.fits.copy()
-    counts: dict[int, tuple[int, ...]] = {}
+    cuts: dict[int, Recut] = {}
     for row in rows:
         cut = recut(row)
         if cut is None or (fits[row] and not _better(cut, found, row, aim)):
             continue
         step_s[row], total[row], fits[row] = cut.step_s, cut.total_bytes, True
-        counts[row] = cut.counts
+        cuts[row] = cut
     ranking = ranked(step_s, total, fits)
     if aim == "memory":
         asked = np.isin(ranking, rows) | (found.plans.pp[ranking] == 1)
@@ -64,7 +74,7 @@ def restaged(found: Found, rows: Sequence[int], recut: Callable[[int], Recut | N
     scored = replace(
         found, step_s=step_s, total_bytes=total, fits=fits, ranking=ranking, too_large=found.too_large - more
     )
-    return Restaged(scored, counts, found)
+    return Restaged(scored, cuts, found)
 
 
 def _better(cut: Recut, found: Found, row: int, aim: str) -> bool:
@@ -72,11 +82,15 @@ def _better(cut: Recut, found: Found, row: int, aim: str) -> bool:
     return new[::-1] < old[::-1] if aim == "memory" else new < old
 
 
-def worth_restaging(found: Found, evaluate: Evaluate, usable_bytes: float) -> list[int]:
-    """Rows of the plans with a pipeline that are tried."""
-    rows = dict.fromkeys(
-        [*found.ranking[:TRIED].tolist(), *_rivals(found), *_lacking(found, evaluate, usable_bytes)]
-    )
+def worth_restaging(
+    found: Found, evaluate: Evaluate, usable_bytes: float, leanest: Recompute | None = None
+) -> list[int]:
+    """Rows of the plans with a pipeline that are tried.
+
+    ``leanest``: what stages may recompute where a plan recomputes less; None where all stages do as the plan says.
+    """
+    lacking = _lacking(found, evaluate, usable_bytes, leanest)
+    rows = dict.fromkeys([*found.ranking[:TRIED].tolist(), *_rivals(found), *lacking])
     return [row for row in rows if found.plans.pp[row] > 1]
 
 
@@ -86,10 +100,19 @@ def _rivals(found: Found) -> list[int]:
     return [int(found.ranking[first]) for first in np.concatenate(firsts)]
 
 
-def _lacking(found: Found, evaluate: Evaluate, usable_bytes: float) -> list[int]:
-    """The quickest of the plans that nearly fit, if with equal stages they were quicker than the best."""
-    near = ~found.fits & (found.plans.pp > 1) & (found.total_bytes <= MOST_EXCESS * usable_bytes)
-    rows = np.flatnonzero(near)
+def _lacking(found: Found, evaluate: Evaluate, usable_bytes: float, leanest: Recompute | None) -> list[int]:
+    """The quickest of the plans that nearly fit, if with equal stages they were quicker than the best.
+
+    Where stages may recompute more than a plan says, one stage a rank, those nearly fit that would if all did.
+    """
+    least, rows = found.total_bytes, np.flatnonzero(~found.fits & (found.plans.pp > 1))
+    alone = rows[found.plans.virtual_stages[rows] == 1]
+    if leanest is not None and len(alone):
+        most = np.full(len(alone), found.plans.recomputes.index(leanest))
+        lean = evaluate(replace(found.plans.take(alone), recompute=most)).total_bytes
+        least = least.copy()
+        least[alone] = np.minimum(least[alone], lean)
+    rows = rows[least[rows] <= MOST_EXCESS * usable_bytes]
     if not len(rows):
         return []
     step_s = evaluate(found.plans.take(rows)).step_s
@@ -98,13 +121,30 @@ def _lacking(found: Found, evaluate: Evaluate, usable_bytes: float) -> list[int]
     return [int(rows[i]) for i in order if step_s[i] < limit]
 
 
-def explain_stages(restaged: Restaged, row: int) -> Reason:
-    """What the plan at ``row`` comes to with equal stages."""
+def explain_stages(restaged: Restaged, row: int) -> list[Reason]:
+    """What the plan at ``row`` comes to with equal stages, and with one recomputation for all of them."""
+    recomputation = _explained_recomputation(restaged.cuts[row])
+    return [*recomputation, _explained_stages(restaged, row)]
+
+
+def _explained_recomputation(cut: Recut) -> list[Reason]:
+    """Which stages recompute, and what it would cost if all did alike; nothing where they do."""
+    if cut.recomputes is None:
+        return []
+    words = [choice if isinstance(choice, str) else "+".join(choice) for choice in cut.recomputes]
+    others = [
+        f"{word} on all: {'does not fit' if step_s is None else against(step_s, cut.step_s)}"
+        for word, step_s in cut.alike.items()
+    ]
+    return [Reason(BY_STAGE, " | ".join(words), "; ".join(others))]
+
+
+def _explained_stages(restaged: Restaged, row: int) -> Reason:
     before, now = restaged.before, restaged.found
     held = format_bytes(float(before.total_bytes[row]))
     if before.fits[row]:
         text = f"balanced: {against(float(before.step_s[row]), float(now.step_s[row]))}, {held}"
     else:
         text = f"does not fit with balanced stages ({held})"
-    counts = restaged.counts[row]
+    counts = restaged.cuts[row].counts
     return Reason("stages", f"embed + {' | '.join(map(str, counts))} + head", text)

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.plan.short import RecomputeName
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
 
 MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
-RECOMPUTES = ("none", "selective", "full")
+RECOMPUTES: tuple[RecomputeName, ...] = ("none", "selective", "full")
 GATHERS = ("per-unit",)
 """What parameters are gathered by besides the usual, where a question keeps it."""
 
@@ -116,7 +117,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None, schedules: Searc
         **cutter.table,  # type: ignore[arg-type]
         sequence_parallel=cutter.column("tp") > 1,
         schedules=schedules,
-        recomputes=RECOMPUTES,  # type: ignore[arg-type]
+        recomputes=RECOMPUTES,
         gather=keep.get("gather"),  # type: ignore[arg-type]
     )
     return Space(plans, considered, dict(cutter.rejected))

@@ -20,6 +20,7 @@ from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import recomputes_of_layers, recomputing
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
@@ -28,7 +29,7 @@ from meshwright.result import Report
 from meshwright.schedule import SCHEDULES
 from meshwright.search.exhaustive import Found
 from meshwright.search.reasons import Reason, explain_choices
-from meshwright.search.restage import Restaged, explain_stages
+from meshwright.search.restage import BY_STAGE, Restaged, explain_stages
 from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
 from meshwright.verbs.predicting import useless_recomputation
@@ -78,7 +79,9 @@ class Proposal:
     def to_yaml(self) -> str:
         """The plan file, with the reasons as comments; of a plan in full, those for what the search chose last."""
         if self.long is not None:
-            return dump_plan(self.long, {"pipeline.stages": self.reasons[-1].text})
+            said = {reason.field: reason.text for reason in self.reasons}
+            long_notes = {"pipeline.stages": said["stages"], "layers": said.get(BY_STAGE, "")}
+            return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
         sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
         top_level = ("sharding", "recompute")
         notes = {
@@ -319,21 +322,24 @@ def _staged(found: Found, question: Question, setting: Setting) -> Restaged:
         return Restaged(found, {}, found)
     from meshwright.verbs.restaging import restage
 
-    return restage(found, question.header, setting, question.stages)
+    mixes = "recompute" not in parse_keep(question.keep)
+    return restage(found, question.header, setting, question.stages, mixes=mixes)
 
 
 def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -> Proposal:
-    short, counts = staged.found.plans.short(row, header), staged.counts.get(row)
+    short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
     long = expand(short, setting.model.architecture)
     reasons = tuple(explain_choices(staged.found, row))
-    if counts is None:
+    if cut is None:
         prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
         return Proposal(short, prediction, reasons)
-    stages = written_stages(counts)
+    stages, of_stages = written_stages(cut.counts), cut.recomputes or (short.recompute,) * len(cut.counts)
+    of_layers = recomputes_of_layers(cut.counts, of_stages)
+    long = recomputing(long, of_layers)
     long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
-    prediction = report(long, closed_form(short, setting, stages), setting)
+    prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
     prediction = _remarked(short, long, setting, prediction)
-    return Proposal(short, prediction, (*reasons, explain_stages(staged, row)), long)
+    return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
 
 
 def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:

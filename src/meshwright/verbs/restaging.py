@@ -1,5 +1,8 @@
 """Cut the stages of a plan anew, by time or by memory, and predict the plan with them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.layer_costs import LayerCosts, layer_costs
@@ -7,33 +10,53 @@ from meshwright.cost.memory import fits
 from meshwright.cost.predict import closed_form
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import recomputes_of_layers
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
+from meshwright.plan.short import Recompute, ShortPlan
 from meshwright.search.exhaustive import Found
 from meshwright.search.partition.balance import BALANCES, Unfit
 from meshwright.search.partition.chain import Chain
 from meshwright.search.restage import Recut, Restaged, restaged, worth_restaging
+from meshwright.search.space import RECOMPUTES
 
 WIDTH = 300
 """States that a search for stages keeps: tenths of a second for a plan."""
 
 
-def restage(found: Found, header: ShortPlan, setting: Setting, stages: str) -> Restaged:
-    """What was found, with stages cut anew for the best plans. Raises InputError."""
+def restage(found: Found, header: ShortPlan, setting: Setting, stages: str, *, mixes: bool) -> Restaged:
+    """What was found, with stages cut anew for the best plans. Raises InputError.
+
+    ``mixes``: stages may recompute more than a plan says, where the stack can.
+    """
     if stages not in BALANCES:
         names = ("balanced", *BALANCES)
         raise InputError(Problem("stages", stages, "is no way to cut stages", nearest(stages, names)))
     usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
-    worth = worth_restaging(found, lambda plans: evaluate(plans, setting), usable)
+    words = _recomputes(setting) if mixes else ()
+    leanest = words[-1] if words else None
+
+    def recut_row(row: int) -> Recut | None:
+        short = found.plans.short(row, header)
+        choices = words[words.index(short.recompute) :] if words else (short.recompute,)
+        return recut(short, setting, stages, choices)
+
+    worth = worth_restaging(found, lambda plans: evaluate(plans, setting), usable, leanest)
     one_way = [row for row in worth if found.plans.short(row, header).pipeline.choice.kind.chains == 1]
-    rows = one_way or worth
-    return restaged(found, rows, lambda row: recut(found.plans.short(row, header), setting, stages), stages)
+    return restaged(found, one_way or worth, recut_row, stages)
 
 
-def recut(short: ShortPlan, setting: Setting, aim: str) -> Recut | None:
+def _recomputes(setting: Setting) -> tuple[Recompute, ...]:
+    """What stages may recompute, the least first; nothing to choose from where all layers recompute alike."""
+    known = tuple(word for word in RECOMPUTES if word in setting.stack.recomputes)
+    return known if setting.stack.recomputes_by_layer else ()
+
+
+def recut(short: ShortPlan, setting: Setting, aim: str, recomputes: Sequence[Recompute] = ()) -> Recut | None:
     """The stages that are best by ``aim`` and fit; None where there are none or they do not fit after all.
 
     Of the cuts by every aim, since lists that are made for the times of stages change with a cut, and what they hold.
+    ``recomputes`` are what each stage may recompute, the plan's own first: with one stage a rank stages differ where
+    the plan does not fit otherwise, and where that is quicker than whatever else all of them could recompute alike.
     Raises InputError for a schedule that has every layer on two ranks: a cut loads both.
     """
     kind = short.pipeline.choice.kind
@@ -42,24 +65,49 @@ def recut(short: ShortPlan, setting: Setting, aim: str) -> Recut | None:
             f"{short.pipeline.choice} has every layer on {kind.chains} ranks: its stages are not cut anew yet"
         )
         raise InputError(Problem("stages", aim, rule, "balanced"))
-    costs = layer_costs(short, setting)
-    cuts = [cut for way in BALANCES if (cut := _cut(way, costs, short, setting)) is not None]
-    if aim == "memory":
-        return min(cuts, key=lambda cut: (cut.total_bytes, cut.step_s), default=None)
-    return min(cuts, key=lambda cut: (cut.step_s, cut.total_bytes), default=None)
+    own = _best_cut(short, setting, aim, (short.recompute,))
+    if own is not None or len(recomputes) < 2 or short.pipeline.virtual_stages > 1:
+        return own
+    mixed = _best_cut(short, setting, aim, recomputes)
+    if mixed is None or mixed.recomputes is None or short.recompute not in mixed.recomputes:
+        return None
+    alike = {
+        word: _best_cut(short.model_copy(update={"recompute": word}), setting, aim, (word,))
+        for word in recomputes[1:]
+    }
+    if any(cut is not None and cut.step_s <= mixed.step_s for cut in alike.values()):
+        return None
+    steps = {str(word): None if cut is None else cut.step_s for word, cut in alike.items()}
+    return replace(mixed, alike={str(short.recompute): None} | steps)
 
 
-def _cut(way: str, costs: LayerCosts, short: ShortPlan, setting: Setting) -> Recut | None:
+def _merit(cut: Recut, aim: str) -> tuple[float, float]:
+    """What is least of the best cut."""
+    return (cut.total_bytes, cut.step_s) if aim == "memory" else (cut.step_s, cut.total_bytes)
+
+
+def _best_cut(short: ShortPlan, setting: Setting, aim: str, recomputes: Sequence[Recompute]) -> Recut | None:
+    """The best of the cuts by every aim, each stage with one of ``recomputes``."""
+    costs = layer_costs(short, setting, recomputes)
+    cuts = [cut for way in BALANCES if (cut := _cut(way, costs, short, setting, recomputes)) is not None]
+    return min(cuts, key=lambda cut: _merit(cut, aim), default=None)
+
+
+def _cut(
+    way: str, costs: LayerCosts, short: ShortPlan, setting: Setting, recomputes: Sequence[Recompute]
+) -> Recut | None:
     """The stages that are best one way by the lists as they were, and what the plan comes to with them."""
     found = BALANCES[way](chain_of(costs), costs.capacity, WIDTH)
     if isinstance(found, Unfit):
         return None
-    counts = decoder_layers(found.counts)
-    estimate = closed_form(short, setting, written_stages(counts))
+    counts, of_stages = decoder_layers(found.counts), tuple(recomputes[mode] for mode in found.modes)
+    of_layers = recomputes_of_layers(counts, of_stages)
+    estimate = closed_form(short, setting, written_stages(counts), of_layers)
     total = max(sum(ledger.values()) for ledger in estimate.ledgers)
     if not fits(total, setting.cluster.pool.device.memory_bytes):
         return None
-    return Recut(counts, sum(estimate.parts.values()), total)
+    differ = of_stages if len(set(of_stages)) > 1 else None
+    return Recut(counts, sum(estimate.parts.values()), total, differ)
 
 
 def chain_of(costs: LayerCosts) -> Chain:
@@ -69,7 +117,7 @@ def chain_of(costs: LayerCosts) -> Chain:
         forward=costs.forward,
         input_=costs.backward,
         states=costs.states,
-        kept=costs.kept[None],
+        kept=costs.kept,
         in_flight=costs.in_flight,
     )
     return chain.holding(costs.held, costs.stops)

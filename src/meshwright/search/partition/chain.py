@@ -108,9 +108,14 @@ class Chain:
         )
 
     def holding(self, held: ArrayLike, stops: tuple[int, ...]) -> "Chain":
-        """The same, where ranks hold so many bytes when they have these stages: (P,)."""
-        known = self.loads(self.held, Cut(stops, (0,) * len(self.placement)))
-        more = np.maximum(0.0, _floats(held) - known)
+        """The same, where ranks hold so many bytes when they have these stages, all of them in one mode: (modes, P).
+
+        What a rank holds besides its layers is that of the mode in which it is most.
+        """
+        each = np.atleast_2d(_floats(held))
+        cuts = [Cut(stops, (mode,) * len(self.placement)) for mode in range(len(each))]
+        known = np.stack([self.loads(self.held, cut) for cut in cuts])
+        more = np.maximum(0.0, each - known).max(0)
         return replace(self, held=replace(self.held, base=self.held.base + more))
 
     @property
