@@ -1,6 +1,6 @@
 """Ranks and lists for a graph with branches: coarsen, solve, refine (the way of arXiv 2503.09357).
 
-1. *Coarsen* the operators to ``FEW`` stages, and to ``MORE`` (``coarsen.py``).
+1. *Coarsen* the operators to ``FEW`` stages, and to ``MORE`` (``coarsen.py``), and to ``MORE`` along the best chain.
 2. *Solve*: ranks of the stages and their lists by local search (``local.py``), then, where there are few passes or it
    is asked for, by constraint programming (``exact.py``).
 3. *Refine* the stages at their borders (``refine.py``).
@@ -10,7 +10,8 @@ the beginning, so that the answer is never longer than it, and what is in its cu
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from time import monotonic
 
@@ -18,7 +19,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.schedule.solve import Effort
 from meshwright.schedule.solve.exact import missing_solver
 from meshwright.search.branches.bound import SOLVER, Bound, lower_bound
-from meshwright.search.branches.chains import InRow, chains
+from meshwright.search.branches.chains import InRow, chains, in_row
 from meshwright.search.branches.coarsen import coarsened
 from meshwright.search.branches.exact import prove
 from meshwright.search.branches.graph import KINDS, Groups, merged, one_each
@@ -83,8 +84,9 @@ class _Search:
         for_walks = FOR_WALKS if exact else 1 - FOR_REFINING
         try:
             self._in_row()
-            for number, groups in enumerate(self.coarse, 1):
-                self._walk(groups, for_walks * number / len(self.coarse))
+            coarse = list(dict.fromkeys([*self.coarse, *self._along_row()]))
+            for number, groups in enumerate(coarse, 1):
+                self._walk(groups, for_walks * number / len(coarse))
             if exact and not self._is_over(1 - FOR_REFINING):
                 self._prove(few)
             for better in refined(self.best, lambda: self._is_over(1.0)) if self.best else ():
@@ -101,6 +103,14 @@ class _Search:
                 self.chain = chain
             self._take(chain.answer, CHAIN)
         self.begun = monotonic()
+
+    def _along_row(self) -> Iterator[Groups]:
+        """Coarse groups of neighbours in the row of the best chain: stages that no branch parts."""
+        if self.chain:
+            row = [operator for group in self.chain.answer.groups for operator in group]
+            graph = in_row(self.task.graph, tuple((operator,) for operator in row))
+            groups = coarsened(replace(self.task, graph=graph), MORE)
+            yield tuple(tuple(sorted(row[place] for place in group)) for group in groups)
 
     @property
     def _is_exact(self) -> bool:
