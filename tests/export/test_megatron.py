@@ -316,7 +316,7 @@ def test_sequences_longer_than_the_model_was_made_for() -> None:
             },
         ),
         (
-            "layouts.main.experts.edp_replicate",
+            "layout.ep",
             "mixtral-8x7b",
             {
                 "layout": {"dp_shard": 2, "dp_replicate": 4, "ep": 8},
