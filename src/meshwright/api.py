@@ -20,8 +20,6 @@ from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
 from meshwright.plan.written_lists import with_lists
 from meshwright.result import Report
-from meshwright.verbs.describing import describe_anything
-from meshwright.verbs.planning import PlanAnswer, Question, answer
 from meshwright.verbs.predicting import check_playable, predicted
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.importing import Imported, Wanted
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
+    from meshwright.verbs.planning import PlanAnswer
     from meshwright.verbs.probing import Probes
     from meshwright.verbs.schedule_auto import Solved, Sought
     from meshwright.verbs.schedule_branches import AskedOfGraph, SolvedGraph
@@ -73,6 +72,8 @@ __all__ = [
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
     """What we think a model, cluster, stack or plan is, with every default. ``long``: a plan's long form."""
+    from meshwright.verbs.describing import describe_anything
+
     return describe_anything(name, long=long, seq_len=seq_len)
 
 
@@ -89,7 +90,7 @@ def plan(
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
-) -> PlanAnswer:
+) -> "PlanAnswer":
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
@@ -97,6 +98,8 @@ def plan(
     ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". Raises InfeasibleError when nothing
     fits.
     """
+    from meshwright.verbs.planning import Question, answer
+
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
     return answer(Question(header, tuple(keep), top, stages, schedule))

@@ -117,11 +117,15 @@ def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
 
 
 def heading(field: str, value: object) -> str:
-    """A field with the value that stood there, in the words of a plan file; alone where there was none."""
+    """A field with the value that stood there, in the words of a plan file; alone where there was none.
+
+    A long value keeps both ends: of a path the last part matters most.
+    """
     if value is None:
         return field
     text = written(value) if not isinstance(value, str) else repr(value)
-    return f"{field} = {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
+    half = (LONGEST - 3) // 2
+    return f"{field} = {text if len(text) <= LONGEST else text[:half] + '...' + text[-half:]}"
 
 
 def written(value: object) -> str:

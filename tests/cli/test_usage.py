@@ -49,7 +49,7 @@ def test_a_missing_argument_of_any_verb_is_a_problem_that_names_it(verb):
         (("check", "f", "--seq-len", "4k", "--json"), "--seq-len", "4k", "--seq-len 8"),
         (("check", "f", "--json", "--seq-len=4k"), "--seq-len", "4k", "--seq-len 8"),
         (("measure", "--json", "--budget", "long"), "--budget", "long", "--budget 8"),
-        (("plann", "m", "--json"), "command", "plann", "did you mean plan?"),
+        (("plann", "m", "--json"), "command", "plann", "did you mean plan or explain?"),
         (("predict", "a", "b", "--json"), "command", "predict a b --json", "meshwright predict PLAN"),
     ],
 )

@@ -138,7 +138,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_sta
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("beside", BESIDE)
 def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, beside):
-    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=3, schedules=WITH_UNITS)
+    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=4, schedules=WITH_UNITS)
     assert len({plan.pipeline.choice for plan in chosen.plans}) == len(WITH_UNITS)
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))

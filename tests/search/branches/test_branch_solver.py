@@ -2,7 +2,7 @@
 
 import pytest
 from any_graph import SOON, equal, graphs, tasks, two_branches
-from brute_force import shortest_of_all
+from every_assignment import shortest_of_all
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
