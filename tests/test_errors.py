@@ -20,7 +20,7 @@ from meshwright.errors import Problem, heading
         (("pp", "tp"), "tp = [pp, tp]"),
         (["a: b", None, False], "tp = ['a: b', null, false]"),
         ({"parameter": (), "order": ("tp", 2)}, "tp = {parameter: [], order: [tp, 2]}"),
-        ("x" * 100, "tp = '" + "x" * 76 + "..."),
+        ("/data/" + "x" * 90 + "/plan.yaml", "tp = '/data/" + "x" * 31 + "..." + "x" * 27 + "/plan.yaml'"),
     ],
 )
 def test_a_value_reads_as_a_plan_file_has_it(value, text):
