@@ -13,7 +13,7 @@ Times are those of ``StageTimes`` and come out in the same unit. What they ignor
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.schedule.action import ActionLists, Kind
@@ -44,10 +44,11 @@ class Figures:
 
 def figures_of(lists: ActionLists, timeline: Timeline, times: StageTimes, ways: Ways) -> Figures:
     """The figures of lists that were played; they have passed ``check.py``."""
-    counts, where = passes_of(lists), homes(lists)
+    counts = passes_of(lists)
+    where = homes(counts)
     seconds = seconds_by_kind(times)
     work = [sum(n * seconds[kind][stage] for (kind, stage), n in passes.items()) for passes in counts]
-    messages = messages_of(lists, ways)
+    messages = tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(counts))
     ranks, makespan = len(lists), timeline.makespan
     micro_batches = (
         sum(n for passes in counts for (kind, _), n in passes.items() if kind == "F") / ways.length
@@ -70,15 +71,16 @@ def passes_of(lists: ActionLists) -> list[Passes]:
     return [Counter((a.kind, a.stage or 0) for a in actions) for actions in lists]
 
 
-def homes(lists: ActionLists) -> dict[int, int]:
+def homes(counts: Sequence[Passes]) -> dict[int, int]:
     """The rank of every stage."""
-    return {a.stage or 0: rank for rank, actions in enumerate(lists) for a in actions}
+    return {stage: rank for rank, passes in enumerate(counts) for _, stage in passes}
 
 
 def messages_of(lists: ActionLists, ways: Ways) -> tuple[int, ...]:
     """How many messages each rank sends."""
-    where = homes(lists)
-    return tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(passes_of(lists)))
+    counts = passes_of(lists)
+    where = homes(counts)
+    return tuple(_sent(passes, rank, where, ways) for rank, passes in enumerate(counts))
 
 
 def _sent(passes: Passes, rank: int, where: Mapping[int, int], ways: Ways) -> int:
