@@ -33,7 +33,7 @@ check: $(DEV) ## lint, format, types, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not slow" tests/house
+	$(PYTEST) -m "not slow" -n $(WORKERS) tests/house
 
 proof: $(ORACLES) ## the slow tests, against the libraries that they compare with
 	$(PYTEST) -m slow

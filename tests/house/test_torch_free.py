@@ -37,6 +37,18 @@ def plan_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def small_file(tmp_path_factory):
+    """A plan beside which there are few others."""
+    path = tmp_path_factory.mktemp("small") / "plan.yaml"
+    path.write_text(
+        "plan: 1\nmodel: llama-3.2-1b\ncluster: h100-sxm-80gb x 2\nlayout: {dp_shard: 2}\nsharding: zero1\n"
+        "workload: {seq_len: 2048, global_batch: 4}\n",
+        encoding="utf-8",
+    )
+    return str(path)
+
+
+@pytest.fixture(scope="module")
 def runs_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "runs.csv"
     columns = "run_id,model,device,devices,seq_len,global_batch,sharding,step_time_s"
@@ -72,7 +84,7 @@ VERBS = {
     "describe": ["mixtral-8x7b"],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
-    "explain": ["PLAN"],
+    "explain": ["SMALL"],
     "export": ["PLAN", "--to", "megatron"],
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
@@ -98,8 +110,8 @@ def _run(*arguments):
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_loads_nothing_heavy(verb, form, plan_file, runs_file, own_file, foreign_files):
-    files = {"PLAN": plan_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
+def test_a_verb_loads_nothing_heavy(verb, form, plan_file, small_file, runs_file, own_file, foreign_files):
+    files = {"PLAN": plan_file, "SMALL": small_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
     arguments = [files.get(argument, argument) for argument in VERBS[verb]]
     done = _run(verb, *arguments, *form)
     assert done.returncode == 0, done.stderr
