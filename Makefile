@@ -12,6 +12,9 @@ DEV := $(VENV)/.installed-dev
 ORACLES := $(VENV)/.installed-oracles
 PYTEST := $(BIN)/python -m pytest
 
+# The tests start hundreds of processes: they keep compiled modules even where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart train test check proof format docs clean
 

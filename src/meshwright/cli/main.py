@@ -4,7 +4,9 @@
 quick. No environment variable is read except those that the terminal library honours (``NO_COLOR``).
 """
 
+import gc
 import io
+import os
 import sys
 
 import typer
@@ -74,4 +76,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    _start_lightly()
     app()
+
+
+def _start_lightly() -> None:
+    """Save what a short command would mostly wait for: numpy's threads, and searches of new modules for garbage."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small here
+    gc.set_threshold(50_000)
