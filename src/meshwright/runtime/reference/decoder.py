@@ -38,7 +38,7 @@ def reference_logits(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL
     numerics = numerics_to_run(model.architecture)
     missing = named_parameters(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
-    decoder = _Decoder(model.architecture, numerics, tensors)
+    decoder = Decoder(model.architecture, numerics, tensors)
     hidden_BLD = decoder.embedded(tokens_BL)
     for layer in range(model.architecture.layers):
         hidden_BLD = decoder.after_attention(layer, hidden_BLD)
@@ -47,7 +47,9 @@ def reference_logits(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoder:
+class Decoder:
+    """The parts of a decoder, one after another; ``tensors`` may be those of some layers alone."""
+
     arch: Architecture
     numerics: Numerics
     tensors: Mapping[str, Tensor]
