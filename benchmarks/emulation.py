@@ -12,18 +12,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from emulation_cases import BLOCKED, CASES, EVERY, FAULTY, LEFT, Case, resolved
+
 from meshwright import __version__
 from meshwright.cost.pricing import program_prices
 from meshwright.errors import RunError
-from meshwright.plan.expand import expand
-from meshwright.plan.long import Stages
-from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
-from meshwright.plan.short import ShortPlan
 from meshwright.runtime.channels import Channels
 from meshwright.runtime.emulation.classes import local_program
 from meshwright.runtime.emulation.emulate import emulate
@@ -38,84 +36,6 @@ HERE = Path(__file__).parent
 ROWS = HERE / "emulation.json"
 WITHIN = 0.03
 Prepare = Callable[[Interpreter], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A plan, on how many processes it is emulated, and for a fault what is done to the interpreter.
-
-    ``message`` replaces the seconds of a message by so many shortest passes, during which the sender goes on.
-    """
-
-    layout: dict[str, int]
-    schedule: str = "1f1b"
-    chunks: int = 1
-    vocabulary: str | None = None
-    sharding: str = "none"
-    gather: str | None = None
-    recompute: str = "full"
-    model: str = "llama-3.1-8b"
-    stack: str = "meshwright"
-    batch: int = 64
-    stages: Stages = "balanced"
-    processes: int = 4
-    message: float | None = None
-    fault: str = ""
-
-    @property
-    def name(self) -> str:
-        """The row's key and first words."""
-        degrees = " ".join(f"{axis} {degree}" for axis, degree in self.layout.items())
-        chunks = f" ×{self.chunks}" if self.chunks > 1 else ""
-        parts = [
-            degrees,
-            self.schedule + (f"+{self.vocabulary}" if self.vocabulary else "") + chunks,
-            self.sharding,
-            self.gather or "",
-            f"recompute {self.recompute}",
-        ]
-        parts += ["" if self.stages == "balanced" else "unequal stages", self.model, self.stack]
-        parts += [f"message {self.message} of a pass"] if self.message else []
-        return ", ".join(part for part in parts if part and part != "none")
-
-
-UNEQUAL: Stages = (("embed", "0..5"), ("6..15",), ("16..25",), ("26..31", "head"))
-APART = "generic"
-"""A stack that runs nothing beside compute."""
-CASES = (
-    Case(layout={"pp": 4}),
-    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, sharding="zero1", batch=256, model="llama-3.1-70b"),
-    Case(layout={"pp": 4, "dp_shard": 4, "tp": 2}, sharding="zero1", processes=8),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="gpipe", sharding="zero2", processes=8),
-    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-step"),
-    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-layer", processes=8),
-    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-micro-batch", processes=8),
-    Case(layout={"pp": 4, "dp_shard": 4}, stages=UNEQUAL, sharding="zero1"),
-    Case(layout={"pp": 4, "tp": 4}, stages=UNEQUAL, recompute="none", processes=8),
-    Case(layout={"pp": 4, "dp_shard": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1"),
-    Case(layout={"pp": 4, "dp_shard": 8, "tp": 2}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
-         processes=8, batch=128),
-    Case(layout={"pp": 4, "dp_replicate": 2, "dp_shard": 4, "tp": 2}, schedule="interleaved-1f1b", chunks=2,
-         sharding="zero3", gather="per-step", processes=8, batch=128),
-    Case(layout={"pp": 2, "dp_shard": 4, "tp": 2}, schedule="interleaved-1f1b", chunks=4, sharding="zero1",
-         processes=8),
-    Case(layout={"pp": 4, "dp_replicate": 4, "tp": 2}, model="llama-3.2-1b", processes=8),
-    Case(layout={"pp": 8, "dp_shard": 2}, sharding="zero1", processes=8, model="llama-3.2-1b"),
-    Case(layout={"pp": 4, "dp_shard": 2, "tp": 2}, schedule="zb-h1", sharding="zero1"),
-    Case(layout={"pp": 4, "dp_shard": 2, "tp": 2}, schedule="zb-h1", sharding="zero1", stack=APART, processes=8),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="zb-h1", sharding="zero3", gather="per-layer"),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="zb-h2", sharding="zero1", processes=8),
-    Case(layout={"pp": 4, "tp": 4}, schedule="zb-h2", recompute="none"),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, sharding="zero1"),
-    Case(layout={"pp": 4, "tp": 2}, schedule="v-half", chunks=2, processes=8, batch=32),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-min", chunks=2, sharding="zero3", gather="per-step"),
-    Case(layout={"pp": 4, "tp": 2, "dp_shard": 2}, schedule="v-min", chunks=2, sharding="zero1", stack=APART,
-         processes=8),
-    Case(layout={"pp": 4}, vocabulary="vocab-1", batch=32),
-    Case(layout={"pp": 4, "tp": 2}, vocabulary="vocab-2", processes=8, batch=32, stack=APART),
-    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, vocabulary="vocab-1", sharding="zero1"),
-    Case(layout={"pp": 4}, vocabulary="interlaced", recompute="none", batch=32),
-)  # fmt: skip
 
 
 class BlockingChannels(Channels):
@@ -144,58 +64,7 @@ def left_to_their_end(interpreter: Interpreter) -> None:
     type(interpreter.states).after_pass = _nothing_after_pass  # type: ignore[method-assign]
 
 
-FAULTS: dict[str, Prepare] = {
-    "each send blocks until its message is taken": blocking,
-    "reductions go on only when the norm needs them": left_to_their_end,
-}
-BLOCKED, LEFT = FAULTS
-FAULTY = (
-    *(
-        Case(layout={"pp": 4}, schedule=name, chunks=chunks, batch=8, recompute="none",
-             message=0.8, fault=fault)
-        for name, chunks in (
-            ("gpipe", 1), ("zb-h1", 1), ("zb-h2", 1), ("v-half", 2), ("interleaved-1f1b", 2), ("1f1b", 1),
-        )
-        for fault in ("", BLOCKED)
-    ),
-    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
-         batch=256, model="llama-3.1-70b"),
-    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
-         batch=256, model="llama-3.1-70b", fault=LEFT),
-)  # fmt: skip
-
-
-def resolved(case: Case) -> Resolved:
-    """The plan of a case."""
-    devices = 1
-    for degree in case.layout.values():
-        devices *= degree
-    short = ShortPlan.model_validate(
-        {
-            "plan": 1,
-            "model": case.model,
-            "cluster": f"h100-sxm-80gb x {devices}",
-            "stack": case.stack,
-            "workload": {"seq_len": 4096, "global_batch": case.batch},
-            "layout": case.layout,
-            "sharding": case.sharding,
-            "pipeline": {
-                "schedule": {"name": case.schedule, "vocabulary": case.vocabulary},
-                "virtual_stages": case.chunks,
-            },
-            "recompute": case.recompute,
-        }
-        | ({"gather": case.gather} if case.gather else {})
-    )
-    nouns = load_nouns(short)
-    assert nouns.model is not None
-    assert nouns.cluster is not None
-    assert nouns.stack is not None
-    long = expand(short, nouns.model.architecture)
-    pipeline = long.pipeline.model_copy(update={"stages": case.stages})
-    return resolve_with(
-        long.model_copy(update={"pipeline": pipeline}), nouns.model, nouns.cluster, nouns.stack
-    )
+FAULTS: dict[str, Prepare] = {BLOCKED: blocking, LEFT: left_to_their_end}
 
 
 def row(case: Case) -> dict[str, Any]:
@@ -286,13 +155,13 @@ def fault_line(case: Case, found: dict[str, Any]) -> str:
 
 def page() -> str:
     """Both tables with their explanation."""
-    plans, faults = list(rows(CASES)), list(rows(FAULTY))
-    differences = [abs(difference(found) or 0.0) for _, found in plans]
-    real_time = all(found["real_time"] for _, found in plans)
+    plans, every, faults = list(rows(CASES)), list(rows(EVERY)), list(rows(FAULTY))
+    differences = [abs(difference(found) or 0.0) for _, found in (*plans, *every)]
+    real_time = all(found["real_time"] for _, found in (*plans, *every))
     return PAGE.format(
         version=__version__,
         today=date.today().isoformat(),
-        count=len(plans),
+        count=len(differences),
         cores=os.cpu_count(),
         bound=f"{WITHIN:.0%}",
         within=sum(d <= WITHIN for d in differences),
@@ -300,6 +169,7 @@ def page() -> str:
         median=sorted(differences)[len(differences) // 2],
         scheduling="ran under SCHED_RR" if real_time else "ran as other processes do, some of them",
         plans="\n".join(plan_line(*one) for one in plans),
+        every="\n".join(plan_line(*one) for one in every),
         faults="\n".join(fault_line(*one) for one in faults if one[0].fault),
     )
 
@@ -322,6 +192,16 @@ activations in flight is the ledger's, to the byte, on every rank.
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {plans}
 
+## Every schedule
+
+Four ranks and 12 micro-batches; the stages have unlike layers, so that no two take the same time, and a message takes a
+good part of the shortest pass. *Lists solved* are the [solver](../docs/solver.md)'s, for the plan's own times and no
+more memory than 1F1B's.
+
+| plan | processes | simulated s | emulated s | difference | late | scale | load | peak |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{every}
+
 ## Faults
 
 The same interpreter with something wrong in it. Messages of the first rows take 0.8 of the shortest pass, and the
@@ -343,7 +223,7 @@ def main(arguments: list[str]) -> None:
     text = page()
     print(text)
     if "--write" in arguments:
-        kept = {key(case) for case in (*CASES, *FAULTY)}
+        kept = {key(case) for case in (*CASES, *EVERY, *FAULTY)}
         keep({name: found for name, found in known().items() if name in kept})
         (HERE / "emulation.md").write_text(text, encoding="utf-8")
 

@@ -11,7 +11,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import emulation  # noqa: E402
 
+from meshwright.schedule import SCHEDULES  # noqa: E402
+from meshwright.schedule.vocabulary import FORMS  # noqa: E402
+
 EXPOSED = 0.10
+WHOLE = (*emulation.CASES, *emulation.EVERY)
 
 
 @pytest.fixture
@@ -21,7 +25,7 @@ def fresh(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", emulation.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.name)
 def test_a_plan_takes_the_simulated_time(case, fresh):
     found = emulation.row(case)
     assert 0 <= emulation.difference(found) + 1e-9 <= emulation.WITHIN
@@ -36,14 +40,15 @@ def test_a_blocking_send_is_exposed(schedule, fresh):
     assert emulation.difference(found[emulation.BLOCKED]) >= EXPOSED
 
 
-def test_the_page_has_plans_of_every_kind_and_only_good_news_that_is_true():
-    kinds = {case.schedule for case in emulation.CASES}
-    assert {"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-h2", "v-half", "v-min"} <= kinds
-    assert len({emulation.key(case) for case in emulation.CASES}) == len(emulation.CASES) >= 20
-    known = {emulation.key(case) for case in (*emulation.CASES, *emulation.FAULTY)}
+def test_the_page_has_every_schedule_and_only_good_news_that_is_true():
+    assert {case.schedule for case in emulation.EVERY} == set(SCHEDULES)
+    assert {case.vocabulary for case in emulation.EVERY} == {None, *FORMS}
+    assert {case.chunks for case in emulation.EVERY if case.solved} == {1, 2}
+    assert all((case.layout["pp"], case.batch) == (4, 12) for case in emulation.EVERY)
+    assert len({emulation.key(case) for case in WHOLE}) == len(WHOLE) >= 40
+    known = {emulation.key(case) for case in (*WHOLE, *emulation.FAULTY)}
     assert known == emulation.known().keys(), "run benchmarks/emulation.py --write"
-    rows = [emulation.known()[emulation.key(case)] for case in emulation.CASES]
+    rows = [emulation.known()[emulation.key(case)] for case in WHOLE]
     assert all(emulation.difference(row) <= emulation.WITHIN and row["peaks_equal"] for row in rows)
     page = (BENCHMARKS / "emulation.md").read_text(encoding="utf-8")
-    lines = zip(emulation.CASES, rows, strict=True)
-    assert all(emulation.plan_line(case, row) in page for case, row in lines)
+    assert all(emulation.plan_line(case, row) in page for case, row in zip(WHOLE, rows, strict=True))

@@ -1,0 +1,212 @@
+"""What is emulated: composed plans, every schedule on unequal stages and slow links, and plans with a fault."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from meshwright.cost.pricing import program_prices
+from meshwright.plan.expand import expand
+from meshwright.plan.long import Stages
+from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
+from meshwright.plan.short import ShortPlan
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.action import Action
+from meshwright.schedule.pipeline import Knobs, Pipeline
+from meshwright.schedule.solve import Effort, solve
+from meshwright.schedule.table import csv_of
+from meshwright.schedule.vocabulary import FORMS
+from meshwright.simulate.predict import played, stage_times
+
+SLOW_LINKS = Path(__file__).parent / "slow_links.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A plan, on how many processes it is emulated, and for a fault what is done to the interpreter.
+
+    ``solved`` are seconds in which the solver looks for lists within the schedule's memory, which replace its own.
+    ``message`` replaces the seconds of a message by so many shortest passes, during which the sender goes on.
+    """
+
+    layout: dict[str, int]
+    schedule: str = "1f1b"
+    chunks: int = 1
+    vocabulary: str | None = None
+    sharding: str = "none"
+    gather: str | None = None
+    recompute: str = "full"
+    model: str = "llama-3.1-8b"
+    stack: str = "meshwright"
+    batch: int = 64
+    stages: Stages = "balanced"
+    processes: int = 4
+    cluster: Path | None = None
+    solved: float | None = None
+    message: float | None = None
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        """The row's key and first words."""
+        degrees = " ".join(f"{axis} {degree}" for axis, degree in self.layout.items())
+        chunks = f" ×{self.chunks}" if self.chunks > 1 else ""
+        parts = [
+            degrees,
+            self.schedule + (f"+{self.vocabulary}" if self.vocabulary else "") + chunks,
+            self.sharding,
+            self.gather or "",
+            f"recompute {self.recompute}",
+        ]
+        parts += ["" if self.stages == "balanced" else "unequal stages", self.model, self.stack]
+        parts += [f"on {self.cluster.stem.replace('_', ' ')}"] if self.cluster else []
+        parts += [f"lists solved for {self.solved:g} s"] if self.solved else []
+        parts += [f"message {self.message} of a pass"] if self.message else []
+        return ", ".join(part for part in parts if part and part != "none")
+
+
+UNEQUAL: Stages = (("embed", "0..5"), ("6..15",), ("16..25",), ("26..31", "head"))
+UNEQUAL_16: Stages = (("embed", "0..4"), ("5..7",), ("8..12",), ("13..15", "head"))
+UNEQUAL_16_TWICE: Stages = (
+    ("embed", "0..1"),
+    ("2",),
+    ("3..5",),
+    ("6..7",),
+    ("8..10",),
+    ("11",),
+    ("12..14",),
+    ("15", "head"),
+)
+APART = "generic"
+"""A stack that runs nothing beside compute."""
+CASES = (
+    Case(layout={"pp": 4}),
+    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, sharding="zero1", batch=256, model="llama-3.1-70b"),
+    Case(layout={"pp": 4, "dp_shard": 4, "tp": 2}, sharding="zero1", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="gpipe", sharding="zero2", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-step"),
+    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-layer", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 4}, sharding="zero3", gather="per-micro-batch", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 4}, stages=UNEQUAL, sharding="zero1"),
+    Case(layout={"pp": 4, "tp": 4}, stages=UNEQUAL, recompute="none", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1"),
+    Case(layout={"pp": 4, "dp_shard": 8, "tp": 2}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
+         processes=8, batch=128),
+    Case(layout={"pp": 4, "dp_replicate": 2, "dp_shard": 4, "tp": 2}, schedule="interleaved-1f1b", chunks=2,
+         sharding="zero3", gather="per-step", processes=8, batch=128),
+    Case(layout={"pp": 2, "dp_shard": 4, "tp": 2}, schedule="interleaved-1f1b", chunks=4, sharding="zero1",
+         processes=8),
+    Case(layout={"pp": 4, "dp_replicate": 4, "tp": 2}, model="llama-3.2-1b", processes=8),
+    Case(layout={"pp": 8, "dp_shard": 2}, sharding="zero1", processes=8, model="llama-3.2-1b"),
+    Case(layout={"pp": 4, "dp_shard": 2, "tp": 2}, schedule="zb-h1", sharding="zero1"),
+    Case(layout={"pp": 4, "dp_shard": 2, "tp": 2}, schedule="zb-h1", sharding="zero1", stack=APART, processes=8),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="zb-h1", sharding="zero3", gather="per-layer"),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="zb-h2", sharding="zero1", processes=8),
+    Case(layout={"pp": 4, "tp": 4}, schedule="zb-h2", recompute="none"),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, sharding="zero1"),
+    Case(layout={"pp": 4, "tp": 2}, schedule="v-half", chunks=2, processes=8, batch=32),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-min", chunks=2, sharding="zero3", gather="per-step"),
+    Case(layout={"pp": 4, "tp": 2, "dp_shard": 2}, schedule="v-min", chunks=2, sharding="zero1", stack=APART,
+         processes=8),
+    Case(layout={"pp": 4}, vocabulary="vocab-1", batch=32),
+    Case(layout={"pp": 4, "tp": 2}, vocabulary="vocab-2", processes=8, batch=32, stack=APART),
+    Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, vocabulary="vocab-1", sharding="zero1"),
+    Case(layout={"pp": 4}, vocabulary="interlaced", recompute="none", batch=32),
+)  # fmt: skip
+
+
+def _on_slow_links(schedule: str, vocabulary: str | None = None, solved: float | None = None) -> Case:
+    """Four stages per way through the model, none like another, or twice as many; 12 micro-batches."""
+    kind = SCHEDULES[schedule]
+    chunks = kind.fixed_chunks or (2 if kind.chunked else 1)
+    return Case(
+        layout={"pp": 4},
+        schedule=schedule,
+        chunks=chunks,
+        vocabulary=vocabulary,
+        recompute="none",
+        model="llama-3.2-1b",
+        batch=12,
+        stages=UNEQUAL_16_TWICE if chunks // kind.chains == 2 else UNEQUAL_16,
+        cluster=SLOW_LINKS,
+        solved=solved,
+    )
+
+
+EVERY = (
+    *map(_on_slow_links, SCHEDULES),
+    *(_on_slow_links("1f1b", form) for form in FORMS),
+    _on_slow_links("zb-h1", "vocab-1"),
+    _on_slow_links("zb-v", "vocab-2"),
+    _on_slow_links("zb-h1", solved=20.0),
+    _on_slow_links("zb-v", solved=20.0),
+)
+"""Every schedule, spread vocabularies, and lists of the solver."""
+BLOCKED, LEFT = (
+    "each send blocks until its message is taken",
+    "reductions go on only when the norm needs them",
+)
+FAULTY = (
+    *(
+        Case(layout={"pp": 4}, schedule=name, chunks=chunks, batch=8, recompute="none",
+             message=0.8, fault=fault)
+        for name, chunks in (
+            ("gpipe", 1), ("zb-h1", 1), ("zb-h2", 1), ("v-half", 2), ("interleaved-1f1b", 2), ("1f1b", 1),
+        )
+        for fault in ("", BLOCKED)
+    ),
+    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
+         batch=256, model="llama-3.1-70b"),
+    Case(layout={"pp": 4, "dp_shard": 16, "tp": 8}, schedule="interleaved-1f1b", chunks=2, sharding="zero1",
+         batch=256, model="llama-3.1-70b", fault=LEFT),
+)  # fmt: skip
+
+
+def resolved(case: Case) -> Resolved:
+    """The plan of a case."""
+    own = {"name": case.schedule, "vocabulary": case.vocabulary}
+    plan = _resolved(case, own)
+    if case.solved is None:
+        return plan
+    lines = csv_of(_solved(plan, case.solved)).splitlines()
+    return _resolved(case, {"file": "solved.csv", "lists": tuple(lines)})
+
+
+def _solved(plan: Resolved, seconds: float) -> list[list[Action]]:
+    """Lists for the plan's own times, in the memory that its schedule takes by default."""
+    program, _ = played(plan.long, plan.setting)
+    pipeline = Pipeline(
+        ranks=program.pipeline_ranks,
+        micro_batches=program.micro_batches,
+        placement=plan.long.pipeline.placement,
+        times=stage_times(program, program_prices(program, plan.setting)),
+        knobs=Knobs(memory_limit=2.0 * program.pipeline_ranks),
+    )
+    return solve(pipeline, Effort(seconds=seconds)).lists
+
+
+def _resolved(case: Case, schedule: Mapping[str, object]) -> Resolved:
+    devices = prod(case.layout.values())
+    short = ShortPlan.model_validate(
+        {
+            "plan": 1,
+            "model": case.model,
+            "cluster": str(case.cluster) if case.cluster else f"h100-sxm-80gb x {devices}",
+            "stack": case.stack,
+            "workload": {"seq_len": 4096, "global_batch": case.batch},
+            "layout": case.layout,
+            "sharding": case.sharding,
+            "pipeline": {"schedule": schedule, "virtual_stages": case.chunks},
+            "recompute": case.recompute,
+        }
+        | ({"gather": case.gather} if case.gather else {})
+    )
+    nouns = load_nouns(short)
+    assert nouns.model is not None
+    assert nouns.cluster is not None
+    assert nouns.stack is not None
+    long = expand(short, nouns.model.architecture)
+    pipeline = long.pipeline.model_copy(update={"stages": case.stages})
+    return resolve_with(
+        long.model_copy(update={"pipeline": pipeline}), nouns.model, nouns.cluster, nouns.stack
+    )
