@@ -39,6 +39,16 @@ JOBS: Mapping[str, tuple[str, Callable[[], Small]]] = {
         "fp32",
         lambda: small(tiny("gemma2"), {"schedule": "zb-h1"}, sharding="zero1", pp=2, dp_shard=2),
     ),
+    "two stages and a spread vocabulary, tied, of shards, 4 ranks": (
+        "bf16",
+        lambda: small(
+            tiny("qwen3"),
+            {"schedule": {"name": "1f1b", "vocabulary": "vocab-2"}},
+            sharding="zero1",
+            pp=2,
+            dp_shard=2,
+        ),
+    ),
 }
 """Precision and plan of each job."""
 
