@@ -33,7 +33,7 @@ from meshwright.plan.runnable import LIMITS
 from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
-from meshwright.verbs.planning import Proposal
+from meshwright.verbs.proposing import Proposal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

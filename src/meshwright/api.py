@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.schedule_branches import AskedOfGraph, SolvedGraph
     from meshwright.verbs.schedule_question import Asked
     from meshwright.verbs.scheduling import Compared, Scheduled
+    from meshwright.verbs.solving import Solving
     from meshwright.verbs.trained import Trained
     from meshwright.verbs.verifying import Verified
 
@@ -90,19 +91,22 @@ def plan(
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
+    solving: "Solving | None" = None,
+    progress: "Progress | None" = None,
 ) -> "PlanAnswer":
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said.
-    ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". Raises InfeasibleError when nothing
+    ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". ``solving``: for how long a solver
+    looks for better lists for the best plans; ``progress`` hears how far it is. Raises InfeasibleError when nothing
     fits.
     """
     from meshwright.verbs.planning import Question, answer
 
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
-    return answer(Question(header, tuple(keep), top, stages, schedule))
+    return answer(Question(header, tuple(keep), top, stages, schedule, solving), tell=progress)
 
 
 def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:

@@ -92,7 +92,7 @@ def test_a_plan_that_does_not_fit_says_so(plan_file):
 )
 def test_answers(model, cluster):
     data = api.plan(model, on=cluster, seq_len=2048, global_batch=64, top=4).to_json()
-    text = rendered(render_answer, data, None)
+    text = rendered(render_answer, data, ())
     table = text.splitlines()[1 : len(data["plans"]) + 1]
     for number, (line, proposal) in enumerate(zip(table, data["plans"], strict=True), 1):
         assert line.startswith(f"{number} ")
@@ -101,7 +101,7 @@ def test_answers(model, cluster):
     for reason, count in data["rejected"].items():
         assert f"{count:,}  {reason}" in text
     assert f"{data['candidates_considered']:,} combinations" in text
-    assert "is in out.yaml." in rendered(render_answer, data, "out.yaml")
+    assert "is in out.yaml." in rendered(render_answer, data, ["out.yaml"])
 
 
 def test_markup_in_an_answer_is_printed_as_it_stands():
@@ -110,7 +110,7 @@ def test_markup_in_an_answer_is_printed_as_it_stands():
     for proposal in data["plans"]:
         proposal["predict"]["origin"] = dict.fromkeys(proposal["predict"]["origin"], HOSTILE)
         proposal["reasons"][0]["reason"] = HOSTILE
-    assert rendered(render_answer, data, HOSTILE).count(HOSTILE) == 5
+    assert rendered(render_answer, data, [HOSTILE]).count(HOSTILE) == 5
 
 
 def test_markup_in_a_prediction_is_printed_as_it_stands(plan_file):

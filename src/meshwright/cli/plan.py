@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli import plan_options as options
 from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
+from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
+from meshwright.cli.progress import Telling
 
 
 def plan(
@@ -34,6 +36,9 @@ def plan(
             help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
         ),
     ] = None,
+    solve: options.Solve = None,
+    solve_steps: options.SolveSteps = None,
+    seed: options.Seed = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
@@ -44,8 +49,9 @@ def plan(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        if output:
-            check_writable(output, "output")
+        solving = options.solving(solve, solve_steps, seed)
+        for file in [] if output is None else [output, *([output.with_suffix(".csv")] if solving else [])]:
+            check_writable(file, "output")
         answer = api.plan(
             model,
             on=on,
@@ -58,13 +64,15 @@ def plan(
             top=top,
             stages=stages,
             schedule=schedule,
+            solving=solving,
+            progress=Telling(),
         )
-        if output:
-            write_whole(output, answer.proposals[0].to_yaml())
+        files = answer.proposals[0].files(output) if output else {}
+        write_all(files)
         if as_json:
             print_json(answer.to_json())
             return
         from meshwright.report.plans import render_answer
 
         tell_remarks(answer.proposals[0].report.remarks)
-        render_answer(answer.to_json(), str(output) if output else None)
+        render_answer(answer.to_json(), [str(path) for path in files])

@@ -6,6 +6,7 @@ file with the SHA-256 of its lines; a plan that states one means these lines and
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, cast
 
 from meshwright.errors import InputError, Problem
 from meshwright.plan.long import LongPlan
@@ -13,6 +14,7 @@ from meshwright.plan.short import Schedule, ShortPlan
 from meshwright.schedule.table import lines_of_file
 from meshwright.schedule.written import WrittenLists
 
+P = TypeVar("P", bound=ShortPlan | LongPlan)
 FIELD = "pipeline.schedule"
 
 
@@ -24,20 +26,30 @@ def with_lists(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan
     schedule = plan.pipeline.schedule
     if not isinstance(schedule, Schedule) or schedule.file is None or schedule.lists is not None:
         return plan
-    return _with_schedule(plan, _read(schedule, schedule.file, folder))
+    return with_schedule(plan, _read(schedule, schedule.file, folder))
 
 
-def renamed(plan: ShortPlan | LongPlan, file: str) -> ShortPlan | LongPlan:
+def renamed(plan: P, file: str) -> P:
     """The plan with another name for the file of its lists, if it has one."""
     schedule = plan.pipeline.schedule
     if not isinstance(schedule, Schedule) or schedule.file is None:
         return plan
-    return _with_schedule(plan, schedule.model_copy(update={"file": file}))
+    return with_schedule(plan, schedule.model_copy(update={"file": file}))
 
 
-def _with_schedule(plan: ShortPlan | LongPlan, schedule: Schedule) -> ShortPlan | LongPlan:
+def filed(plan: P, file: str) -> P:
+    """The plan with the lists that it has, if any, in a file of this name."""
+    schedule = plan.pipeline.schedule
+    if not isinstance(schedule, Schedule) or schedule.lists is None:
+        return plan
+    digest = WrittenLists(schedule.lists).sha256
+    return with_schedule(plan, schedule.model_copy(update={"file": file, "sha256": digest}))
+
+
+def with_schedule(plan: P, schedule: Schedule) -> P:
+    """The plan with another schedule, for as many stages on the same ranks."""
     pipeline = plan.pipeline.model_copy(update={"schedule": schedule})
-    return plan.model_copy(update={"pipeline": pipeline})
+    return cast(P, plan.model_copy(update={"pipeline": pipeline}))
 
 
 def _read(schedule: Schedule, file: str, folder: Path) -> Schedule:

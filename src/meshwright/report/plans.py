@@ -1,5 +1,6 @@
 """The answer of ``plan`` as text: ranked table, reasons, memory per stage, what was rejected, size of the space."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -7,12 +8,13 @@ from rich.markup import escape
 from meshwright.plan.short import Schedule
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
+from meshwright.report.solved import render_solved
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
 
 
-def render_answer(data: dict[str, Any], written: str | None) -> None:
+def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     """Print an answer in the public JSON form."""
     out = console()
     plans = data["plans"]
@@ -42,12 +44,14 @@ def render_answer(data: dict[str, Any], written: str | None) -> None:
         out.print(f"  {reason['field']}: {reason['value']}  [dim]{escape(reason['reason'])}[/dim]")
     out.print("\n[bold]Memory of plan 1[/bold] (predicted, per device of each pipeline rank)")
     print_memory(out, plans[0]["predict"]["memory_bytes"])
+    if data["solved"]:
+        render_solved(out, data["solved"])
     _print_space(out, data)
     origin = plans[0]["predict"]["origin"]
     out.print(f"\n[dim]Times: {escape(origin['step_time_s'])}.[/dim]")
     out.print(f"[dim]Price: {escape(origin['usd_per_hour'])}.[/dim]")
     if written:
-        out.print(f"\nPlan 1 is in {escape(written)}.")
+        out.print(f"\nPlan 1 is in {escape(', its lists in '.join(written))}.")
 
 
 def _ranking(plans: list[dict[str, Any]]) -> Any:
@@ -89,7 +93,9 @@ def layout_words(layout: dict[str, Any]) -> str:
 
 def schedule_words(schedule: str | dict[str, Any]) -> str:
     """A plan's schedule, as ``1f1b`` or ``zero-bubble (memory limit 0.5)``."""
-    return schedule if isinstance(schedule, str) else str(Schedule.model_validate(schedule).choice)
+    if isinstance(schedule, str):
+        return schedule
+    return str(Schedule.model_validate(schedule, strict=False).choice)
 
 
 def _print_space(out: Any, data: dict[str, Any]) -> None:

@@ -33,8 +33,9 @@ from meshwright.result import Report
 from meshwright.search.mend import Mended, mend
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.importing import Wanted, import_text, renamed
-from meshwright.verbs.planning import Proposal, Question, answer
+from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted, useless_recomputation
+from meshwright.verbs.proposing import Proposal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

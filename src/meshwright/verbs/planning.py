@@ -12,28 +12,21 @@ from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import memory_floor
 from meshwright.cost.constants import constants
 from meshwright.cost.intervals import pair_interval
-from meshwright.cost.predict import closed_form, report
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plan.arrays import COLUMNS, SHARDINGS
-from meshwright.plan.expand import expand
-from meshwright.plan.files import dump_plan
-from meshwright.plan.long import LongPlan
-from meshwright.plan.partition import written_stages
-from meshwright.plan.recomputing import recomputes_of_layers, recomputing
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import unsupported_workload, workload_of
-from meshwright.result import Report
 from meshwright.schedule import SCHEDULES
 from meshwright.search.exhaustive import Found
-from meshwright.search.reasons import Reason, explain_choices
-from meshwright.search.restage import BY_STAGE, Restaged, explain_stages
+from meshwright.search.restage import Restaged
 from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
-from meshwright.verbs.predicting import useless_recomputation
+from meshwright.verbs.proposing import Proposal, proposal
 from meshwright.verbs.searching import Scope, scope_of, search
+from meshwright.verbs.solving import Progress, Solved, Solving, ranked, solved, solving_problems
 from meshwright.workload.workload import Workload
 
 MAX_DEVICES_SUGGESTED = 2**17
@@ -49,6 +42,7 @@ class Question:
 
     ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
     ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
+    ``solving``: how long a solver then looks for better lists, if at all.
     """
 
     header: ShortPlan
@@ -56,39 +50,7 @@ class Question:
     top: int = 5
     stages: str = "balanced"
     schedules: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out."""
-
-    plan: ShortPlan
-    report: Report
-    reasons: tuple[Reason, ...]
-    long: LongPlan | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON-ready data in the public form."""
-        return {
-            "plan": self.plan.to_data(),
-            "long": None if self.long is None else self.long.to_data(),
-            "predict": self.report.to_json(),
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
-
-    def to_yaml(self) -> str:
-        """The plan file, with the reasons as comments; of a plan in full, those for what the search chose last."""
-        if self.long is not None:
-            said = {reason.field: reason.text for reason in self.reasons}
-            long_notes = {"pipeline.stages": said["stages"], "layers": said.get(BY_STAGE, "")}
-            return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
-        sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
-        top_level = ("sharding", "recompute")
-        notes = {
-            r.field if r.field in top_level else f"{sections.get(r.field, 'layout')}.{r.field}": r.text
-            for r in self.reasons
-        }
-        return dump_plan(self.plan, notes)
+    solving: Solving | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +59,7 @@ class PlanAnswer:
 
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
     apart. ``unplayed`` plans may be better than these: playing their schedules would have taken too long, or the search
-    was ``interrupted``.
+    was ``interrupted``. ``solved``: what came of looking for better lists, where that was asked for.
     """
 
     considered: int
@@ -111,6 +73,7 @@ class PlanAnswer:
     search_time_s: float
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
+    solved: Solved | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -125,14 +88,15 @@ class PlanAnswer:
             "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
+            "solved": None if self.solved is None else self.solved.to_json(),
             "plans": [proposal.to_json() for proposal in self.proposals],
         }
 
 
-def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
+def answer(question: Question, setting: Setting | None = None, tell: Progress | None = None) -> PlanAnswer:
     """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
 
-    ``setting`` stands for what the header names, where it is at hand.
+    ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far a solver is.
     """
     setting, scope = _checked(question, setting)
     began = time.perf_counter()
@@ -143,7 +107,14 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
     if not len(found.ranking):
         raise infeasible(space, found, setting, scope)
     rows, ratio = found.top(question.top), pair_interval(setting).high
-    proposals = tuple(_proposal(staged, row, question.header, setting) for row in rows)
+    proposals = tuple(proposal(staged, row, question.header, setting) for row in rows)
+    better = None
+    if question.solving is not None and not found.interrupted:
+        better = solved(
+            staged, question.header, setting, question.solving, scope.knobs.get("memory_limit"), tell
+        )
+        own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
+        proposals = ranked([*own, *better.proposals.values()], question.top)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space.plans),
@@ -152,10 +123,11 @@ def answer(question: Question, setting: Setting | None = None) -> PlanAnswer:
         tied=found.within(ratio),
         tie_ratio=ratio,
         unplayed=found.unplayed,
-        interrupted=found.interrupted,
+        interrupted=found.interrupted or (better is not None and better.interrupted),
         search_time_s=seconds,
         rejected=_rejected(space, found),
         proposals=proposals,
+        solved=better,
     )
 
 
@@ -166,6 +138,9 @@ def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Scop
         problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
+    if question.solving is not None:
+        stack = None if found is None else found.stack
+        problems += solving_problems(question.solving, question.keep, stack)
     scope = None
     if found is not None:
         kept = {} if keep is None else keep
@@ -324,26 +299,6 @@ def _staged(found: Found, question: Question, setting: Setting) -> Restaged:
 
     mixes = "recompute" not in parse_keep(question.keep)
     return restage(found, question.header, setting, question.stages, mixes=mixes)
-
-
-def _proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -> Proposal:
-    short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
-    long = expand(short, setting.model.architecture)
-    reasons = tuple(explain_choices(staged.found, row))
-    if cut is None:
-        prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
-        return Proposal(short, prediction, reasons)
-    stages, of_stages = written_stages(cut.counts), cut.recomputes or (short.recompute,) * len(cut.counts)
-    of_layers = recomputes_of_layers(cut.counts, of_stages)
-    long = recomputing(long, of_layers)
-    long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
-    prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
-    prediction = _remarked(short, long, setting, prediction)
-    return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
-
-
-def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:
-    return replace(found, remarks=tuple(map(str, useless_recomputation(short, long, setting, found))))
 
 
 def _rejected(space: Space, found: Found) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from meshwright.schedule.pipeline import Knobs, Pipeline, looped_placement, v_placement
+from meshwright.schedule.solve import Holding, Task
 from meshwright.schedule.times import StageTimes
 
 TICKS = st.integers(0, 6)
@@ -39,3 +40,17 @@ def pipelines(draw, sizes):
         ),
         knobs=Knobs(memory_limit=draw(st.sampled_from([2.0, 2.5, 3.0, 4.0, 6.0]))),
     )
+
+
+@st.composite
+def tasks(draw, sizes):
+    """Stages that hold unequally much, more of it for W than until I too, and either goal.
+
+    Every rank has room for a micro-batch in all its stages.
+    """
+    pipeline = draw(pipelines(sizes))
+    parts = st.tuples(*[st.sampled_from([0.0, 0.2, 0.5, 0.7, 1.0])] * pipeline.stages)
+    one = 1 / pipeline.chunks
+    whole, left = (tuple(one * part for part in draw(parts)) for _ in range(2))
+    holding = Holding(whole, left, draw(st.sampled_from([1.0, 1.3, 2.0, 3.0])))
+    return Task(pipeline=pipeline, holding=holding, goal=draw(st.sampled_from(["makespan", "latency"])))

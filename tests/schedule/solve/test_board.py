@@ -8,6 +8,7 @@ from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.memory import levels
 from meshwright.schedule.passes import numbered
 from meshwright.schedule.pipeline import PASS_MEMORY
+from meshwright.schedule.solve import Task
 from meshwright.schedule.solve.board import Board
 from meshwright.schedule.solve.moves import estimate, moves, reach
 from meshwright.schedule.solve.seeds import seeds
@@ -17,8 +18,8 @@ SIZES = [(2, 4, 1), (4, 6, 1), (3, 5, 2), (2, 4, 3)]
 
 
 def board_of(pipeline):
-    limit = pipeline.memory_limit / PASS_MEMORY * pipeline.chunks
-    return Board(pipeline, limit, next(iter(seeds(pipeline))).orders)
+    task = Task.of(pipeline)
+    return Board(task, next(iter(seeds(task))).orders)
 
 
 def hold_against_playing(board, pipeline):

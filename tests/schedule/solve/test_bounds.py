@@ -10,6 +10,8 @@ from any_pipeline import unit_pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.schedule.pipeline import PASS_MEMORY
+from meshwright.schedule.solve import Task
 from meshwright.schedule.solve.bounds import FIRST, LAST, MEMORY, WORK, lower_bound
 from meshwright.schedule.ticks import whole_times
 from meshwright.schedule.times import StageTimes
@@ -18,22 +20,26 @@ GOLDEN = Path(__file__).parents[3] / "benchmarks" / "schedule_page" / "zero-bubb
 TICKS = st.integers(1, 20)
 
 
-def equal_pipeline(ranks, micro_batches, forward, input_, weight, message, kept=0.5):
-    times = StageTimes(*((time,) * ranks for time in (forward, input_, weight)), message, kept)
-    return replace(unit_pipeline(ranks, micro_batches, None), times=times)
+def equal_pipeline(ranks, micro_batches, fits, forward, input_, weight, message):
+    times = StageTimes(*((time,) * ranks for time in (forward, input_, weight)), message)
+    return replace(unit_pipeline(ranks, micro_batches, PASS_MEMORY * fits), times=times)
+
+
+def bound_of(pipeline):
+    return lower_bound(Task.of(pipeline))
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(1, 30), TICKS, TICKS, TICKS, st.integers(0, 3))
 def test_rank_0_has_the_forms_of_the_page(ranks, fits, more, forward, input_, weight, message):
     input_ += weight
     count = fits + more
-    pipeline = equal_pipeline(ranks, count, forward, input_, weight, message)
+    pipeline = equal_pipeline(ranks, count, fits, forward, input_, weight, message)
     way = (ranks - 1) * (forward + input_ + 2 * message)
     first = max(0, way + forward - fits * forward)
     last = max(0, way + input_ + weight - fits * (input_ + weight))
     work = count * (forward + input_ + weight)
     held = count * (way + forward + input_ + weight / 2) / fits
-    bound = lower_bound(pipeline, fits)
+    bound = bound_of(pipeline)
     assert bound.makespan >= max(work + first + last, ceil(held - 1e-6))
     if ranks == 1:
         assert bound.makespan == work
@@ -43,7 +49,7 @@ def test_rank_0_has_the_forms_of_the_page(ranks, fits, more, forward, input_, we
     ("ranks", "fits", "reason"), [(4, 8, WORK), (4, 4, FIRST), (4, 3, LAST), (4, 1, MEMORY)]
 )
 def test_what_binds(ranks, fits, reason):
-    assert lower_bound(unit_pipeline(ranks, 16, None), fits).reason == reason
+    assert bound_of(unit_pipeline(ranks, 16, PASS_MEMORY * fits)).reason == reason
 
 
 def test_published_makespans_under_1f1bs_memory_can_not_be_shorter():
@@ -51,6 +57,6 @@ def test_published_makespans_under_1f1bs_memory_can_not_be_shorter():
         for row in csv.DictReader(lines):
             given_times = (float(row[name]) for name in ("forward", "input", "weight", "message"))
             ranks = int(row["ranks"])
-            ticks = whole_times(equal_pipeline(ranks, 1, *given_times).times)
+            ticks = whole_times(equal_pipeline(ranks, 1, ranks, *given_times).times)
             pipeline = replace(unit_pipeline(ranks, int(row["micro_batches"]), None), times=ticks.times)
-            assert lower_bound(pipeline, ranks).makespan / ticks.in_unit == pytest.approx(float(row["zb_1p"]))
+            assert bound_of(pipeline).makespan / ticks.in_unit == pytest.approx(float(row["zb_1p"]))

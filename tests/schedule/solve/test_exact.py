@@ -1,14 +1,17 @@
 """Constraint programming: equal to brute force where that ends, and the proofs that only it has."""
 
+from dataclasses import replace
+
 import pytest
-from any_pipeline import pipelines, unit_pipeline
+from any_pipeline import pipelines, tasks, unit_pipeline
 from brute_force import shortest_of_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.schedule.check import check_lists
-from meshwright.schedule.solve import Effort, solve
+from meshwright.schedule.solve import Effort, Task, solve, solve_task
 from meshwright.schedule.solve.exact import memory_in_whole
+from meshwright.schedule.solve.seeds import split_orders
 
 TINY = ((2, 2, 1), (3, 2, 1), (2, 3, 1), (1, 2, 2), (2, 1, 2))
 EXACT = Effort(seconds=60, steps=50, method="exact")
@@ -20,8 +23,22 @@ def test_it_finds_the_shortest_lists_of_all(pipeline):
     pytest.importorskip("ortools")
     found = solve(pipeline, EXACT)
     assert found.proven
-    assert found.makespan == shortest_of_all(pipeline)
+    assert found.makespan == shortest_of_all(Task.of(pipeline))
     assert not check_lists(found.lists, memory_limit=pipeline.memory_limit, kept=pipeline.times.kept)
+
+
+@settings(deadline=None, max_examples=20)
+@given(tasks(TINY))
+def test_and_of_stages_that_hold_unequally_much_with_either_goal(task):
+    """W that takes no time holds nothing in a model that has memory for so long: here each takes some."""
+    pytest.importorskip("ortools")
+    times = task.pipeline.times
+    some = replace(times, weight=tuple(seconds or 1 for seconds in times.weight))
+    task = replace(task, pipeline=replace(task.pipeline, times=some))
+    found = solve_task(task, EXACT)
+    assert found.proven
+    assert found.makespan == shortest_of_all(task)
+    assert task.keeps(split_orders(found.lists, task.pipeline.stages))
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 2), (2, 4), (3, 6), (4, 4), (4, 8)])

@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from meshwright.schedule.check import check_lists
 from meshwright.schedule.passes import numbered
 from meshwright.schedule.pipeline import looped_placement, v_placement
+from meshwright.schedule.solve import Task
 from meshwright.schedule.solve.seeds import PLAYED, seeds
 
 
 @settings(deadline=None)
 @given(pipelines([(2, 4, 1), (4, 4, 2), (3, 5, 3), (1, 2, 2)]))
 def test_seeds_keep_to_the_limit(pipeline):
-    found = list(seeds(pipeline))
+    found = list(seeds(Task.of(pipeline)))
     assert found
     for seed in found:
         lists = numbered(seed.orders, pipeline.stages)
@@ -32,4 +33,4 @@ def test_seeds_keep_to_the_limit(pipeline):
     ],
 )
 def test_names(chunks, placement, limit, names):
-    assert {seed.name for seed in seeds(unit_pipeline(4, 8, limit, chunks, placement))} >= names
+    assert {seed.name for seed in seeds(Task.of(unit_pipeline(4, 8, limit, chunks, placement)))} >= names

@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from any_pipeline import pipelines, unit_pipeline
+from any_pipeline import pipelines, tasks, unit_pipeline
 from brute_force import shortest_of_all
 from hypothesis import given, settings
 
@@ -13,7 +13,8 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.check import check_lists
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.pipeline import looped_placement, v_placement
-from meshwright.schedule.solve import Effort, solve
+from meshwright.schedule.solve import Effort, Known, Task, solve, solve_task
+from meshwright.schedule.solve.seeds import split_orders
 from meshwright.schedule.timeline import played
 
 SHORT = Effort(seconds=60, steps=60, method="local")
@@ -33,9 +34,36 @@ def test_a_solution_is_a_schedule_between_its_bound_and_its_seed(pipeline):
 @settings(deadline=None, max_examples=25)
 @given(pipelines(TINY))
 def test_no_lists_of_all_are_below_the_bound(pipeline):
-    found, shortest = solve(pipeline, SHORT), shortest_of_all(pipeline)
+    found, shortest = solve(pipeline, SHORT), shortest_of_all(Task.of(pipeline))
     assert found.bound <= shortest <= found.makespan
     assert not found.proven or found.makespan == shortest
+
+
+@settings(deadline=None, max_examples=40)
+@given(tasks(TINY))
+def test_nor_of_stages_that_hold_unequally_much(task):
+    found, shortest = solve_task(task, SHORT), shortest_of_all(task)
+    assert found.bound <= shortest <= found.makespan <= found.seed_makespan
+    timeline = played(found.lists, task.pipeline.times, Ways(task.pipeline.stages))
+    assert found.makespan == (timeline.makespan if task.goal == "makespan" else timeline.latency)
+    assert not check_lists(found.lists)
+    assert task.keeps(split_orders(found.lists, task.pipeline.stages))
+
+
+def test_lists_at_hand_are_where_a_search_begins():
+    pipeline = unit_pipeline(4, 6, 6)
+    found = solve(pipeline, SHORT)
+    task = replace(Task.of(pipeline), known=(Known("mine", found.lists),))
+    again = solve_task(task, Effort(seconds=60, steps=1, method="local"))
+    assert (again.found_by, again.makespan) == ("mine", 24)
+
+
+def test_it_tells_how_far_it_is():
+    told = []
+    found = solve_task(Task.of(unit_pipeline(4, 8, 6, 2)), SHORT, told.append)
+    assert told[0].makespan == found.seed_makespan
+    assert told[-1].makespan == found.makespan
+    assert {standing.bound for standing in told} == {found.bound}
 
 
 @pytest.mark.parametrize(("chunks", "placement"), [(1, v_placement), (2, v_placement), (2, looped_placement)])

@@ -1,7 +1,8 @@
 """Lists as a graph that is kept up to date while passes move: what comes before every pass, and what behind it.
 
 ``end`` is when a pass ends, ``rest`` the longest way from its start to the end of some rank, less that rank's
-beginning: start + rest is the longest span that the pass is part of, and the largest of all is the makespan. All passes
+beginning: start + rest is the longest span that the pass is part of, and the largest of all is the makespan. Where the
+latency is to be short every rank counts from the beginning of all, and its span is its end. All passes
 stand in one order in which they can run. A move takes a pass to another place on its rank: it changes a short part of
 that order (and finds out there whether ranks would wait for each other), then ends behind it and rests before it are
 counted anew. This is the graph of job-shop scheduling (Nowicki and Smutnicki, Management Science 42, 1996).
@@ -13,8 +14,8 @@ ones are equal; memory is in forward passes of a stage.
 from collections.abc import Sequence
 
 from meshwright.schedule.game import EPSILON
-from meshwright.schedule.passes import Orders, Pass, PassTable, first_starts
-from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.passes import Orders, Pass, PassTable
+from meshwright.schedule.solve.task import Task
 
 Node = int
 NEVER = -(2**62)
@@ -23,18 +24,18 @@ NEVER = -(2**62)
 class Board:
     """Nodes of every rank in turn, and what follows from that; begins with lists that can run."""
 
-    def __init__(self, pipeline: Pipeline, limit: float, orders: Orders) -> None:
-        table, count, kept = PassTable(pipeline), pipeline.micro_batches, pipeline.times.kept
+    def __init__(self, task: Task, orders: Orders) -> None:
+        table, count = PassTable(task.pipeline), task.pipeline.micro_batches
         stages = self.stages = table.stages
         codes = [code for code in range(3 * stages) for _ in range(count)]
-        self.count, self.limit = count, limit + EPSILON
+        self.count, self.limit = count, task.holding.limit + EPSILON
         self.nodes = self.nothing = len(codes)  # behind them one that is nothing, then the end of every rank
-        self.begun = [int(start) for start in first_starts(pipeline)]
+        self.begun = [int(start) for start in task.counted_from]
         self.rank = [table.rank[code] for code in codes]
         self.seconds = [int(table.seconds[code]) for code in codes]
         delay = (*table.delay, *[0.0] * stages)
         self.delay = [*(int(delay[code]) for code in codes), 0]
-        self.change = [(1.0, kept - 1, -kept)[code // stages] for code in codes]
+        self.change = [task.holding.changes[code] for code in codes]
         none = [-1] * stages
         self.source = self._of_same((*table.source, *range(stages, 2 * stages)))
         self.target = self._of_same((*table.target, *none))
@@ -124,7 +125,7 @@ class Board:
 
     @property
     def spans(self) -> list[int]:
-        """From its first start to its last end, of every rank."""
+        """From its first start to its last end, of every rank; or to its end from the first start of all."""
         return [self.end[nodes[-1]] - begun for nodes, begun in zip(self.lists, self.begun, strict=True)]
 
     @property

@@ -18,6 +18,12 @@ what I leaves of it for W more; a rank of memory L has L for every unit of time.
 rank r to the end of rank q, M micro-batches and the sums over the rank's stages,
 
     makespan ≥ M·Σ(u + kept·W) / L   and   makespan ≥ b_r + M·Σu / L + e_rq − b_q.
+
+Stages that hold unequally much (``Holding``) are weighted with it in these sums; where passes are counted, the stage of
+a rank that holds least stands for all. A latency is counted from the beginning of all: then b_q is 0, a rank's own
+times come behind its beginning, and with all F and I of a rank done there still is the way back,
+
+    latency ≥ b_r + h_r + M·Σ(F + I) + e_rq.
 """
 
 from math import ceil, floor
@@ -25,30 +31,32 @@ from typing import NamedTuple
 
 from meshwright.schedule.game import EPSILON
 from meshwright.schedule.passes import PassTable, first_starts
-from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.solve.task import Task
 
 WORK = "the work of the busiest rank"
 FIRST = "the work of a rank and its wait for the first input gradient, with what memory allows to run before"
 MEMORY = "the memory of a rank, taken from each forward pass to its input and weight gradients"
+BACK = "forward passes and input gradients of a rank, and the way back from there"
 LAST = "what memory allows to be left when a rank runs its last forward pass, and the way back from there"
 
 
 class Bound(NamedTuple):
-    """The least makespan in ticks, and where it comes from."""
+    """The least makespan (or latency, where that is the goal) in ticks, and where it comes from."""
 
     makespan: int
     reason: str
 
 
-def lower_bound(pipeline: Pipeline, limit: float) -> Bound:
-    """The largest of the bounds, of times in whole ticks; ``limit`` in forward passes of a stage."""
-    ends, ranks = _Ends(pipeline, limit), range(pipeline.ranks)
+def lower_bound(task: Task) -> Bound:
+    """The largest of the bounds, of times in whole ticks."""
+    ends, ranks = _Ends(task), range(task.pipeline.ranks)
     pairs = [(rank, other) for rank in ranks for other in ranks]
     found = {
-        WORK: max(ends.work),
-        FIRST: max(ends.idle(rank) + ends.work[rank] for rank in ranks),
-        MEMORY: max(map(ends.held, ranks)),
+        WORK: max(ends.later(rank) + ends.work[rank] for rank in ranks),
+        FIRST: max(ends.later(rank) + ends.idle(rank) + ends.work[rank] for rank in ranks),
+        MEMORY: max(ends.later(rank) + ends.held(rank) for rank in ranks),
         LAST: max(ends.last(*pair) for pair in pairs),
+        BACK: max(ends.back(*pair) for pair in pairs),
     }
     found[MEMORY] = max(found[MEMORY], *(ends.held_until_last(*pair) for pair in pairs))
     reason = max(found, key=lambda name: found[name])
@@ -63,9 +71,11 @@ def fitting(room: float, each: float, most: int) -> int:
 class _Ends:
     """Beginning and end of every rank's work."""
 
-    def __init__(self, pipeline: Pipeline, limit: float) -> None:
-        self.times, self.kept, self.limit = pipeline.times, pipeline.times.kept, limit + EPSILON
+    def __init__(self, task: Task) -> None:
+        pipeline, self.holding = task.pipeline, task.holding
+        self.times, self.limit = pipeline.times, task.holding.limit + EPSILON
         self.count, stages, place = pipeline.micro_batches, pipeline.stages, pipeline.placement
+        self.counted_from = task.counted_from
         self.begun, table = first_starts(pipeline), PassTable(pipeline)
         self.mine = [[s for s in range(stages) if place[s] == rank] for rank in range(pipeline.ranks)]
         self.work = [self.count * sum(map(self._whole, mine)) for mine in self.mine]
@@ -84,10 +94,19 @@ class _Ends:
     def _input_end(self, stage: int) -> float:
         return self.start[self.stages + stage] + self.times.input[stage]
 
+    def later(self, rank: int) -> float:
+        """When a rank begins, of the time that is counted."""
+        return self.begun[rank] - self.counted_from[rank]
+
+    def _least(self, rank: int) -> tuple[float, float]:
+        """What a micro-batch holds at least, of any of a rank's stages: until I, and until W."""
+        mine, holding = self.mine[rank], self.holding
+        return min(holding.whole[stage] for stage in mine), min(holding.left[stage] for stage in mine)
+
     def idle(self, rank: int) -> float:
         """h: before the first I."""
         mine = self.mine[rank]
-        fits, forward = floor(self.limit), 0.0
+        fits, forward = fitting(self.limit, self._least(rank)[0], self.count * len(mine)), 0.0
         for seconds in sorted((self.times.forward[stage] for stage in mine), reverse=True):
             passes = min(fits, self.count)
             fits, forward = fits - passes, forward + passes * seconds
@@ -97,39 +116,50 @@ class _Ends:
     def left(self, rank: int) -> float:
         """g: what can be left behind the start of the last F, besides itself."""
         mine, times = self.mine[rank], self.times
-        most = self.count * len(mine)
+        most, (whole, left) = self.count * len(mine), self._least(rank)
         both = max(times.input[stage] + times.weight[stage] for stage in mine)
         weight = max(times.weight[stage] for stage in mine)
         found = 0.0
-        for waiting in range(1, min(most, floor(self.limit)) + 1):
-            rest = self.limit - waiting
-            weights = fitting(rest, self.kept, most - waiting)
+        for waiting in range(1, fitting(self.limit, whole, most) + 1):
+            weights = fitting(self.limit - waiting * whole, left, most - waiting)
             found = max(found, waiting * both + weights * weight)
         return found
 
     def last(self, rank: int, other: int) -> float:
-        """From the beginning of ``other`` to its end, by the last F of ``rank``."""
+        """The time of ``other``, by the last F of ``rank``."""
         mine = self.mine[rank]
         stage, lowest = mine[-1], self.mine[other][0]
-        all_fit = self.count * len(mine) <= self.limit
+        all_fit = self.count * len(mine) * self._least(rank)[0] <= self.limit
         begin = self.begun[rank] + (0.0 if all_fit else self.idle(rank))
         forward = self.times.forward[stage]
         until = begin + max(0.0, self.work[rank] - forward - self.left(rank))
         way = self._input_end(lowest) - self.start[stage]
-        return until + way + self.times.weight[lowest] - self.begun[other]
+        return until + way + self.times.weight[lowest] - self.counted_from[other]
 
-    def _there_and_back(self, rank: int) -> float:
-        """Σu: from the start of F to the end of I, of all stages of a rank."""
-        return sum(self._input_end(stage) - self.start[stage] for stage in self.mine[rank])
+    def _behind(self, rank: int, other: int) -> float:
+        """e: from the end of the last I of a rank to the end of another."""
+        mine, lowest = self.mine[rank][0], self.mine[other][0]
+        if lowest > mine:
+            return 0.0
+        return self._input_end(lowest) - self._input_end(mine) + self.times.weight[lowest]
+
+    def back(self, rank: int, other: int) -> float:
+        """The time of ``other``, by the last I of ``rank``."""
+        both = sum(self.times.forward[stage] + self.times.input[stage] for stage in self.mine[rank])
+        until = self.begun[rank] + self.idle(rank) + self.count * both
+        return until + self._behind(rank, other) - self.counted_from[other]
+
+    def _held_there_and_back(self, rank: int) -> float:
+        """Σu: from the start of F to the end of I, of all stages of a rank, times what they hold."""
+        whole = self.holding.whole
+        return sum(whole[stage] * (self._input_end(stage) - self.start[stage]) for stage in self.mine[rank])
 
     def held(self, rank: int) -> float:
         """From the beginning of a rank to its end, by what it holds for how long."""
-        for_weights = self.kept * sum(self.times.weight[stage] for stage in self.mine[rank])
-        return self.count * (self._there_and_back(rank) + for_weights) / self.limit
+        for_weights = sum(self.holding.left[stage] * self.times.weight[stage] for stage in self.mine[rank])
+        return self.count * (self._held_there_and_back(rank) + for_weights) / self.limit
 
     def held_until_last(self, rank: int, other: int) -> float:
-        """From the beginning of ``other`` to its end, by what ``rank`` holds until its last I."""
-        until = self.begun[rank] + self.count * self._there_and_back(rank) / self.limit
-        mine, lowest = self.mine[rank][0], self.mine[other][0]
-        way = self._input_end(lowest) - self._input_end(mine) if lowest <= mine else 0.0
-        return until + max(0.0, way) + self.times.weight[lowest] * (lowest <= mine) - self.begun[other]
+        """The time of ``other``, by what ``rank`` holds until its last I."""
+        until = self.begun[rank] + self.count * self._held_there_and_back(rank) / self.limit
+        return until + self._behind(rank, other) - self.counted_from[other]

@@ -2,8 +2,8 @@
 
 Every pass is an interval on its rank, and intervals of a rank do not overlap; a pass begins when what it needs has
 ended and come; a rank begins as soon as the first micro-batch can be there. Two intervals of each stage and
-micro-batch take from what a rank may hold: from the start of F to the end of I what I frees, from the start of F to the
-end of W the rest. The least makespan is sought first, then the least latency with that makespan. A link carries any
+micro-batch take from what a rank may hold: from the start of F to the end of I the whole, from there to the end of W
+what is left. The least makespan is sought first, then the least latency with that makespan. A link carries any
 number of messages at once, as in ``timeline.py``.
 
 Micro-batches go through each stage in turn, for F, I and W. No lists are lost by that. Take any schedule, and in each
@@ -13,9 +13,11 @@ of the first n slots of B had a slot of A that ended d before it, and these are 
 slots are equally long, ends d before the n-th slot of B begins.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from math import floor
 from time import monotonic
 from typing import Any, NamedTuple
@@ -23,10 +25,10 @@ from typing import Any, NamedTuple
 from meshwright.errors import Problem
 from meshwright.schedule.check import check_lists
 from meshwright.schedule.game import EPSILON
-from meshwright.schedule.passes import numbered
-from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.passes import first_starts, numbered
 from meshwright.schedule.solve.board import Board
 from meshwright.schedule.solve.bounds import fitting
+from meshwright.schedule.solve.task import Task
 from meshwright.schedule.solve.walk import Found
 
 INSTALL = "pip install 'meshwright[solve]'"
@@ -54,10 +56,10 @@ def missing_solver() -> Problem | None:
     return Problem("method", "exact", "needs OR-tools, which is not installed here", INSTALL)
 
 
-def prove(pipeline: Pipeline, limit: float, start: Found, bound: int, seconds: float, seed: int) -> Proof:
+def prove(task: Task, start: Found, bound: int, seconds: float, seed: int) -> Proof:
     """Lists no longer than those given, within ``seconds``; OR-tools is installed."""
     begun = monotonic()
-    model = _Model(pipeline, limit, start, bound)
+    model = _Model(task, start, bound)
     shortest = model.least(model.makespan, (1 - FOR_LATENCY) * seconds, seed)
     found, least = min(start, model.found or start), max(bound, shortest)
     if found.figures[0] <= least and not model.interrupted:
@@ -69,18 +71,18 @@ def prove(pipeline: Pipeline, limit: float, start: Found, bound: int, seconds: f
 
 
 class _Model:
-    """Variables and constraints of one pipeline."""
+    """Variables and constraints of one task."""
 
-    def __init__(self, pipeline: Pipeline, limit: float, start: Found, bound: int) -> None:
+    def __init__(self, task: Task, start: Found, bound: int) -> None:
         self.cp_model = import_module("ortools.sat.python.cp_model")
         self.model = self.cp_model.CpModel()
-        self.pipeline, self.limit = pipeline, limit
-        self.board = Board(pipeline, limit, start.orders)
+        self.task, self.board = task, Board(task, start.orders)
         self.found: Found | None = None
         self.interrupted = False
         shortest, self.horizon = start.figures
         # of the latency only what is within the makespan on every rank
-        self.horizon = max(self.horizon, shortest + max(self.board.begun))
+        self.begun = [int(begun) for begun in first_starts(task.pipeline)]
+        self.horizon = max(self.horizon, shortest + max(self.begun))
         self.starts = [self._start(node) for node in range(self.board.nodes)]
         self.ends = [begin + self.board.seconds[node] for node, begin in enumerate(self.starts)]
         self._order()
@@ -109,7 +111,7 @@ class _Model:
             if node % board.count:
                 self.model.add(begin >= self.ends[node - 1])
         for rank, nodes in enumerate(board.lists):
-            self.model.add(self.starts[nodes[0]] == board.begun[rank])
+            self.model.add(self.starts[nodes[0]] == self.begun[rank])
 
     def _ranks(self) -> None:
         for nodes in self.board.lists:
@@ -119,17 +121,18 @@ class _Model:
             )
 
     def _memory(self) -> None:
-        board, most = self.board, self.board.nodes
-        whole, left, capacity = memory_in_whole(self.limit, self.pipeline.times.kept, most)
+        board, holding = self.board, self.task.holding
         stages = board.stages * board.count
         for nodes in board.lists:
-            intervals, taken = [], []
+            mine = sorted({node // board.count for node in nodes if node < stages})
+            sizes = [(holding.whole[stage], holding.left[stage]) for stage in mine]
+            parts, capacity = sizes_in_whole(sizes, holding.limit, board.nodes)
+            size_of, intervals, taken = dict(zip(mine, parts, strict=True)), [], []
             for node in (node for node in nodes if node < stages):
-                for until, part in ((node + stages, whole - left), (node + 2 * stages, left)):
+                times = self.starts[node], self.ends[node + stages], self.ends[node + 2 * stages]
+                for (begin, until), part in zip(pairwise(times), size_of[node // board.count], strict=True):
                     length = self.model.new_int_var(0, self.horizon, "")
-                    intervals.append(
-                        self.model.new_interval_var(self.starts[node], length, self.ends[until], "")
-                    )
+                    intervals.append(self.model.new_interval_var(begin, length, until, ""))
                     taken.append(part)
             self.model.add_cumulative(intervals, taken, capacity)
 
@@ -148,15 +151,30 @@ class _Model:
 
     def _take(self, starts: list[int]) -> None:
         """Lists in the order of their starts; where passes take no time that may be none, and nothing is taken."""
-        board, pipeline = self.board, self.pipeline
+        board = self.board
         ends = [start + seconds for start, seconds in zip(starts, board.seconds, strict=True)]
         in_turn = [sorted(nodes, key=lambda node: (starts[node], ends[node])) for nodes in board.lists]
         orders = [[node // board.count for node in nodes] for nodes in in_turn]
-        lists, kept = numbered(orders, pipeline.stages), pipeline.times.kept
-        if not check_lists(lists, memory_limit=pipeline.memory_limit, kept=kept):
+        if self.task.keeps(orders) and not check_lists(numbered(orders, board.stages)):
             board.lay(orders)
             found = Found(board.figures, orders)
             self.found = min(self.found or found, found)
+
+
+def sizes_in_whole(
+    sizes: Sequence[tuple[float, float]], limit: float, most: int
+) -> tuple[list[tuple[int, int]], int]:
+    """For every stage of a rank what waits for I and for W, and the limit, in whole numbers.
+
+    Equal stages may hold just what they may. Others are cut off, by 1 part in ``FINEST`` of the limit: so no lists are
+    lost, and those that are found are held against the limit itself.
+    """
+    whole, left = sizes[0]
+    if len(set(sizes)) == 1 and whole > 0:
+        one, part, capacity = memory_in_whole(limit / whole, left / whole, most)
+        return [(one, part)] * len(sizes), capacity
+    finest = FINEST / (limit + EPSILON)
+    return [(floor(finest * whole), floor(finest * left)) for whole, left in sizes], FINEST
 
 
 def memory_in_whole(limit: float, kept: float, most: int) -> tuple[int, int, int]:

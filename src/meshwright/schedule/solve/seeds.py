@@ -1,22 +1,23 @@
-"""Lists to begin with: those of every schedule in the table that are made for a pipeline and keep to its memory.
+"""Lists to begin with: those at hand, and of every schedule in the table that are made for a pipeline and keep to its
+memory.
 
 Whole backward passes are taken apart, W right behind I: that is never longer. One entry is played (``greedy.py``) for
-whatever placement and limit, so that there always is one.
+whatever placement and limit, so that there always is one. Where stages hold unequally much none of them may fit: then
+micro-batches go through the pipeline one at a time, if at least that does.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
 from meshwright.schedule.automatic import shortest_lists
-from meshwright.schedule.dependencies import Ways
-from meshwright.schedule.game import EPSILON
-from meshwright.schedule.memory import peaks
 from meshwright.schedule.passes import KINDS, Orders
 from meshwright.schedule.pipeline import Pipeline
+from meshwright.schedule.solve.task import Task
 
-PLAYED = "greedy"
+PLAYED, ALONE = "greedy", "one micro-batch at a time"
 
 
 class Seed(NamedTuple):
@@ -26,16 +27,27 @@ class Seed(NamedTuple):
     orders: Orders
 
 
-def seeds(pipeline: Pipeline) -> Iterator[Seed]:
+def seeds(task: Task) -> Iterator[Seed]:
     """The lists of every schedule that keeps to the limit, equal ones once."""
-    known: list[Orders] = []
-    for name, lists in _all_lists(pipeline):
-        orders = split_orders(lists, pipeline.stages)
-        if max(peaks(lists, Ways(pipeline.stages), pipeline.times.kept)) > pipeline.memory_limit + EPSILON:
-            continue
-        if orders not in known:
-            known.append(orders)
+    met: list[Orders] = []
+    for name, lists in chain(task.known, _all_lists(task.pipeline)):
+        orders = split_orders(lists, task.pipeline.stages)
+        if task.keeps(orders) and orders not in met:
+            met.append(orders)
             yield Seed(name, orders)
+    alone = _one_at_a_time(task.pipeline)
+    if not met and task.keeps(alone):
+        yield Seed(ALONE, alone)
+
+
+def _one_at_a_time(pipeline: Pipeline) -> Orders:
+    """Every micro-batch when the one before it is done."""
+    stages, orders = pipeline.stages, []
+    for rank in range(pipeline.ranks):
+        mine = [stage for stage, on in enumerate(pipeline.placement) if on == rank]
+        back = [code for stage in reversed(mine) for code in (stages + stage, 2 * stages + stage)]
+        orders.append([*mine, *back] * pipeline.micro_batches)
+    return orders
 
 
 def _all_lists(pipeline: Pipeline) -> Iterator[tuple[str, list[list[Action]]]]:

@@ -6,14 +6,14 @@ is left (``walk.py``). Constraint programming, for pipelines of few passes or wh
 (``exact.py``). The answer is never longer than the best seed, and an interrupt returns the best so far.
 
 A makespan is that of ``timeline.py``: the longest span of a rank. Of equally long lists those with the least latency
-that were met are taken.
+that were met are taken. Where a task's goal is the latency, that stands in place of the makespan throughout.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.schedule.action import Action
@@ -23,7 +23,8 @@ from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
 from meshwright.schedule.solve.board import Board
 from meshwright.schedule.solve.bounds import Bound, lower_bound
 from meshwright.schedule.solve.exact import missing_solver, prove
-from meshwright.schedule.solve.seeds import Seed, seeds
+from meshwright.schedule.solve.seeds import seeds
+from meshwright.schedule.solve.task import Task
 from meshwright.schedule.solve.walk import Found, Walk
 from meshwright.schedule.ticks import whole_times
 
@@ -46,6 +47,21 @@ class Effort:
     steps: int | None = None
     seed: int = 0
     method: Method = "auto"
+
+
+class Standing(NamedTuple):
+    """The shortest makespan so far, what none is below, and the part of the time that is over."""
+
+    makespan: float
+    bound: float
+    part: float
+
+    def in_unit(self, ticks: float) -> "Standing":
+        """The same with times in a unit of so many."""
+        return Standing(self.makespan / ticks, self.bound / ticks, self.part)
+
+
+Tell = Callable[[Standing], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +104,6 @@ class Solution:
 
 def solve(pipeline: Pipeline, effort: Effort | None = None) -> Solution:
     """Search. Raises InfeasibleError under a limit below one micro-batch, InputError where OR-tools is missing."""
-    effort = effort or Effort()
-    missing = missing_solver() if effort.method == "exact" else None
-    if missing:
-        raise InputError(missing)
     if pipeline.memory_limit + EPSILON < PASS_MEMORY:
         reason = f"a micro-batch on a rank takes {PASS_MEMORY:g}"
         raise InfeasibleError(
@@ -99,11 +111,31 @@ def solve(pipeline: Pipeline, effort: Effort | None = None) -> Solution:
             [reason],
             f"--memory-limit {PASS_MEMORY:g}",
         )
-    ticks = whole_times(pipeline.times)
-    search = _Search(replace(pipeline, times=ticks.times), effort)
+    return solve_task(Task.of(pipeline), effort)
+
+
+def least_time(task: Task) -> float:
+    """What no lists of a task are below, by the bounds alone."""
+    ticks = whole_times(task.pipeline.times)
+    in_ticks = replace(task, pipeline=replace(task.pipeline, times=ticks.times))
+    return lower_bound(in_ticks).makespan / ticks.in_unit
+
+
+def solve_task(task: Task, effort: Effort | None = None, tell: Tell | None = None) -> Solution:
+    """Search, and tell every now and then how far it is.
+
+    Raises InfeasibleError where no lists to begin with keep to the limit, InputError where OR-tools is missing.
+    """
+    effort = effort or Effort()
+    missing = missing_solver() if effort.method == "exact" else None
+    if missing:
+        raise InputError(missing)
+    ticks = whole_times(task.pipeline.times)
+    in_ticks = replace(task, pipeline=replace(task.pipeline, times=ticks.times))
+    search = _Search(in_ticks, effort, lambda now: tell(now.in_unit(ticks.in_unit)) if tell else None)
     search.run()
-    in_ticks = Solution(
-        lists=numbered(search.best.orders, pipeline.stages),
+    found = Solution(
+        lists=numbered(search.best.orders, task.pipeline.stages),
         makespan=search.best.figures[0],
         bound=search.bound.makespan,
         bound_reason=search.bound.reason,
@@ -113,29 +145,29 @@ def solve(pipeline: Pipeline, effort: Effort | None = None) -> Solution:
         steps=search.steps,
         interrupted=search.interrupted,
     )
-    return in_ticks.in_unit(float(ticks.in_unit))
+    return found.in_unit(float(ticks.in_unit))
 
 
 class _Search:
     """The best lists so far and the best bound; all times in ticks."""
 
-    def __init__(self, pipeline: Pipeline, effort: Effort) -> None:
+    def __init__(self, task: Task, effort: Effort, tell: Tell) -> None:
+        pipeline = task.pipeline
         assert len(set(pipeline.placement[: pipeline.ranks])) == pipeline.ranks, (
             "a rank waits for a second stage"
         )
-        self.pipeline, self.effort = pipeline, effort
-        self.until = monotonic() + effort.seconds
-        self.limit = pipeline.memory_limit / PASS_MEMORY * pipeline.chunks
-        self.bound: Bound = lower_bound(pipeline, self.limit)
-        self.boards = sorted(self._boards(), key=lambda of: of[1].figures)
+        self.task, self.effort, self.tell = task, effort, tell
+        self.begun = monotonic()
+        self.bound: Bound = lower_bound(task)
+        self.boards = sorted(
+            ((seed, Board(task, seed.orders)) for seed in seeds(task)), key=lambda of: of[1].figures
+        )
+        if not self.boards:
+            raise InfeasibleError("No lists to begin with keep to the memory limit.", [], "more memory")
         self.start, board = self.boards[0]
         self.best, self.found_by = Found(board.figures, board.orders), self.start.name
         self.seed_makespan = board.figures[0]
         self.steps, self.interrupted = 0, False
-
-    def _boards(self) -> Iterator[tuple[Seed, Board]]:
-        for seed in seeds(self.pipeline):
-            yield seed, Board(self.pipeline, self.limit, seed.orders)
 
     @property
     def is_proven(self) -> bool:
@@ -144,11 +176,12 @@ class _Search:
     def run(self) -> None:
         """Walks, then constraint programming where that is wanted."""
         effort = self.effort
-        small = 3 * self.pipeline.stages * self.pipeline.micro_batches <= EXACT_PASSES
+        small = 3 * self.task.pipeline.stages * self.task.pipeline.micro_batches <= EXACT_PASSES
         exact = effort.method == "exact" or (effort.method == "auto" and small and missing_solver() is None)
         seconds = min(FOR_WALKS * effort.seconds, MOST_FOR_WALKS) if exact else effort.seconds
-        until = monotonic() + seconds
+        until = self.begun + seconds
         try:
+            self._tell()
             self._walk(lambda: monotonic() > until)
             if exact and (effort.method == "exact" or not self.is_proven):
                 self._prove()
@@ -165,14 +198,19 @@ class _Search:
                     walk.step()
                     self.steps += 1
                     self._take(walk.best, LOCAL)
+                self._tell()
             walks = sorted(walks, key=lambda walk: walk.best.figures)[: ceil(len(walks) / 2)]
+
+    def _tell(self) -> None:
+        part = (monotonic() - self.begun) / self.effort.seconds
+        self.tell(Standing(self.best.figures[0], self.bound.makespan, min(1.0, part)))
 
     def _spent(self) -> bool:
         return self.effort.steps is not None and self.steps >= self.effort.steps
 
     def _prove(self) -> None:
-        seconds = max(0.0, self.until - monotonic())
-        proof = prove(self.pipeline, self.limit, self.best, self.bound.makespan, seconds, self.effort.seed)
+        seconds = max(0.0, self.begun + self.effort.seconds - monotonic())
+        proof = prove(self.task, self.best, self.bound.makespan, seconds, self.effort.seed)
         self._take(proof.found, EXACT)
         self.interrupted = proof.interrupted
         if proof.bound > self.bound.makespan:

@@ -1,0 +1,82 @@
+"""What lists are searched for: a pipeline, what its stages hold of a micro-batch, and which time is to be short.
+
+Mostly all stages hold equally much and all ranks may hold the same (``Holding.of``). The stages of a plan do not: each
+has a size of its own, as a part of what its rank has room for. The pipeline's own memory limit is then one that is safe
+for every rank, for lists that are made under a limit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from meshwright.schedule.action import ActionLists
+from meshwright.schedule.game import EPSILON
+from meshwright.schedule.passes import Orders, Pass, first_starts
+from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline
+
+Goal = Literal["makespan", "latency"]
+"""The longest span of a rank, where the steps of ranks may overlap; or from the first start to the last end of all."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a micro-batch holds of each stage: ``whole`` from F until I has ended, ``left`` from then until W has.
+
+    In any unit; no rank holds more than ``limit``.
+    """
+
+    whole: tuple[float, ...]
+    left: tuple[float, ...]
+    limit: float
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Holding":
+        """Equal stages under the pipeline's own limit, in forward passes of a stage."""
+        stages, limit = pipeline.stages, pipeline.memory_limit / PASS_MEMORY * pipeline.chunks
+        return cls((1.0,) * stages, (pipeline.times.kept,) * stages, limit)
+
+    @cached_property
+    def changes(self) -> tuple[float, ...]:
+        """What every pass changes, by its code."""
+        freed = (left - whole for whole, left in zip(self.whole, self.left, strict=True))
+        return (*self.whole, *freed, *(-left for left in self.left))
+
+    def keeps(self, order: Sequence[Pass]) -> bool:
+        """Whether a rank with this list never holds more than the limit."""
+        held = accumulate(self.changes[code] for code in order)
+        return max(held, default=0.0) <= self.limit + EPSILON
+
+
+class Known(NamedTuple):
+    """Lists that are at hand, and whose they are."""
+
+    name: str
+    lists: ActionLists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Lists for a pipeline; ``known`` are some to begin with, beside those of the table."""
+
+    pipeline: Pipeline
+    holding: Holding
+    goal: Goal = "makespan"
+    known: tuple[Known, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "Task":
+        """The least makespan of equal stages, under the pipeline's own limit."""
+        return cls(pipeline=pipeline, holding=Holding.of(pipeline))
+
+    @property
+    def counted_from(self) -> list[float]:
+        """When the time of every rank that is to be short begins."""
+        if self.goal == "makespan":
+            return first_starts(self.pipeline)
+        return [0.0] * self.pipeline.ranks
+
+    def keeps(self, orders: Orders) -> bool:
+        """Whether no rank ever holds more than the limit."""
+        return all(map(self.holding.keeps, orders))

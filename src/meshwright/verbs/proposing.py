@@ -1,0 +1,86 @@
+"""A plan that a search proposes: with its prediction, and the reasons for its choices."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from meshwright.cost.predict import closed_form, report
+from meshwright.plan.expand import expand
+from meshwright.plan.files import dump_plan
+from meshwright.plan.long import LongPlan
+from meshwright.plan.partition import written_stages
+from meshwright.plan.recomputing import recomputes_of_layers, recomputing
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan
+from meshwright.plan.written_lists import filed
+from meshwright.result import Report
+from meshwright.search.reasons import Reason, explain_choices
+from meshwright.search.restage import BY_STAGE, Restaged, explain_stages
+from meshwright.verbs.predicting import useless_recomputation
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out."""
+
+    plan: ShortPlan
+    report: Report
+    reasons: tuple[Reason, ...]
+    long: LongPlan | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data in the public form."""
+        return {
+            "plan": self.plan.to_data(),
+            "long": None if self.long is None else self.long.to_data(),
+            "predict": self.report.to_json(),
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+
+    def files(self, output: Path) -> dict[Path, str]:
+        """The plan file at ``output``, and beside it one of lists that were searched; a pipe gets both in one."""
+        written = self.plan.pipeline.choice.written
+        if written is None or (output.exists() and not output.is_file()):
+            return {output: self.to_yaml()}
+        beside = output.with_suffix(".csv")
+        return {output: self.with_lists_in(beside.name).to_yaml(), beside: written.text}
+
+    def with_lists_in(self, file: str) -> "Proposal":
+        """The same where its lists, if it has any of its own, are in a file."""
+        long = self.long and filed(self.long, file)
+        return replace(self, plan=filed(self.plan, file), long=long)
+
+    def to_yaml(self) -> str:
+        """The plan file, with the reasons as comments; of a plan in full, those for what the search chose last."""
+        if self.long is not None:
+            said = {reason.field: reason.text for reason in self.reasons}
+            long_notes = {"pipeline.stages": said.get("stages", ""), "layers": said.get(BY_STAGE, "")}
+            return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
+        sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
+        top_level = ("sharding", "recompute")
+        notes = {
+            r.field if r.field in top_level else f"{sections.get(r.field, 'layout')}.{r.field}": r.text
+            for r in self.reasons
+        }
+        return dump_plan(self.plan, notes)
+
+
+def proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) -> Proposal:
+    """The plan at a row of what was found, predicted."""
+    short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
+    long = expand(short, setting.model.architecture)
+    reasons = tuple(explain_choices(staged.found, row))
+    if cut is None:
+        prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
+        return Proposal(short, prediction, reasons)
+    stages, of_stages = written_stages(cut.counts), cut.recomputes or (short.recompute,) * len(cut.counts)
+    of_layers = recomputes_of_layers(cut.counts, of_stages)
+    long = recomputing(long, of_layers)
+    long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
+    prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
+    prediction = _remarked(short, long, setting, prediction)
+    return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
+
+
+def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:
+    return replace(found, remarks=tuple(map(str, useless_recomputation(short, long, setting, found))))
