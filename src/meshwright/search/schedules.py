@@ -1,9 +1,11 @@
 """The schedules that a search multiplies plans with: those of a closed form, those that are named, or all of a stack's.
 
-Names come with usual knobs. ``auto`` turns the knobs that schedule and stack both have: ``LIMITS`` of memory, and units
-of as many rounds as the schedule's entry names, for every number of pipeline ranks that a plan may have.
+A CSV file of lists is a name too (``schedule/written.py``). Names come with usual knobs. ``auto`` turns the knobs that
+schedule and stack both have: ``LIMITS`` of memory, and units of as many rounds as the schedule's entry names, for every
+number of pipeline ranks that a plan may have.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +13,8 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
+from meshwright.schedule.table import lines_of_file
+from meshwright.schedule.written import WrittenLists
 from meshwright.stack.stack import Stack
 
 AUTO = "auto"
@@ -26,10 +30,13 @@ def usual_schedules(stack: Stack) -> Searched:
 
 def named_schedules(text: str, stack: Stack, field: str) -> Searched:
     """The schedules of ``zb-v,1f1b``. Raises InputError with every name that is none or not the stack's."""
-    problems, found = [], []
+    problems = list[Problem]()
+    found = list[ScheduleChoice]()
     for name in dict.fromkeys(part.strip() for part in text.split(",")):
         if name == AUTO:
             problems.append(Problem(field, text, "auto means all schedules and stands alone", AUTO))
+        elif names_lists(name):
+            found += written_schedule(name, stack, field, problems)
         elif name not in SCHEDULES:
             problems.append(Problem(field, name, "is no such choice", nearest(name, [*SCHEDULES, AUTO])))
         elif name != "1f1b" and name not in stack.schedules:
@@ -40,6 +47,33 @@ def named_schedules(text: str, stack: Stack, field: str) -> Searched:
     if problems:
         raise InputError(problems)
     return tuple(found)
+
+
+def names_lists(name: str) -> bool:
+    """Whether a name is that of a file of lists."""
+    return name not in SCHEDULES and (name.endswith(".csv") or os.path.isfile(name))
+
+
+def written_schedule(
+    name: str, stack: Stack, field: str, problems: list[Problem]
+) -> Iterator[ScheduleChoice]:
+    """The lists of a file, where nothing is wrong with them and the stack runs such lists."""
+    try:
+        lines = lines_of_file(name)
+    except InputError as error:
+        problems += [replace(problem, field=field) for problem in error.problems]
+        return
+    written = WrittenLists(lines, name)
+    faults = written.problems
+    if not stack.written_lists:
+        rule = f"{stack.id} runs schedules by name, not lists of one's own"
+        faults.append(Problem(field, name, rule, "--stack meshwright, or a schedule by name"))
+    elif written.kind is not None and written.kind.only is not None and written.kind.only[0] == 1:
+        rule = "has lists of one pipeline rank: there is nothing to order"
+        faults.append(Problem(field, name, rule, "1f1b, or lists of several ranks"))
+    problems += faults
+    if not faults:
+        yield ScheduleChoice(written.name, written=written)
 
 
 def all_schedules(stack: Stack, ranks: Sequence[int]) -> Searched:

@@ -190,7 +190,9 @@ def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
 def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_unit: bool) -> None:
     layers, stack = setting.model.architecture.layers, setting.stack
     is_1f1b = np.array([choice == ScheduleChoice("1f1b") for choice in schedules], dtype=np.bool_)
-    runs = np.array([choice.name in stack.schedules for choice in schedules], dtype=np.bool_)
+    runs = np.array(
+        [choice.written or choice.name in stack.schedules for choice in schedules], dtype=np.bool_
+    )
     pp = cutter.column("pp")
     cutter.cut(
         "without a pipeline (pp = 1) there is one schedule, 1f1b",
@@ -208,13 +210,28 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_u
         cutter.column("schedule")
     ]
     cutter.cut("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0)
-    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    count = setting.workload.global_batch // at_once
+    _cut_written(cutter, setting, schedules)
+    count = _micro_batches(cutter, setting)
     whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
     in_rounds = in_rounds | any_unit
     cutter.cut("a memory limit below one micro-batch", limited)
     cutter.cut("a unit of other rounds of micro-batches", in_rounds[limited])
     cutter.cut("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds])
+
+
+def _cut_written(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
+    """Lists that are written are for so many ranks and micro-batches."""
+    for code, choice in enumerate(schedules):
+        if choice.kind.only:
+            ranks, fixed = choice.kind.only
+            fit = (cutter.column("pp") == ranks) & (_micro_batches(cutter, setting) == fixed)
+            rule = f"{choice.name} has lists of {ranks} pipeline ranks and {fixed} micro-batches"
+            cutter.cut(rule, fit | (cutter.column("schedule") != code))
+
+
+def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
+    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    return setting.workload.global_batch // at_once
 
 
 def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: Searched) -> NDArray[np.bool_]:

@@ -22,6 +22,7 @@ from meshwright.plan.supported import unsupported_workload, workload_of
 from meshwright.schedule import SCHEDULES
 from meshwright.search.exhaustive import Found
 from meshwright.search.restage import Restaged
+from meshwright.search.schedules import names_lists
 from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
 from meshwright.verbs.proposing import Proposal, proposal
@@ -196,7 +197,7 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
     problems = []
     for text in keep:
         name, _, value = (part.strip() for part in text.partition("="))
-        if name in names and value in names[name]:
+        if (name in names and value in names[name]) or (name == "schedule" and names_lists(value)):
             result[name] = value
         elif name in names:
             problems.append(Problem(f"keep.{name}", value, "is no such choice", nearest(value, names[name])))

@@ -1,5 +1,6 @@
 """A plan that a search proposes: with its prediction, and the reasons for its choices."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,16 @@ class Proposal:
         }
 
     def files(self, output: Path) -> dict[Path, str]:
-        """The plan file at ``output``, and beside it one of lists that were searched; a pipe gets both in one."""
+        """The plan file at ``output``, and beside it one of lists that were searched; a pipe gets both in one.
+
+        A file of lists that was there before is named as it is seen from the plan's folder.
+        """
         written = self.plan.pipeline.choice.written
         if written is None or (output.exists() and not output.is_file()):
             return {output: self.to_yaml()}
+        if written.file is not None:
+            seen = os.path.relpath(written.file, output.parent)
+            return {output: self.with_lists_in(seen).to_yaml()}
         beside = output.with_suffix(".csv")
         return {output: self.with_lists_in(beside.name).to_yaml(), beside: written.text}
 

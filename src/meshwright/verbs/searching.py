@@ -1,6 +1,6 @@
 """Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.best_first import widen
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.schedules import (
@@ -58,10 +59,44 @@ def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> S
     scope = Scope(rest, schedules if kept is None else str(kept), top, knobs)
     field = "schedule" if kept is None else "keep.schedule"
     searched = searched_schedules(scope, setting, field)
+    problems = [problem for choice in searched for problem in _unlike(choice, rest, knobs, setting, field)]
+    if problems:
+        raise InputError(problems)
     if rest.get("pp") == 1 and all(choice.name != "1f1b" for choice in searched):
         rule = "a schedule needs pp > 1, and keep.pp = 1: with one pipeline rank there is nothing to schedule"
         raise InputError(Problem(field, scope.schedules, rule, "--keep pp=2 or more, or schedule 1f1b"))
     return scope
+
+
+def _unlike(
+    choice: ScheduleChoice, keep: Keep, knobs: Mapping[str, float], setting: Setting, field: str
+) -> Iterator[Problem]:
+    """Lists that somebody wrote and that no plan of this question can have."""
+    if choice.written is None or choice.kind.only is None:
+        return
+    ranks, count = choice.kind.only
+    devices, batch, layers = (
+        setting.cluster.devices,
+        setting.workload.global_batch,
+        setting.model.architecture.layers,
+    )
+    fixed = {"pp": ranks, "virtual_stages": choice.kind.fixed_chunks}
+    for name, value in fixed.items():
+        if keep.get(name, value) != value:
+            rule = f"{choice.name} has {name} = {value}"
+            yield Problem(f"keep.{name}", keep[name], rule, f"--keep {name}={value}, or leave it out")
+    stages = ranks * (choice.kind.fixed_chunks or 1) // choice.kind.chains
+    if stages > layers:
+        rule = f"has {stages} stages > {layers} layers of {setting.model.name}"
+        yield Problem(field, choice.name, rule, f"lists of {layers} stages or fewer")
+    if devices % ranks:
+        rule = f"has lists of {ranks} pipeline ranks, which do not divide {devices} devices"
+        yield Problem(field, choice.name, rule, f"a multiple of {ranks} devices")
+    if batch % count:
+        rule = f"has {count} micro-batches, which do not divide global_batch = {batch}"
+        yield Problem(field, choice.name, rule, f"--global-batch {-(-batch // count) * count}")
+    if "memory_limit" in knobs:
+        yield from choice.written.beyond(knobs["memory_limit"])
 
 
 def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") -> Searched:
