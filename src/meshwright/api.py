@@ -64,7 +64,9 @@ __all__ = [
     "schedule",
     "schedules",
     "solve_graph",
+    "solve_plan",
     "solve_schedule",
+    "stage_times",
     "trace",
     "validate",
     "verify",
@@ -323,6 +325,23 @@ def solve_schedule(asked: "Asked", sought: "Sought") -> "Solved":
     from meshwright.verbs.schedule_auto import solved
 
     return solved(asked, sought)
+
+
+def solve_plan(path: str | Path, asked: "Asked", sought: "Sought") -> "Solved":
+    """The shortest lists that can be found for a plan: at its own stage times, in seconds, and within its memory.
+
+    ``asked`` may have a memory limit beside. Raises InputError with all problems, InfeasibleError where no lists fit.
+    """
+    from meshwright.verbs.schedule_of_plan import solved_for
+
+    return solved_for(load(path), asked, sought)
+
+
+def stage_times(path: str | Path, file: str, *, settings: Iterable[str] = ()) -> str:
+    """A plan's stage times as ``schedule --stage-times`` reads them from ``file`` (YAML)."""
+    from meshwright.verbs.schedule_of_plan import stage_times_text
+
+    return stage_times_text(load(path, settings), file)
 
 
 def solve_graph(asked: "AskedOfGraph", sought: "Sought") -> "SolvedGraph":

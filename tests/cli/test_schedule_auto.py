@@ -76,6 +76,20 @@ def test_operators_with_branches_get_ranks_and_lists(tmp_path):
     assert max(data["peak_bytes"]) <= data["memory_bytes"] == 80 * 2**30
 
 
+def test_a_plan_brings_its_own_times_and_memory(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "own-schedule" / "plan.yaml"
+    done = run("schedule", "auto", "--from", example, "--time-budget", 1, "--csv", tmp_path / "lists.csv")
+    assert (done.code, done.err) == (0, "")
+    assert "2 ranks of 2 stages, 8 micro-batches" in done.out
+    assert len(read_lists(tmp_path / "lists.csv")) == 2
+    times = tmp_path / "times.yaml"
+    done = run("predict", example, "--stage-times", times)
+    assert done.code == 0
+    assert "times.yaml" in done.out
+    size = ("--stages", 2, "--micro-batches", 8, "--stage-times", times)
+    assert run("schedule", "zb-v", *size, "--json").data["ranks"] == 2
+
+
 @pytest.mark.parametrize(("placement", "last"), [("v", 0), ("loop", 3)])
 def test_stages_lie_as_asked(placement, last):
     options = ("--chunks", 2, "--placement", placement, *SOON)
@@ -105,6 +119,8 @@ def test_less_than_a_micro_batch_is_infeasible():
         (("auto", *SIZE, "--chunks", 65), "chunks = 65: must be from 1 to 64"),
         (("auto", "--stages", 100, "--micro-batches", 10_000), "too many to search"),
         (("1f1b", *SIZE, "--seed", 1), "--seed = '1': is for `meshwright schedule auto`"),
+        (("1f1b", *SIZE, "--from", "plan.yaml"), "is for `meshwright schedule auto`"),
+        (("auto", "--from", "nowhere.yaml"), "nowhere.yaml"),
         (("auto", *SIZE, "--memory", 4), "--memory = '4.0': is for a graph: --graph"),
         (("1f1b", *SIZE, "--graph", BRANCHES), "is for `meshwright schedule auto`"),
         (("auto", "--graph", BRANCHES, "--chunks", 2), "--chunks = '2': is not for a graph"),

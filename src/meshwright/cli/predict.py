@@ -18,6 +18,10 @@ def predict(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the simulated step as a Perfetto trace (JSON).")
     ] = None,
+    stage_times: Annotated[
+        Path | None,
+        typer.Option("--stage-times", help="Write times of the stages as `schedule` reads them (YAML)."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -25,19 +29,23 @@ def predict(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        if trace:
-            check_writable(trace, "trace")
+        for option, path in (("trace", trace), ("stage-times", stage_times)):
+            if path:
+                check_writable(path, option)
         report = api.predict(plan, settings=set_ or ())
         if trace:
             import json
 
             write_whole(trace, json.dumps(api.trace(plan, settings=set_ or ()), allow_nan=False))
+        if stage_times:
+            write_whole(stage_times, api.stage_times(plan, str(stage_times), settings=set_ or ()))
         if as_json:
             print_json(report.to_json())
         else:
             from meshwright.report.prediction import render_report
 
             tell_remarks(report.remarks)
-            render_report(report.to_json(), str(trace) if trace else None)
+            written = (str(path) if path else None for path in (trace, stage_times))
+            render_report(report.to_json(), *written)
         if not report.fits:
             raise typer.Exit(1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.scheduling import Scheduled
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
-OF_CHAINS = ("chunks", "times", "stage_times", "memory_limit", "unit", "placement")
+OF_CHAINS = ("chunks", "times", "stage_times", "memory_limit", "unit", "placement", "from")
 """What graphs have no use for."""
 LONG = ("actions", "start", "end", "held", "start_s", "end_s", "held_bytes")
 """What has an entry for every action: a line for each rank."""
@@ -37,6 +37,7 @@ def schedule(
     time_budget: options.TimeBudget = None,
     method: options.Method = None,
     seed: options.Seed = None,
+    from_: options.From = None,
     graph: options.Graph = None,
     memory: options.Memory = None,
     csv: options.Csv = None,
@@ -61,12 +62,13 @@ def schedule(
     }
     sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
+    plan: dict[str, str | float | None] = {"from": from_}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
         if names[0] != SEARCH:
-            _refuse((), sought | branches, f"is for `meshwright schedule {SEARCH}`")
+            _refuse((), sought | branches | plan, f"is for `meshwright schedule {SEARCH}`")
         if names[0] == ALL:
             _refuse(names, {**given, **files})
             _list(as_json)
@@ -75,12 +77,14 @@ def schedule(
             _compare(names[1:], given, svg, as_json)
         elif graph is not None:
             _refuse(
-                names, {n: v for n, v in (given | sought).items() if n in OF_CHAINS}, "is not for a graph"
+                names,
+                {n: v for n, v in (given | sought | plan).items() if n in OF_CHAINS},
+                "is not for a graph",
             )
             _with_branches(branches, given, sought, files, as_json)
         else:
             _refuse(names, {"memory": memory}, "is for a graph: --graph")
-            _one(names[0], given, sought, files, as_json)
+            _one(names[0], given, sought, from_, files, as_json)
 
 
 def _refuse(
@@ -129,11 +133,16 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
 
 
 def _one(
-    name: str, given: Mapping[str, Any], sought: Mapping[str, Any], files: Mapping[str, Path], as_json: bool
+    name: str,
+    given: Mapping[str, Any],
+    sought: Mapping[str, Any],
+    plan: str | None,
+    files: Mapping[str, Path],
+    as_json: bool,
 ) -> None:
     from meshwright.report.scheduled import render_schedule
 
-    found = _searched(given, sought) if name == SEARCH else _played(name, given)
+    found = _searched(given, sought, plan) if name == SEARCH else _played(name, given)
     _tell(found, render_schedule, files, as_json)
 
 
@@ -182,11 +191,13 @@ def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":
     return api.schedule(name, asked)
 
 
-def _searched(given: Mapping[str, Any], sought: Mapping[str, Any]) -> "Solved":
+def _searched(given: Mapping[str, Any], sought: Mapping[str, Any], plan: str | None) -> "Solved":
     from meshwright import api
     from meshwright.verbs.schedule_auto import Sought
     from meshwright.verbs.schedule_question import Asked
 
+    if plan is not None:
+        return api.solve_plan(plan, Asked(**given), Sought(**sought))
     return api.solve_schedule(Asked(**given), Sought(**sought))
 
 

@@ -36,6 +36,14 @@ StageTimes = Annotated[
         "--stage-times", metavar="FILE", help="F, I and W of every stage: CSV or YAML, instead of --times."
     ),
 ]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLAN",
+        help="For `auto`: size, stage times and memory of a plan file, instead of the options for them.",
+    ),
+]
 MemoryLimit = Annotated[
     float | None,
     typer.Option(

@@ -17,7 +17,8 @@ from meshwright.cost.group import Floats, Group
 from meshwright.cost.group_memory import ledgers_without_lists
 from meshwright.cost.group_time import pipelined
 from meshwright.cost.predict import group_of
-from meshwright.plan.long import Stages
+from meshwright.plan.long import LongPlan, Stages
+from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Recompute, Schedule, ShortPlan
 from meshwright.schedule.action import ActionLists
@@ -39,6 +40,14 @@ class Listed:
     stages: Stages = "balanced"
     recomputes: tuple[Recompute, ...] | None = None
     memory_limit: float | None = None
+
+    @classmethod
+    def of(
+        cls, short: ShortPlan, long: LongPlan, setting: Setting, memory_limit: float | None = None
+    ) -> "Listed":
+        """A plan that closed forms know; ``short`` is it but for its stages and what each layer recomputes."""
+        recomputes = layer_recomputes(long, setting.model.architecture.layers)
+        return cls(short, long.pipeline.stages, recomputes, memory_limit)
 
     def schedule(self, lists: ActionLists) -> Schedule:
         """What a plan says of these lists."""

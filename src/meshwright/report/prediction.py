@@ -11,7 +11,7 @@ from meshwright.units import format_seconds
 KINDS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
 
 
-def render_report(data: dict[str, Any], trace: str | None) -> None:
+def render_report(data: dict[str, Any], trace: str | None, times: str | None = None) -> None:
     """Print a Report in its JSON form."""
     out = console()
     step = data["step_time_s"]
@@ -34,6 +34,10 @@ def render_report(data: dict[str, Any], trace: str | None) -> None:
         out.print(f"  {name}: [dim]{escape(text)}[/dim]")
     if trace:
         out.print(f"\nThe simulated step is in {escape(trace)}; open it at ui.perfetto.dev.")
+    if times:
+        out.print(
+            f"\nThe times of the stages are in {escape(times)}, with the command that searches lists for them."
+        )
 
 
 def interval(data: dict[str, Any]) -> str:

@@ -101,12 +101,14 @@ def _times(times: dict[str, Any]) -> str:
 def _search(data: dict[str, Any]) -> Iterator[str]:
     """How lists were found, and how far from the shortest possible they are."""
     seed = data["best_seed"]
-    shorter = 1 - data["makespan"] / data["seed_makespan"]
+    shorter = 1 - data[data["goal"]] / data["seed_makespan"]
     beside = f", {percent(shorter)} shorter than {seed}, the best of the table" if shorter > 0 else ""
     steps = f"{data['search_steps']:,} steps in {data['search_time_s']:.1f} s"
     yield f"found by {data['found_by']}{beside}; {steps}{'; interrupted' if data['interrupted'] else ''}"
     if data["proven"]:
-        yield f"no lists within memory {data['memory_limit']:g} can be shorter, by {data['bound_reason']}"
+        limit = data["memory_limit"]
+        memory = "the plan's memory" if limit is None else f"memory {limit:g}"
+        yield f"no lists within {memory} can be shorter, by {data['bound_reason']}"
     else:
         bound = f"{data['lower_bound']:g}, by {data['bound_reason']}"
         yield f"not proven: {data['gap']:.3%} above the lower bound {bound}"

@@ -44,8 +44,11 @@ def exact(seconds: float) -> Fraction:
 
 
 def ticks_of(seconds: Sequence[Sequence[Fraction]], message: Fraction, kept: float = 0.5) -> Ticks:
-    """F, I and W of all stages and a message, in the largest ticks in which all of them are whole."""
-    in_unit = lcm(message.denominator, *(time.denominator for of_stages in seconds for time in of_stages))
+    """F, I and W of all stages and a message, in the largest ticks in which all of them are whole.
+
+    As ``whole_times`` does it cuts off what makes a pass longer than ``MOST_TICKS``.
+    """
+    in_unit = ticks_in_unit([message, *chain.from_iterable(seconds)])
     forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
     return Ticks(StageTimes(forward, input_, weight, int(message * in_unit), kept), in_unit)
 
@@ -62,7 +65,4 @@ def whole_times(times: StageTimes) -> Ticks:
     times shorter, by 1 part in 10¹⁰ of the longest one at most.
     """
     seconds = [[*map(exact, of_stages)] for of_stages in three(times)]
-    in_unit = ticks_in_unit([exact(times.message), *chain.from_iterable(seconds)])
-    forward, input_, weight = (tuple(int(time * in_unit) for time in of_stages) for of_stages in seconds)
-    message = int(exact(times.message) * in_unit)
-    return Ticks(StageTimes(forward, input_, weight, message, times.kept), in_unit)
+    return ticks_of(seconds, exact(times.message), times.kept)

@@ -14,7 +14,7 @@ from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.pipeline import Knobs, Pipeline, looped_placement, v_placement
 from meshwright.schedule.shape import shape_of
-from meshwright.schedule.solve import METHODS, Effort, Solution, solve
+from meshwright.schedule.solve import METHODS, Effort, Goal, Solution, solve
 from meshwright.schedule.solve.exact import missing_solver
 from meshwright.verbs.schedule_question import MAX_CHUNKS, Asked, Made, limit_problems, number_problems
 from meshwright.verbs.schedule_times import GivenTimes, for_pipeline, times_given
@@ -27,6 +27,7 @@ MAX_PASSES = 300_000
 LONGEST = 86_400.0
 MAX_SEED = 2**31 - 1
 ORIGIN = {
+    "goal": "which of makespan and latency was to be short; seed_makespan and lower_bound are of that",
     "lower_bound": "computed or proven (bound_reason); no lists within the memory limit have a shorter makespan",
     "gap": "makespan / lower_bound - 1",
 }
@@ -59,11 +60,13 @@ class Solved:
     played: Scheduled
     solution: Solution
     search_time_s: float
+    goal: Goal = "makespan"
 
     def to_json(self) -> dict[str, Any]:
         """The public form of a schedule, and of the search."""
         of, in_all = self.solution, self.played.to_json()
         return in_all | {
+            "goal": self.goal,
             "lower_bound": of.bound,
             "bound_reason": of.bound_reason,
             "gap": of.gap,

@@ -20,7 +20,6 @@ from meshwright.cost.group_time import pipeline_lengths
 from meshwright.cost.solver_task import Listed, solver_task, unseen
 from meshwright.errors import InfeasibleError, Problem
 from meshwright.plan.expand import expand
-from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.setting import Setting
@@ -211,11 +210,8 @@ class _Attempt:
 
     def __init__(self, before: Proposal, setting: Setting, memory_limit: float | None) -> None:
         self.before, self.setting = before, setting
-        long = before.long
-        stages = "balanced" if long is None else long.pipeline.stages
-        layers = setting.model.architecture.layers
-        recomputes = None if long is None else layer_recomputes(long, layers)
-        self.listed = Listed(before.plan, stages, recomputes, memory_limit)
+        long = before.long or expand(before.plan, setting.model.architecture)
+        self.listed = Listed.of(before.plan, long, setting, memory_limit)
         self.task = solver_task(self.listed, setting)
 
     def solved(

@@ -35,7 +35,7 @@ INSTALL = "pip install 'meshwright[solve]'"
 WORKERS = 8
 FOR_LATENCY = 0.2
 """Of the time at most, for the least latency once the least makespan is known."""
-ENDED = 0.95
+ENDED = 0.8
 """A search that is given up has taken this part of its time at least."""
 FINEST = 10**9
 """No denominator of the part that waits for W is larger."""
