@@ -55,6 +55,7 @@ __all__ = [
     "export",
     "import_file",
     "ingest",
+    "lists",
     "measure",
     "measured_collectives",
     "plan",
@@ -124,6 +125,18 @@ def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
     resolved = load(path, settings)
     check_playable(resolved)
     return perfetto_trace(*played(resolved.long, resolved.setting))
+
+
+def lists(path: str | Path, *, settings: Iterable[str] = ()) -> str:
+    """The passes of a plan's own lists as CSV, a line for each pipeline rank, those of a spread vocabulary too."""
+    from meshwright.schedule.action import PASS_KINDS
+    from meshwright.schedule.table import csv_of
+    from meshwright.simulate.predict import played
+
+    resolved = load(path, settings)
+    check_playable(resolved)
+    program, _ = played(resolved.long, resolved.setting)
+    return csv_of([[action for action in actions if action.kind in PASS_KINDS] for actions in program.lists])
 
 
 def emulate(

@@ -69,6 +69,35 @@ def test_forms_and_the_simulated_program_agree(tmp_path, name):
     assert form.ledgers == played.ledgers
 
 
+@pytest.mark.parametrize(("name", "form"), [("1f1b", "vocab-1"), ("zb-v", "vocab-2"), ("zb-h1", "vocab-2")])
+def test_a_plans_lists_with_a_spread_vocabulary_come_out_and_go_in(tmp_path, name, form):
+    chunks = chunks_of(SCHEDULES[name])
+    named = plan_file(tmp_path / "named", chunks=chunks, schedule=f"{{name: {name}, vocabulary: {form}}}")
+    text = api.lists(named)
+    assert "S0" in text
+    mine = plan_file(tmp_path / "mine", text, chunks, f"{{file: mine.csv, vocabulary: {form}}}")
+    assert api.lists(mine) == text
+    assert api.predict(mine).step_time_s == pytest.approx(api.predict(named).step_time_s, rel=1e-9)
+    assert api.predict(mine).memory_bytes == api.predict(named).memory_bytes
+    resolved = api.load(mine)
+    form_s, played = closed_form(resolved.short, resolved.setting), simulated(resolved.long, resolved.setting)
+    assert sum(form_s.parts.values()) == pytest.approx(sum(played.parts.values()), rel=0.03)
+    with pytest.raises(InputError, match="has passes of a vocabulary that is spread"):
+        api.load(plan_file(tmp_path / "bare", text, chunks))
+
+
+def test_a_spread_vocabulary_must_be_as_the_lists_have_it(tmp_path):
+    named = plan_file(tmp_path / "named", schedule="{name: 1f1b, vocabulary: vocab-2}")
+    cells = [line.split(",") for line in api.lists(named).splitlines()]
+    late = [[c for kind in (False, True) for c in row if ("T" in c) == kind] for row in cells]
+    text = "".join(",".join(row) + "\n" for row in late)
+    assert api.load(plan_file(tmp_path / "late", text, schedule="{file: mine.csv, vocabulary: vocab-2}"))
+    with pytest.raises(InputError, match=r"with its 2 barriers the ranks of mine\.csv wait for each other"):
+        api.load(plan_file(tmp_path / "mine", text, schedule="{file: mine.csv, vocabulary: vocab-1}"))
+    with pytest.raises(InputError, match="has no passes of a vocabulary that is spread"):
+        api.load(plan_file(tmp_path / "without", schedule="{file: mine.csv, vocabulary: vocab-1}"))
+
+
 def test_the_trace_has_the_passes_in_the_order_of_the_file(tmp_path):
     trace = api.trace(plan_file(tmp_path))
     passes = [

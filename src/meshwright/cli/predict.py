@@ -22,6 +22,9 @@ def predict(
         Path | None,
         typer.Option("--stage-times", help="Write times of the stages as `schedule` reads them (YAML)."),
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write the plan's lists, one row for each pipeline rank.")
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -29,7 +32,7 @@ def predict(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        for option, path in (("trace", trace), ("stage-times", stage_times)):
+        for option, path in (("trace", trace), ("stage-times", stage_times), ("csv", csv)):
             if path:
                 check_writable(path, option)
         report = api.predict(plan, settings=set_ or ())
@@ -39,6 +42,8 @@ def predict(
             write_whole(trace, json.dumps(api.trace(plan, settings=set_ or ()), allow_nan=False))
         if stage_times:
             write_whole(stage_times, api.stage_times(plan, str(stage_times), settings=set_ or ()))
+        if csv:
+            write_whole(csv, api.lists(plan, settings=set_ or ()))
         if as_json:
             print_json(report.to_json())
         else:

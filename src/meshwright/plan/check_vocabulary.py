@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from meshwright.errors import Problem, nearest
 from meshwright.plan.case import Case, Rule
 from meshwright.plan.layers import stage_layers, stage_problems
+from meshwright.schedule.choice import ScheduleChoice, known_kind
+from meshwright.schedule.vocabulary import FORMS
 
 FIELD = "pipeline.schedule.vocabulary"
 
@@ -12,6 +14,7 @@ FIELD = "pipeline.schedule.vocabulary"
 def spread_ranks(case: Case) -> Iterator[Problem]:
     """There are several pipeline ranks, the schedule can have the form, and every stage has layers."""
     choice, pipeline, layers = case.plan.choice, case.plan.pipeline, case.arch.layers
+    yield from _in_lists(choice)
     if choice.form is None:
         return
     if case.pp == 1:
@@ -22,10 +25,7 @@ def spread_ranks(case: Case) -> Iterator[Problem]:
             f"micro-batches end on {pipeline.chains} ranks, and a vocabulary is spread behind one last stage"
         )
         yield Problem(FIELD, choice.vocabulary, rule, "take it out, or another schedule")
-    if choice.written:
-        rule = f"{choice.name} has no passes of a vocabulary that is spread"
-        yield Problem(FIELD, choice.vocabulary, rule, "take it out, or a schedule by name")
-    elif choice.form.only not in (None, choice.name):
+    if choice.form.only not in (None, choice.name):
         rule = f"this form is laid out for {choice.form.only} only"
         yield Problem(FIELD, choice.vocabulary, rule, f"another form, or schedule: {choice.form.only}")
     if stage_problems(pipeline, layers):
@@ -34,6 +34,24 @@ def spread_ranks(case: Case) -> Iterator[Problem]:
         if stage.count == 0:
             rule = "a stage without layers, and embedding and head are in no stage"
             yield Problem(f"pipeline.stages.{index}", index, rule, "give it a layer")
+
+
+def _in_lists(choice: ScheduleChoice) -> Iterator[Problem]:
+    """Lists that are written have the passes of the form that the plan says."""
+    known, form = known_kind(choice), choice.form
+    if choice.written is None or known is None:
+        return
+    fitting = [name for name, other in FORMS.items() if other.barriers in known.barriers and not other.only]
+    if form is None:
+        if known.barriers:
+            rule = f"{choice.name} has passes of a vocabulary that is spread"
+            yield Problem(FIELD, None, rule, f"vocabulary: {fitting[0]}")
+    elif not known.barriers:
+        rule = f"{choice.name} has no passes of a vocabulary that is spread"
+        yield Problem(FIELD, choice.vocabulary, rule, "take it out, or a schedule by name")
+    elif form.barriers not in known.barriers:
+        rule = f"with its {form.barriers} barriers the ranks of {choice.name} wait for each other"
+        yield Problem(FIELD, choice.vocabulary, rule, f"vocabulary: {fitting[0]}")
 
 
 def spread_states(case: Case) -> Iterator[Problem]:

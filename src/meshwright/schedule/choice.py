@@ -5,7 +5,7 @@ forgotten on the way. A plan counts memory in times of 1F1B's on its first rank,
 limit of 1 means 1F1B's memory in any pipeline. Here, and nowhere else, that becomes the unit of ``pipeline.py``.
 
 With a form of ``vocabulary`` the lists are those of a vocabulary that is spread over the ranks, embedding and head, and
-they depend on the times of all passes.
+they depend on the times of all passes; lists that somebody wrote have these passes themselves.
 """
 
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ class ScheduleChoice:
         self, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None = None
     ) -> list[list[Action]]:
         """As ``ScheduleKind.lists``, with the plan's knobs and its vocabulary."""
-        if self.form is None:
+        if self.form is None or self.kind.barriers:
             return self.kind.lists(ranks, micro_batches, chunks, times, self.knobs(ranks))
         return [list(actions) for actions in _spread(self, ranks, micro_batches, chunks, times)]
 

@@ -40,7 +40,8 @@ class ScheduleKind:
     what 1F1B holds, where a plan turns no knob; None where only the lists say it. ``searched`` schedules are proposed
     by a search that was not told which one to take: those with a closed form. One that is told to search them all also
     tries units of ``unit_rounds`` rounds of P micro-batches, beside the usual one. ``only``: where there are lists for
-    so many ranks and micro-batches and for no others.
+    so many ranks and micro-batches and for no others. ``barriers``: lists that have the passes of a spread vocabulary
+    themselves can run with so many of them.
     """
 
     make: Generator
@@ -61,6 +62,7 @@ class ScheduleKind:
     searched: bool = True
     only: tuple[int, int] | None = None
     unit_rounds: tuple[int, ...] = ()
+    barriers: tuple[int, ...] = ()
 
     @property
     def automatic(self) -> bool:

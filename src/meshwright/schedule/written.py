@@ -4,6 +4,7 @@ They are judged before anything is made of them, with every fault at once and wh
 what plans ask for beyond that: equally many stages on each rank, backward passes that are all whole or all split, and
 of two ways through the model those of ``dualpipe`` (a V, each half of the micro-batches one way). The stages lie where
 the lists have them. A plan may state the most that a rank is to hold (``memory_limit``): lists are held against it.
+Passes of a spread vocabulary may be among them (``written_shares.py``), for plans that say in which form it is spread.
 """
 
 import re
@@ -21,6 +22,7 @@ from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.pipeline import PASS_MEMORY, Pipeline, looped_placement, v_placement
 from meshwright.schedule.shape import Shape, shape_of
 from meshwright.schedule.table import lists_from_csv
+from meshwright.schedule.written_shares import playable_barriers, share_problems, without_shares
 
 _LIST = re.compile(r"\blist (\d+)")
 INLINE = "pipeline.schedule.lists"
@@ -61,10 +63,10 @@ class WrittenLists:
 
     def beyond(self, memory_limit: float) -> list[Problem]:
         """Ranks that hold more than a limit, in times of what 1F1B holds; nothing of lists that are wrong."""
-        lists, kind = _judged(self.lines).lists, self.kind
-        if kind is None:
+        lists, shape = _judged(self.lines).lists, _judged(self.lines).shape
+        if shape is None or self.kind is None:
             return []
-        problems = within_limit(lists, shape_of(lists), memory_limit * PASS_MEMORY * len(lists), kept=0.5)
+        problems = within_limit(lists, shape, memory_limit * PASS_MEMORY * len(lists), kept=0.5)
         return [replace(self._in_place(p), suggestion="W and B before more F") for p in problems]
 
     def _in_place(self, problem: Problem) -> Problem:
@@ -87,6 +89,7 @@ class _Judged:
     lists: ActionLists
     problems: tuple[Problem, ...]
     kind: ScheduleKind | None = None
+    shape: Shape | None = None
 
 
 @lru_cache(maxsize=64)
@@ -95,11 +98,15 @@ def _judged(lines: tuple[str, ...]) -> _Judged:
         lists = lists_from_csv("\n".join(lines))
     except InputError as error:
         return _Judged([], error.problems)
-    problems = check_lists(lists)
-    if not problems:
-        shape = shape_of(lists)
-        problems = [*_unequal(shape), *_other_ways(shape), *first_of(_mixed(lists))]
-    return _Judged(lists, tuple(problems), None if problems else _kind(lists, shape))
+    passes = without_shares(lists)
+    problems = check_lists(passes)
+    if problems:
+        return _Judged(lists, tuple(problems))
+    shape = shape_of(passes)
+    problems = [*_unequal(shape), *_other_ways(shape), *first_of(_mixed(lists))]
+    if not problems and passes != lists:
+        problems = share_problems(lists, shape)
+    return _Judged(lists, tuple(problems), None if problems else _kind(lists, shape, passes != lists), shape)
 
 
 def _unequal(shape: Shape) -> Iterator[Problem]:
@@ -137,7 +144,7 @@ def _mixed(lists: ActionLists) -> Iterator[Problem]:
                     yield Problem(f"lists.{rank}", str(action), rule, f"{parts} in its place")
 
 
-def _kind(lists: ActionLists, shape: Shape) -> ScheduleKind:
+def _kind(lists: ActionLists, shape: Shape, shares: bool) -> ScheduleKind:
     size = shape.ranks, shape.chunks
 
     def make(pipeline: Pipeline) -> list[list[Action]]:
@@ -161,4 +168,5 @@ def _kind(lists: ActionLists, shape: Shape) -> ScheduleKind:
         chains=shape.ways.chains,
         searched=False,
         only=(shape.ranks, shape.total),
+        barriers=playable_barriers(lists, shape) if shares else (),
     )

@@ -71,6 +71,9 @@ def written_schedule(
     elif written.kind is not None and written.kind.only is not None and written.kind.only[0] == 1:
         rule = "has lists of one pipeline rank: there is nothing to order"
         faults.append(Problem(field, name, rule, "1f1b, or lists of several ranks"))
+    elif written.kind is not None and written.kind.barriers:
+        rule = "has passes of a vocabulary that is spread, and a search spreads none"
+        faults.append(Problem(field, name, rule, "lists of F, B, I and W alone"))
     problems += faults
     if not faults:
         yield ScheduleChoice(written.name, written=written)
