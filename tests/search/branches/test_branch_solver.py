@@ -1,5 +1,7 @@
 """Ranks and lists for branches: legal, within memory, never longer than a chain, the best of all where they say so."""
 
+from dataclasses import replace
+
 import pytest
 from any_graph import SOON, equal, graphs, tasks, two_branches
 from every_assignment import shortest_of_all
@@ -10,6 +12,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.program.branch_messages import check_branch_messages
 from meshwright.schedule.solve import Effort
 from meshwright.search.branches import Task, solve
+from meshwright.search.branches.bound import lower_bound
 from meshwright.search.branches.graph import one_each
 from meshwright.search.branches.task import UNPLAYABLE
 
@@ -49,6 +52,24 @@ def test_the_exact_answer_is_the_shortest_of_all(task):
         return
     assert found.proven
     assert shortest_of_all(task, found.answer.step + 1) == found.answer.step
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(tasks(most=4, sizes=((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))))
+def test_no_lists_of_all_are_below_the_bound(task):
+    task = replace(task, memory=None)
+    found = solve(task, Effort(seconds=60, steps=20, method="local"))
+    assert found.bound.step <= shortest_of_all(task, found.answer.step + 1) <= found.answer.step
+
+
+def test_few_micro_batches_are_waited_for_at_both_ends():
+    """Two micro-batches in a row of operators: four ranks share the work, and of F and I two run at once at most."""
+    row = equal(8, [(stage, stage + 1) for stage in range(7)], ticks=3)
+    for count, ranks, step in ((1, 4, 51), (2, 4, 53), (4, 4, 79), (8, 4, 149)):
+        bound = lower_bound(Task(row, ranks, count))
+        shared = -(-(count * row.work + sum(3 * rank for rank in range(ranks))) // ranks)
+        assert bound.step >= shared
+        assert bound.step == step
 
 
 @pytest.mark.parametrize(("message", "memory"), [(0, None), (1, None), (1, 40)])
