@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.planning import PlanAnswer
     from meshwright.verbs.probing import Probes
     from meshwright.verbs.schedule_auto import Solved, Sought
-    from meshwright.verbs.schedule_branches import AskedOfGraph, SolvedGraph
+    from meshwright.verbs.schedule_branches import AskedOfGraph, PlayedGraph, SolvedGraph
     from meshwright.verbs.schedule_question import Asked
     from meshwright.verbs.scheduling import Compared, Scheduled
     from meshwright.verbs.solving import Solving
@@ -59,6 +59,7 @@ __all__ = [
     "measure",
     "measured_collectives",
     "plan",
+    "play_graph",
     "predict",
     "probe",
     "run",
@@ -422,6 +423,16 @@ def _named(path: str | Path) -> Iterator[None]:
     except InputError as error:
         problems = [replace(p, value=str(path)) if p.field == "file" else p for p in error.problems]
         raise type(error)(problems) from None
+
+
+def play_graph(name: str, asked: "AskedOfGraph") -> "PlayedGraph":
+    """The lists of a CSV file that ``solve_graph`` wrote, played for operators with branches.
+
+    Raises InputError with everything that is wrong, InfeasibleError where a rank holds more than the memory.
+    """
+    from meshwright.verbs.schedule_branches import played_graph
+
+    return played_graph(name, asked)
 
 
 def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:

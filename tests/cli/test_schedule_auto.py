@@ -70,6 +70,14 @@ def test_operators_with_branches_get_ranks_and_lists(tmp_path):
     assert "28 operators in" in done.out
     assert "than the best chain" in done.out
     assert len(read_lists(lists)) == 4
+    again = run("schedule", lists, "--graph", BRANCHES, "--json").data
+    shown = run("schedule", lists, "--graph", BRANCHES, "--svg", tmp_path / "again.svg")
+    assert shown.code == 0
+    assert "of lists.csv" in shown.out.replace(str(tmp_path) + "/", "")
+    assert (tmp_path / "again.svg").read_text(encoding="utf-8") == picture.read_text(encoding="utf-8")
+    assert again["actions"] == [[str(a) for a in actions] for actions in read_lists(lists)]
+    assert again["lower_bound_s"] <= again["step_s"]
+    assert run("schedule", lists, "--graph", BRANCHES, "--memory", 0.5).code == 1
     assert "in GiB" in picture.read_text(encoding="utf-8")
     data = run("schedule", "auto", "--graph", BRANCHES, *size, *SOON, "--json").data
     assert data["lower_bound_s"] <= data["step_s"] <= data["chain_step_s"]

@@ -14,7 +14,7 @@ from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from meshwright.verbs.schedule_auto import Solved
-    from meshwright.verbs.schedule_branches import SolvedGraph
+    from meshwright.verbs.schedule_branches import PlayedGraph, SolvedGraph
     from meshwright.verbs.scheduling import Scheduled
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
@@ -67,8 +67,10 @@ def schedule(
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
+        of_file = graph is not None and names[0].endswith(".csv")
         if names[0] != SEARCH:
-            _refuse((), sought | branches | plan, f"is for `meshwright schedule {SEARCH}`")
+            others = {} if of_file else branches
+            _refuse((), sought | others | plan, f"is for `meshwright schedule {SEARCH}`")
         if names[0] == ALL:
             _refuse(names, {**given, **files})
             _list(as_json)
@@ -81,7 +83,7 @@ def schedule(
                 {n: v for n, v in (given | sought | plan).items() if n in OF_CHAINS},
                 "is not for a graph",
             )
-            _with_branches(branches, given, sought, files, as_json)
+            _with_branches(names[0], branches, given, sought, files, as_json)
         else:
             _refuse(names, {"memory": memory}, "is for a graph: --graph")
             _one(names[0], given, sought, from_, files, as_json)
@@ -147,6 +149,7 @@ def _one(
 
 
 def _with_branches(
+    name: str,
     branches: Mapping[str, Any],
     given: Mapping[str, Any],
     sought: Mapping[str, Any],
@@ -164,11 +167,12 @@ def _with_branches(
         micro_batches=given["micro_batches"],
         memory_gib=branches["memory"],
     )
-    _tell(api.solve_graph(asked, Sought(**sought)), render_branches, files, as_json)
+    found = api.solve_graph(asked, Sought(**sought)) if name == SEARCH else api.play_graph(name, asked)
+    _tell(found, render_branches, files, as_json)
 
 
 def _tell(
-    found: "Scheduled | Solved | SolvedGraph",
+    found: "Scheduled | Solved | SolvedGraph | PlayedGraph",
     render: Callable[[dict[str, Any], Sequence[str]], None],
     files: Mapping[str, Path],
     as_json: bool,

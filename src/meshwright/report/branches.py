@@ -38,13 +38,11 @@ def render_branches(data: dict[str, Any], written: Sequence[str]) -> None:
 
 def _head(data: dict[str, Any]) -> list[str]:
     size = f"{data['operators']} operators in {len(data['stages'])} stages on {data['ranks']} ranks"
-    steps = f"{data['search_steps']:,} steps in {data['search_time_s']:.1f} s"
-    interrupted = "; interrupted" if data["interrupted"] else ""
     lines = [
         f"{printable(data['graph'])}: {size}, {data['micro_batches']} micro-batches",
-        f"step {format_seconds(data['step_s'])}, found by {data['found_by']}; {steps}{interrupted}",
+        f"step {format_seconds(data['step_s'])}{_found(data)}",
     ]
-    if data["chain_step_s"] is not None:
+    if data.get("chain_step_s") is not None:
         chain = f"{format_seconds(data['chain_step_s'])} ({data['chain_schedule']})"
         lines.append(f"{percent(data['gain'])} shorter than the best chain, {chain}")
     if data["proven"]:
@@ -53,6 +51,14 @@ def _head(data: dict[str, Any]) -> list[str]:
         bound = f"{format_seconds(data['lower_bound_s'])}, by {data['bound_reason']}"
         lines.append(f"not proven: {data['gap']:.3%} above the lower bound {bound}")
     return lines
+
+
+def _found(data: dict[str, Any]) -> str:
+    """How the lists were found; whose file they are where they were not searched."""
+    if "found_by" not in data:
+        return f", of {printable(data['schedule'])}"
+    steps = f"{data['search_steps']:,} steps in {data['search_time_s']:.1f} s"
+    return f", found by {data['found_by']}; {steps}{'; interrupted' if data['interrupted'] else ''}"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 That is the compute-only form of torch's ``pipelining`` (torch 2.13, ``torch/distributed/pipelining/schedules.py``:
 ``_dump_csv`` and ``_load_csv``), so that lists can be exchanged with it; stages and micro-batches count from 0 in both.
-An empty cell is a slot in which the rank idles: it says nothing that the order does not, and is left out. A pair
+An empty cell is a slot in which the rank idles: it says nothing that the order does not, and is left out. So is a line
+that begins with ``#``. A pair
 ``(1F4;2B0)OVERLAP_F_B`` is read as its passes in that order. ``lists_from_csv(csv_of(lists)) == lists``.
 """
 
@@ -53,7 +54,8 @@ def lines_of_file(path: str | Path) -> tuple[str, ...]:
 def lists_from_csv(text: str, where: str = "lists") -> list[list[Action]]:
     """The lists that a CSV text holds; ``where`` names it. Raises InputError with the words that are no actions."""
     try:
-        rows = list(csv.reader(io.StringIO(text.rstrip(), newline="")))
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        rows = list(csv.reader(io.StringIO("\n".join(lines).rstrip(), newline="")))
     except csv.Error as error:
         raise InputError(Problem("file", where, f"cannot be read as CSV: {error}", FORM)) from None
     if not rows or len(rows) > MAX_RANKS:

@@ -12,12 +12,10 @@ from typing import Any
 
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.program.branch_messages import check_branch_messages
-from meshwright.schedule.figures import messages_of
-from meshwright.schedule.table import csv_of
 from meshwright.search.branches import Solution, Task, solve
-from meshwright.search.branches.task import levels
 from meshwright.units import GIB
 from meshwright.verbs.branch_files import Branches, branches_of_file
+from meshwright.verbs.graph_lists import GraphLists, graph_lists_of_file
 from meshwright.verbs.schedule_auto import Sought, search_problems
 from meshwright.verbs.schedule_question import MAX_MICRO_BATCHES, MAX_RANKS
 
@@ -52,6 +50,28 @@ class AskedOfGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class PlayedGraph:
+    """Lists of a file."""
+
+    name: str
+    lists: GraphLists
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form."""
+        keys = ("step_s", "lower_bound_s", "gap", "busy", "peak_bytes", "messages")
+        origin = {"origin": {key: ORIGIN[key] for key in keys}}
+        return {"schedule": self.name} | self.lists.summary() | self.lists.in_full() | origin
+
+    def csv(self) -> str:
+        """The lists, one row for each rank, and the operators of the stages."""
+        return self.lists.csv()
+
+    def svg(self) -> str:
+        """A picture of the timeline."""
+        return self.lists.svg()
+
+
+@dataclass(frozen=True, slots=True)
 class SolvedGraph:
     """An answer, and what was asked."""
 
@@ -60,31 +80,22 @@ class SolvedGraph:
     solution: Solution
     search_time_s: float
 
+    @property
+    def lists(self) -> GraphLists:
+        """The lists with their figures."""
+        return GraphLists(self.asked.graph, self.branches, self.solution.answer, self.solution.bound)
+
     def to_json(self) -> dict[str, Any]:
         """The public form; ``start_s``, ``end_s`` and ``held_bytes`` (after it) go with ``actions``."""
-        return (
-            self._summary()
-            | self._of_ranks()
-            | {"stages": list(self._stages()), "origin": ORIGIN}
-            | self._lists()
-        )
+        lists = self.lists
+        head = {"schedule": "auto"} | lists.summary() | self._search()
+        in_full = lists.in_full()
+        return head | in_full | {"origin": ORIGIN}
 
-    def _summary(self) -> dict[str, Any]:
-        of, task = self.solution, self.solution.answer.task
-        chain = of.chain
+    def _search(self) -> dict[str, Any]:
+        of, chain = self.solution, self.solution.chain
         return {
-            "schedule": "auto",
-            "graph": self.asked.graph,
-            "operators": len(self.branches.names),
-            "ranks": task.ranks,
-            "micro_batches": task.micro_batches,
-            "memory_bytes": task.memory,
-            "step_s": self._seconds(of.answer.step),
-            "lower_bound_s": self._seconds(of.bound.step),
-            "bound_reason": of.bound.reason,
-            "gap": of.gap,
-            "proven": of.proven,
-            "chain_step_s": self._seconds(chain.step) if chain else None,
+            "chain_step_s": self.lists.seconds(chain.step) if chain else None,
             "chain_schedule": chain.schedule if chain else None,
             "gain": 1 - of.answer.step / chain.step if chain else None,
             "found_by": of.found_by,
@@ -94,72 +105,32 @@ class SolvedGraph:
             "interrupted": of.interrupted,
         }
 
-    def _of_ranks(self) -> dict[str, Any]:
-        answer = self.solution.answer
-        work = [0] * answer.task.ranks
-        for rank, cost in zip(answer.placement, answer.graph.costs, strict=True):
-            work[rank] += answer.task.micro_batches * cost.work
-        return {
-            "busy": [ticks / answer.step for ticks in work],
-            "peak_bytes": list(answer.peaks),
-            "messages": list(messages_of(answer.lists, answer.graph.ways)),
-        }
-
-    def _stages(self) -> Iterator[dict[str, Any]]:
-        answer = self.solution.answer
-        for stage, (group, rank, cost) in enumerate(
-            zip(answer.groups, answer.placement, answer.graph.costs, strict=True)
-        ):
-            yield {
-                "stage": stage,
-                "rank": rank,
-                "operators": [self.branches.names[operator] for operator in group],
-                "needs": list(answer.graph.stages.before[stage]),
-                "forward_s": self._seconds(cost.forward),
-                "input_s": self._seconds(cost.input),
-                "weight_s": self._seconds(cost.weight),
-                "kept_bytes": cost.kept,
-                "state_bytes": cost.state,
-            }
-
-    def _lists(self) -> dict[str, Any]:
-        answer = self.solution.answer
-        played = answer.timeline.divided(self.branches.ticks_per_s)
-        return {
-            "actions": [[str(action) for action in actions] for actions in answer.lists],
-            "start_s": [list(row) for row in played.start],
-            "end_s": [list(row) for row in played.end],
-            "held_bytes": self._held(),
-        }
-
-    def _held(self) -> list[list[int]]:
-        answer = self.solution.answer
-        return [
-            [state + level for level in levels(actions, answer.graph.costs)]
-            for actions, state in zip(answer.lists, answer.states, strict=True)
-        ]
-
-    def _seconds(self, ticks: int) -> float:
-        return ticks / self.branches.ticks_per_s
-
     def csv(self) -> str:
-        """The lists, one row for each rank."""
-        return csv_of(self.solution.answer.lists)
+        """The lists, one row for each rank, and the operators of the stages."""
+        return self.lists.csv()
 
     def svg(self) -> str:
         """A picture of the timeline."""
-        from meshwright.schedule.picture import Panel, svg_of_many
+        return self.lists.svg()
 
-        answer, task = self.solution.answer, self.solution.answer.task
-        panel = Panel(
-            lists=answer.lists,
-            timeline=answer.timeline.divided(self.branches.ticks_per_s),
-            ways=answer.graph.ways,
-            held=[[bytes_ / GIB for bytes_ in row] for row in self._held()],
-            held_words="held, with states, in GiB",
-        )
-        title = f"{len(answer.groups)} stages with branches: {task.ranks} ranks, {task.micro_batches} micro-batches"
-        return svg_of_many([panel], title=title)
+
+def played_graph(name: str, asked: AskedOfGraph) -> PlayedGraph:
+    """The lists of a file, for a graph. Raises InputError with what is wrong, InfeasibleError beyond the memory."""
+    problems = [*_memory_problems(asked)]
+    branches = attempted(lambda: branches_of_file(asked.graph), problems)
+    if problems or branches is None:
+        raise InputError(problems)
+    lists = graph_lists_of_file(name, asked.graph, branches, asked.memory)
+    task = lists.answer.task
+    numbers = {"ranks": (asked.ranks, task.ranks), "micro-batches": (asked.micro_batches, task.micro_batches)}
+    problems = [
+        Problem(option, value, f"the file has {of_file}", f"--{option} {of_file}, or leave it out")
+        for option, (value, of_file) in numbers.items()
+        if value not in (None, of_file)
+    ]
+    if problems:
+        raise InputError(problems)
+    return PlayedGraph(name, lists)
 
 
 def solved_graph(asked: AskedOfGraph, sought: Sought) -> SolvedGraph:
@@ -190,6 +161,10 @@ def _problems(asked: AskedOfGraph) -> Iterator[Problem]:
             yield Problem(name, None, "is needed to make the lists", f"--{name} {example}")
         elif not 1 <= value <= most:
             yield Problem(name, value, f"must be from 1 to {most}", f"--{name} {min(most, max(1, value))}")
+    yield from _memory_problems(asked)
+
+
+def _memory_problems(asked: AskedOfGraph) -> Iterator[Problem]:
     memory = asked.memory_gib
     if memory is not None and not (isfinite(memory) and 0 < memory <= MOST_GIB):
         yield Problem("memory", memory, f"must be above 0 and at most {MOST_GIB} GiB", "--memory 80")
