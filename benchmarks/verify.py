@@ -26,6 +26,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 
 from faults import FAULTS, Fault  # noqa: E402
 from proof_plans import (  # noqa: E402
+    OFFLOADS,
     SEQ_LEN,
     SPECIAL,
     SPREADS,
@@ -94,7 +95,7 @@ def proven(plan: Proven) -> Row:
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
     drawn = [*covering_plans(SEED, RANKS, COUNT), *spread_plans(SEED, RANKS, SPREAD_COUNT)]
-    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *drawn]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *drawn]
 
 
 def large(

@@ -127,6 +127,26 @@ def test_usual_nodes(name, devices, domain, nic_gbit, scaleup_gbyte):
     assert node.scaleup_bytes_per_s == scaleup_gbyte * GIGA
 
 
+def test_a_node_reaches_its_host_over_the_link_of_its_devices():
+    lanes = {"3.0x16": 15.754, "4.0x16": 31.508, "5.0x16": 63.015, "6.0x16": 121.0, "C2C 450 uni": 450.0}
+    links = {row["id"]: row["pcie"] for row in read_table("accelerators")}
+    known = 0
+    for name in node_names():
+        rate = named_node(name).host_bytes_per_s
+        if rate is not None and name != "frontier":  # measured there
+            known += 1
+            assert any(
+                links[node_device(name)].startswith(link) for link, of in lanes.items() if of * GIGA == rate
+            )
+    assert known > 40
+
+
+def test_the_memory_of_a_host_is_known_or_it_is_not():
+    assert named_node("dgx-h100").host_memory_bytes == 2048 * GIB
+    assert named_node("aws-p4d.24xlarge").host_memory_bytes == 1152 * GIB
+    assert named_node("gb200-nvl72").host_memory_bytes is None
+
+
 def test_a_node_that_nobody_described_says_that_it_is_a_guess():
     assert usual_node("rtx-4090").source.startswith("guess")
 

@@ -23,11 +23,13 @@ from lattice_plans import (
     spread_plans,
 )
 
-from meshwright.cost.evaluate import evaluate
+from meshwright.cost.evaluate import evaluate, pipeline_groups
+from meshwright.cost.group_memory import host_bytes
 from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.model.adapters import with_adapters
 from meshwright.plan.arrays import from_shorts
-from meshwright.simulate.ledger import rank_ledger
+from meshwright.plan.short import Offload
+from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
@@ -168,11 +170,47 @@ def test_closed_forms_equal_the_simulated_program_where_layers_recompute_differe
     hold_together(replace(chosen, of_layers=of_layers))
 
 
+OFFLOADS = (Offload(activations=0.4), Offload(activations="all"), Offload(activations=0.5, ahead=3))
+OFFLOADED = {
+    "whole": ("generic", 5, (*WHOLE, *TURNED_WHOLE)),
+    "split": ("generic", 0, (*SPLIT, *TURNED_SPLIT)),
+    "twice": ("generic", 0, TWICE),
+    "by unit": ("meshwright", 4, WITH_UNITS),
+}
+
+
+@pytest.mark.parametrize("offload", OFFLOADS, ids=str)
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", OFFLOADED)
+def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host(kind, model, offload):
+    stack, seed, schedules = OFFLOADED[kind]
+    chosen = family(model, "h100-sxm-80gb x 24", stack, SOME, seed=seed, schedules=schedules)
+    hold_together(offloading(chosen, offload))
+
+
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("offload", OFFLOADS, ids=str)
+def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host_and_a_spread_vocabulary(
+    offload, schedules
+):
+    chosen = family("untied", "h100-sxm-80gb x 24", "generic", SPREAD_PER_FAMILY, seed=3, schedules=schedules)
+    hold_together(offloading(replace(chosen, plans=tuple(spread_plans(chosen))), offload))
+
+
+def offloading(chosen, offload):
+    """The family with activations on the host; something goes out in many of the plans."""
+    plans = tuple(plan.model_copy(update={"offload": offload}) for plan in chosen.plans)
+    groups = (group for _, group in pipeline_groups(from_shorts(list(plans)), chosen.setting))
+    assert sum(bool(host_bytes(group).any()) * len(group.plans) for group in groups) >= len(plans) / 4
+    return replace(chosen, plans=plans)
+
+
 def hold_together(chosen):
     """Bytes equal, times within the bound."""
     setting = chosen.setting
     plans = replace(from_shorts(list(chosen.plans)), layer_recomputes=chosen.of_layers)
     estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
+    estimated_on_hosts = host_peaks(plans, setting)
     errors = []
     for row, plan in enumerate(chosen.plans):
         program, simulated = played(chosen.long(plan), setting)
@@ -180,7 +218,17 @@ def hold_together(chosen):
         worst = max(ledgers, key=lambda ledger: sum(ledger.values()))
         assert {kind: estimates.memory[kind][row] for kind in worst} == worst, plan
         assert {name: int(traffic[name][row]) for name in traffic} == program_traffic(program), plan
+        on_hosts = [peak_host_bytes(program, rank) for rank in range(program.pipeline_ranks)]
+        assert estimated_on_hosts[row] == max(on_hosts), plan
         errors.append(float(estimates.step_s[row]) / simulated.step_s - 1)
     largest = int(np.argmax(np.abs(errors)))
     print(f"largest error of a step time {errors[largest]:+.2%}")
     assert abs(errors[largest]) < TIME_BOUND, chosen.plans[largest]
+
+
+def host_peaks(plans, setting):
+    """The most that a device of each plan has on its host."""
+    peaks = np.zeros(len(plans))
+    for rows, group in pipeline_groups(plans, setting):
+        peaks[rows] = host_bytes(group).max(1)
+    return peaks

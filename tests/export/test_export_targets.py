@@ -13,6 +13,7 @@ from meshwright.errors import UnsupportedError
 from meshwright.export import TARGETS
 from meshwright.export.option_list import option_names
 from meshwright.plan.long import DeviceGroup, LayerRule, LongPlan, Schedule, Synchronisation
+from meshwright.plan.short import Offload
 
 WITHOUT_STACK = ("accelerate",)
 """Targets that launch whatever a script does: no stack is theirs."""
@@ -95,6 +96,7 @@ REFUSED_BY_ALL = {
     "pipeline.schedule.unit": lambda plan: {
         "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", unit=4)})
     },
+    "offload.activations": lambda plan: {"offload": Offload(activations="all")},
     "synchronise": lambda plan: {
         "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)
     },

@@ -122,6 +122,25 @@ OF_OTHER_LISTS = (
 )
 """A plan of lists for other micro-batches, with what is to be said of it."""
 
+OFFLOADING = (
+    (
+        long_plan(offload={"activations": 0.5}),
+        {},
+        "offload.activations",
+        "test-stack@1.0 does not keep activations of passes on the host",
+        "take offload out, or stack: meshwright",
+    ),
+    (
+        long_plan({"dp_shard": 64}, offload={"activations": 0.5}),
+        {},
+        "offload.activations",
+        "nothing goes out: no pass waits for its backward pass while 3 others run",
+        "pp > 1, or take offload out",
+    ),
+)
+"""Plans that offload and can not, or need not."""
+MORE = (OF_OTHER_LISTS, *OFFLOADING)
+
 degree = st.sampled_from((1, 2, 3, 4, 8))
 name = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
 recompute = st.sampled_from(("none", "selective", "full", ("mlp", "core_attn"), ("moe_act",)))

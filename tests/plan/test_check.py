@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from plan_cases import (
     DENSE,
     LATENT,
+    MORE,
     NODE,
-    OF_OTHER_LISTS,
     SPARSE,
     STACK,
     changed,
@@ -352,7 +352,7 @@ CASES = [
         "dualpipe needs pp % 2 = 3 % 2 = 0",
         "pp: 4",
     ),
-    OF_OTHER_LISTS,
+    *MORE,
 ]
 
 

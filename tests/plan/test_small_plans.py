@@ -16,6 +16,7 @@ from meshwright.plan.short import ShortPlan
 from meshwright.plan.shrink import small_plans
 from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack
+from meshwright.verbs.verifying import program_of
 
 MODELS = ("llama-3.1-70b", "gpt-3-175b", "gemma-2-27b", "qwen3-32b", "bloom-176b", "mistral-7b-v0.3")
 ORDERS = (
@@ -48,6 +49,22 @@ def test_a_vocabulary_that_is_spread_stays_spread_where_there_is_a_pipeline():
     assert {bool(plan.long.choice.vocabulary) for plan in small} == {True, False}
     for plan in small:
         assert plan.long.choice.vocabulary == ("vocab-2" if "pp" in plan.features else None)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_activations_go_to_the_host_in_small_plans_too(schedule):
+    layout, offload = {"pp": 8, "dp_shard": 2, "tp": 4}, {"activations": 0.5, "ahead": 3}
+    large = plan_of(
+        "llama-3.1-70b", layout, sharding="zero1", offload=offload, pipeline={"schedule": schedule}
+    )
+    found = small_plans(large.long, large.setting.model, 8)
+    assert found.features["offload"].said == "activations wait on the host: 0.5, 3 passes ahead"
+    piped = [plan for plan in found.plans if "pp" in plan.features]
+    assert piped
+    for plan in piped:
+        assert plan.long.pipeline.ranks >= 4
+        actions = [action for actions in program_of(plan).lists for action in actions]
+        assert any(action.kind == "OFFLOAD" for action in actions)
 
 
 def random_plan(draw):

@@ -137,9 +137,11 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
     micro_batch = draw(st.sampled_from((1, 2)))
     micro_batches = layout["pp"] * draw(st.integers(1, 3))
     batch = layout["dp_replicate"] * layout["dp_shard"] * micro_batch * micro_batches
+    offloads = (None, {"activations": "all"}, {"activations": 0.5, "ahead": 2})
     short = short_plan(
         name,
         layout,
+        offload=draw(st.sampled_from(offloads)) if stack == "meshwright" else None,
         sharding=sharding if sharding != "none" or layout["dp_shard"] == 1 else "zero1",
         gather=draw(st.sampled_from((None, "per-layer", "per-micro-batch", by_unit, "per-step"))),
         pipeline={

@@ -35,6 +35,11 @@ UNITS = lowered(
         pipeline={"schedule": "zeropp", "virtual_stages": 2},
     )
 )
+OFFLOADED = lowered(
+    short_plan(
+        "dense", {"pp": 4}, stack="meshwright", offload={"activations": "all"}, workload={"global_batch": 8}
+    )
+)
 LATE = lowered(short_plan("dense", {"dp_shard": 2}, sharding="zero1"), overlap_parameter_gather=False)
 
 
@@ -237,6 +242,27 @@ STEPS = {
         ),
         "groups_exist",
     ),
+    "what is on the host does not come back": (OFFLOADED, edited(0, drop("0RELOAD1")), "every_copy_once"),
+    "what stays comes back": (OFFLOADED, edited(0, drop("0OFFLOAD1")), "every_copy_once"),
+    "it goes out twice": (OFFLOADED, edited(0, add("0OFFLOAD1")), "every_copy_once"),
+    "a stage of another rank goes out": (OFFLOADED, edited(0, add("1OFFLOAD1 1RELOAD1")), "every_copy_once"),
+    "a stage with nothing on the host goes out": (
+        BASE,
+        edited(0, add("0OFFLOAD1 0RELOAD1")),
+        "every_copy_once",
+    ),
+    "it goes out before it is there": (OFFLOADED, edited(0, swap("0F1", "0OFFLOAD1")), "copies_in_order"),
+    "it comes back too late": (OFFLOADED, edited(0, swap("0RELOAD1", "0B1")), "copies_in_order"),
+    "it comes back before it is out": (
+        OFFLOADED,
+        edited(0, swap("0RELOAD1", "0OFFLOAD1")),
+        "copies_in_order",
+    ),
+    "it comes back before the copy out has ended": (
+        OFFLOADED,
+        edited(0, lambda text: drop("0RELOAD1")(text).replace("0OFFLOAD1", "0OFFLOAD1 0RELOAD1")),
+        "copies_in_order",
+    ),
     "tied tables drift apart": (
         BASE,
         lambda p: replace(p, collectives={k: c for k, c in p.collectives.items() if k[1] != "REDUCE_TIED"}),
@@ -322,8 +348,8 @@ def test_a_mistake_is_seen_by_its_rule(name):
 
 @pytest.mark.parametrize(
     "plan",
-    [BASE, CHUNKED, GATHERED, TWICE, LATE],
-    ids=["base", "chunked", "gathered", "twice", "late"],
+    [BASE, CHUNKED, GATHERED, TWICE, LATE, OFFLOADED],
+    ids=["base", "chunked", "gathered", "twice", "late", "offloaded"],
 )
 def test_the_programs_without_mistakes_are_good(plan):
     assert validate(plan.program, plan.model) == []

@@ -22,6 +22,7 @@ LEVELS = {
     "tensors": ("whole", "tp and sp"),
     "recompute": ("none", "full", "mixed"),
     "vocabulary": ("ends", *FORMS),
+    "host": ("empty", "activations"),
 }
 """What each schedule is crossed with; the first level of each is the plain one."""
 Levels = Mapping[str, str]
@@ -63,6 +64,8 @@ def crossed(schedule: str, levels: Levels) -> Proven:
         plan = replace(plan, gather="per-step" if spread else "per-layer")
     if levels["tensors"] == "tp and sp":
         plan = replace(plan, tp=2, sequence_parallel=True)
+    if levels["host"] == "activations":
+        plan = replace(plan, offload="all")
     if levels["recompute"] == "mixed":
         return replace(plan, recomputes=("full", *["none", "selective", ("mlp",)] * layers)[:layers])
     return replace(plan, recompute=levels["recompute"])

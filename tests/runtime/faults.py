@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 from fault import Fault
+from offload_faults import OFFLOAD_FAULTS
 from proof_plans import Proven
 from spread_faults import SPREAD_FAULTS
 
@@ -432,4 +433,5 @@ FAULTS = (
     Fault("gradients of two copies of a layer are not summed", TWO_WAYS, copies_not_summed),
     Fault("the norm counts two copies of a layer", TWO_WAYS, copies_counted_twice, "gradient norm"),
     *SPREAD_FAULTS,
+    *OFFLOAD_FAULTS,
 )

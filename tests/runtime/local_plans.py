@@ -41,6 +41,7 @@ def small(
     gather=None,
     recompute="none",
     recomputes=None,
+    offload=None,
     global_batch=8,
     **degrees,
 ) -> Small:
@@ -61,6 +62,8 @@ def small(
     }
     if gather:
         data["gather"] = gather
+    if offload:
+        data["offload"] = offload
     plan = expand(ShortPlan.model_validate(data), model.architecture)
     plan = recomputing(plan, recomputes) if recomputes else plan
     cluster, stack = load_cluster(data["cluster"]), load_stack("meshwright")

@@ -72,6 +72,8 @@ class Proven:
     rank_order: tuple[str, ...] = DEFAULT_ORDER
     sizes: tuple[tuple[str, int], ...] = ()
     recomputes: tuple[str | tuple[str, ...], ...] | None = None
+    offload: float | str | None = None
+    ahead: int = 1
 
     @property
     def ranks(self) -> int:
@@ -131,6 +133,7 @@ class Proven:
             "gather": self.gather,
             "pipeline": pipeline,
             "recompute": self.recompute,
+            "offload": None if self.offload is None else {"activations": self.offload, "ahead": self.ahead},
         }
 
 
@@ -282,6 +285,65 @@ SPREADS = (
 """Compositions of that; in the last one the tables have fewer rows than parts, so that some are padding alone."""
 
 
+OFFLOADED = Proven("llama", pp=4, offload="all", micro_batches=8, layers=5)
+"""Activations of all layers on the host."""
+OFFLOADS = (
+    OFFLOADED,
+    replace(
+        OFFLOADED,
+        model="qwen3",
+        schedule="zb-h1",
+        dp_shard=2,
+        sharding="zero1",
+        recompute="full",
+        offload=0.5,
+    ),
+    replace(OFFLOADED, model="gpt2", schedule="zb-h2", recompute="selective", ahead=2),
+    replace(
+        OFFLOADED,
+        model="gemma2",
+        pp=2,
+        tp=2,
+        sequence_parallel=True,
+        schedule="interleaved-1f1b",
+        recompute=("mlp",),
+    ),
+    replace(
+        OFFLOADED,
+        pp=2,
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-layer",
+        schedule="v-half",
+        layers=6,
+        offload=0.6,
+    ),
+    replace(
+        OFFLOADED,
+        model="bloom",
+        pp=2,
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-micro-batch",
+        schedule="zb-v",
+    ),
+    replace(OFFLOADED, model="granite", sharding="zero2", dp_shard=2, gather=None, schedule="gpipe", pp=1),
+    replace(
+        OFFLOADED,
+        pp=2,
+        dp_shard=2,
+        sharding="zero3",
+        gather="per-unit",
+        schedule="zeropp",
+        stages=(0, 2, 2, 1),
+    ),
+    replace(OFFLOADED, model="qwen3", pp=2, schedule="dualpipe", layers=4),
+    replace(OFFLOADED, model="gemma2", vocabulary="vocab-2", layers=6),
+    replace(OFFLOADED, layers=6, recomputes=("full", "none", ("mlp",), "selective", "full", "none")),
+)
+"""Compositions of that with everything that keeps, drops or moves activations."""
+
+
 def covering_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
     """``count`` plans that have together as many pairs of choices as a greedy draw finds."""
     draw = random.Random(seed)
@@ -340,7 +402,7 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    apart = ("layers", "memory_limit", "unit", "recomputes", "vocabulary")
+    apart = ("layers", "memory_limit", "unit", "recomputes", "vocabulary", "offload", "ahead")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
@@ -360,6 +422,8 @@ def told(plan: Proven) -> str:
         names = plan.recompute if isinstance(plan.recompute, tuple) else (plan.recompute,)
         parts.append("recompute " + " ".join(names))
     parts += [f"layers recompute {recomputed(plan.recomputes)}"] if plan.recomputes else []
+    if plan.offload is not None:
+        parts.append(f"offload {plan.offload}" + (f", {plan.ahead} passes ahead" if plan.ahead > 1 else ""))
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     return ", ".join(parts)

@@ -9,7 +9,9 @@ from tiny_models import tiny
 
 from meshwright.cost.prices import CATEGORY
 from meshwright.cost.traffic import TRAFFIC, program_traffic
+from meshwright.simulate.ledger import activation_curve, peak_activation_bytes
 
+WATCHED = ("F", "B", "I", "W", "S", "T", "RELOAD")
 RECOMPUTES = ("none", "full", ("layernorm",), ("mlp",), ("core_attn",), ("layernorm", "mlp", "core_attn"))
 
 
@@ -52,6 +54,48 @@ def test_each_layer_keeps_what_the_ledger_says_of_its_own_recomputation(pipeline
     case = small(tiny("llama", num_hidden_layers=5), pipeline, recomputes=of_layers, pp=2)
     assert len(set(case.program.activation_bytes)) == len(case.program.stages)
     held_against_the_ledger(case)
+
+
+OFFLOADS = {
+    "1f1b": ({"schedule": "1f1b"}, {"pp": 4}),
+    "split": ({"schedule": "zb-h1"}, {"pp": 4, "recompute": ("layernorm", "mlp")}),
+    "two stages a rank": ({"schedule": "interleaved-1f1b", "virtual_stages": 2}, {"pp": 2}),
+    "in a V": ({"schedule": "v-half", "virtual_stages": 2}, {"pp": 2, "recompute": "full"}),
+    "all forward first": ({"schedule": "gpipe"}, {"pp": 1}),
+    "over tp": ({"schedule": "1f1b"}, {"pp": 4, "tp": 2, "sequence_parallel": True}),
+    "a spread vocabulary": ({"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}, {"pp": 4}),
+}
+
+
+@pytest.mark.parametrize("activations", ["all", 0.5])
+@pytest.mark.parametrize("name", OFFLOADS)
+def test_a_rank_holds_what_the_ledger_says_while_activations_are_on_the_host(name, activations):
+    pipeline, degrees = OFFLOADS[name]
+    model = tiny("llama", num_hidden_layers=8, **({"num_key_value_heads": 2} if "tp" in degrees else {}))
+    case = small(model, pipeline, offload={"activations": activations}, **degrees)
+    lists = case.program.lists
+    assert any(action.kind == "OFFLOAD" for actions in lists for action in actions)
+    *_, seen = run(case, "bf16", probe=held)
+    grid = case.program.grid
+    for rank, found in enumerate(seen):
+        pipeline_rank = grid.coordinates(rank)["pp"]
+        curve = dict(reversed(activation_curve(case.program, pipeline_rank)[1:]))
+        expected = [curve[at] for at, action in enumerate(lists[pipeline_rank]) if action.kind in WATCHED]
+        assert found == expected
+        assert max(found) == peak_activation_bytes(case.program, pipeline_rank)
+
+
+def held(interpreter):
+    """Watch an interpreter: bytes of all passes that wait, with those of its share, after each pass and copy back."""
+    seen = []
+
+    def hear(action, word):
+        if word == "end" and action.kind in WATCHED:
+            shares = interpreter.vocabulary.running.values() if interpreter.vocabulary else ()
+            seen.append(sum(run.live_bytes() for run in (*interpreter.running.values(), *shares)))
+
+    interpreter.hear = hear
+    return seen
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "llama"])

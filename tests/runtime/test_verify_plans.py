@@ -7,6 +7,7 @@ from faults import FAULTS
 from proof_plans import (
     BY_UNIT,
     MIXED,
+    OFFLOADS,
     SPECIAL,
     SPREAD,
     SPREADS,
@@ -34,7 +35,7 @@ def outcome_of(plan, fault=no_fault):
 
 @pytest.mark.parametrize(
     "plan",
-    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *QUICK],
+    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *OFFLOADS, *QUICK],
     ids=lambda plan: f"{plan.model} {told(plan)}",
 )
 def test_a_plan_computes_and_exchanges_what_it_should(plan):

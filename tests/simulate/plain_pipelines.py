@@ -17,6 +17,7 @@ from meshwright.program.lower import lower
 from meshwright.program.messages import insert_messages
 from meshwright.program.program import Program, Stage
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.offload import Copied, with_offloads
 from meshwright.simulate.record import Simulation
 from meshwright.simulate.simulator import simulate
 from meshwright.stack.load import load_stack
@@ -91,11 +92,14 @@ def lowered(
     return Lowered(short, setting, program)
 
 
-def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Program:
-    """The schedule's lists with messages, and no collective, norm or optimizer."""
+def plain_program(
+    schedule: str, ranks: int, micro_batches: int, chunks: int = 1, copied_bytes: int = 0, ahead: int = 1
+) -> Program:
+    """The schedule's lists with messages, and no collective, norm or optimizer; so much of a pass goes to the host."""
     kind = SCHEDULES[schedule]
     placement, ways = kind.placement(ranks, chunks), kind.ways(ranks, chunks)
-    lists = insert_messages(kind.lists(ranks, micro_batches, chunks), placement, ways)
+    out = Copied(frozenset(range(len(placement)) if copied_bytes else ()), ahead)
+    lists = insert_messages(with_offloads(kind.lists(ranks, micro_batches, chunks), out), placement, ways)
     kinds = "FIW" if kind.split else "FB"
     return replace(
         lowered().program,
@@ -106,6 +110,7 @@ def plain_program(schedule: str, ranks: int, micro_batches: int, chunks: int = 1
         p2p_bytes=1,
         activation_bytes=(STAGE_BYTES,) * len(placement),
         weight_gradient_bytes=(STAGE_BYTES - 1,) * len(placement),
+        offloaded_bytes=(copied_bytes,) * len(placement),
         lists=tuple(tuple(actions) for actions in lists),
         chains=kind.chains,
     )
@@ -117,11 +122,16 @@ class GivenPrices:
 
     seconds: dict[tuple[int, str], float]
     message: float
+    copy: float = 0.0
     mesh: Mesh = field(default_factory=lambda: Mesh({"pp": 1}, {"pp": 1}, 1))
 
     @property
     def local(self) -> SimpleNamespace:
-        form = SimpleNamespace(p2p=lambda size, crosses, congestion: self.message, constants=constants())
+        form = SimpleNamespace(
+            p2p=lambda size, crosses, congestion: self.message,
+            constants=constants() | {"host_link_efficiency": 1.0},
+        )
+        form.host_bytes_per_s = STAGE_BYTES / self.copy if self.copy else 0.0
         return SimpleNamespace(forms=form)
 
     def body(self, body: tuple[int, str]) -> dict[str, float]:

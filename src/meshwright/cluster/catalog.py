@@ -10,7 +10,9 @@ at most, not the figure on the box. Column ``memory_origin`` says where it comes
                of that rule, but for the B300 family (marketed in decimal GB: 6 and 3 % less).
 
 A usual node is the row of ``nodes.csv`` marked so, else a guess that says it is one. In a rack-scale domain
-(NVL72) a node is one host and its share of the rack's power. What this ignores: PCIe switches, NUMA, and that
+(NVL72) a node is one host and its share of the rack's power. ``host_gbyte_per_s_per_device`` is nominal: 16 lanes of
+PCIe 3.0, 4.0, 5.0 (8, 16, 32 GT/s, 128 of 130 bits: 15.75, 31.51, 63.02 GB/s; PCI-SIG), 121 of 6.0, or the C2C link
+that the device's row has. Empty: not known, as is ``host_memory_gib``. What this ignores: PCIe switches, NUMA, and that
 a full mesh gives one pair of devices only its own link.
 """
 
@@ -140,6 +142,7 @@ def _device(row: Row) -> Device:
 def _node(row: Row) -> Node:
     network = gbit_per_s_to_bytes_per_s(float(row["nic_gbit_per_s_per_node"]))
     scaleup = float(row["scaleup_gbyte_per_s_per_device"]) * GIGA
+    host = row["host_gbyte_per_s_per_device"]
     return Node(
         name=row["id"],
         devices=int(row["devices"]),
@@ -148,6 +151,8 @@ def _node(row: Row) -> Node:
         nic_count=int(row["nic_count"]),
         nic_bytes_per_s=BytesPerSecondPerNode(network),
         fabric=row["fabric"],
+        host_bytes_per_s=BytesPerSecondPerDevice(float(host) * GIGA) if host else None,
+        host_memory_bytes=round(float(row["host_memory_gib"]) * GIB) if row["host_memory_gib"] else None,
         power_w=float(row["power_w"]) if row["power_w"] else None,
         source=f"{row['source']} ({row['confidence']})",
     )

@@ -56,6 +56,8 @@ def _node(node: Node) -> dict[str, object]:
         "nic_gbit_per_s_per_node": node.nic_bytes_per_s * 8 / GIGA,
         "nic_gbyte_per_s_per_node": node.nic_bytes_per_s / GIGA,
         "nic_gbyte_per_s_per_device": node.nic_bytes_per_s_per_device / GIGA,
+        "host_gbyte_per_s_per_device": node.host_bytes_per_s and node.host_bytes_per_s / GIGA,
+        "host_memory_gib_per_node": node.host_memory_bytes and node.host_memory_bytes / GIB,
         "fabric": node.fabric,
         "power_w_per_node": node.power_w,
         "source": node.source,

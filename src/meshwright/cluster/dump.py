@@ -76,7 +76,12 @@ def _node(node: Node, kind: Device) -> object:
         "devices": node.devices,
         "scaleup_domain": node.scaleup_domain,
         "nic_count": node.nic_count,
-        **{key: unscaled(getattr(node, name), scale) for key, (name, scale) in NODE_SCALES.items()},
+        **{
+            key: unscaled(value, scale)
+            for key, (name, scale) in NODE_SCALES.items()
+            if (value := getattr(node, name)) is not None
+        },
+        **({} if node.host_memory_bytes is None else {"host_memory_gib": node.host_memory_bytes / GIB}),
         "fabric": node.fabric,
         "power_w": node.power_w,
         "source": node.source,

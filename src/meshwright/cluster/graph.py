@@ -43,7 +43,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One host. ``scaleup_domain``: devices in one fast domain, which may span hosts (NVL72)."""
+    """One host. ``scaleup_domain``: devices in one fast domain, which may span hosts (NVL72).
+
+    ``host_bytes_per_s`` is a device's way to the host's memory, nominal, of each direction while all devices use
+    theirs; ``host_memory_bytes`` that memory, of the whole node. None: nobody has said.
+    """
 
     name: str
     devices: int
@@ -53,6 +57,8 @@ class Node:
     nic_bytes_per_s: BytesPerSecondPerNode
     fabric: str = ""
     power_w: float | None = None
+    host_bytes_per_s: BytesPerSecondPerDevice | None = None
+    host_memory_bytes: int | None = None
     source: str = ""
 
     @property

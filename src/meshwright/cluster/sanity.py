@@ -15,6 +15,8 @@ from meshwright.units import GIB, GIGA, TERA
 
 MIN_SCALEUP, MAX_SCALEUP = 1 * GIGA, 5 * TERA
 MIN_NIC, MAX_NIC = 0.1 * GIGA / 8, 20 * TERA / 8
+MIN_HOST, MAX_HOST = 0.1 * GIGA, 5 * TERA
+MIN_HOST_MEMORY, MAX_HOST_MEMORY = 1 * GIB, 131072 * GIB
 MIN_MEMORY, MAX_MEMORY = 0.25 * GIB, 4096 * GIB
 MIN_MEMORY_RATE, MAX_MEMORY_RATE = 10 * GIGA, 100 * TERA
 SPARSE_FACTOR = 1.9
@@ -56,6 +58,17 @@ def _node(node: Node, where: str) -> Iterator[Problem]:
         rule = f"must be from {MIN_NIC * 8 / GIGA:g} to {MAX_NIC * 8 / GIGA:g} Gbit/s for a whole node"
         gbit = node.nic_bytes_per_s * 8 / GIGA
         yield Problem(f"{where}.nic_gbit_per_s_per_node", gbit, rule, "8 NICs of 400 Gbit/s are 3200")
+    yield from _host(node, where)
+
+
+def _host(node: Node, where: str) -> Iterator[Problem]:
+    rate, memory = node.host_bytes_per_s, node.host_memory_bytes
+    if rate is not None and not MIN_HOST <= rate <= MAX_HOST:
+        rule = f"must be from {MIN_HOST / GIGA:g} to {MAX_HOST / GIGA:g} GB/s, one direction, per device"
+        yield Problem(f"{where}.host_gbyte_per_s_per_device", rate / GIGA, rule, "PCIe 5.0 x16 is 63")
+    if memory is not None and not MIN_HOST_MEMORY <= memory <= MAX_HOST_MEMORY:
+        rule = f"must be from {MIN_HOST_MEMORY / GIB:g} to {MAX_HOST_MEMORY / GIB:g} GiB for a whole node"
+        yield Problem(f"{where}.host_memory_gib", memory / GIB, rule, "write GiB: 2 TiB are 2048")
 
 
 def _scaleup(rate: float, where: str) -> Iterator[Problem]:

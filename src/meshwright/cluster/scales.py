@@ -17,6 +17,7 @@ DEVICE_SCALES = {
 NODE_SCALES = {
     "scaleup_gbyte_per_s_per_device": ("scaleup_bytes_per_s", GIGA),
     "nic_gbit_per_s_per_node": ("nic_bytes_per_s", GBIT),
+    "host_gbyte_per_s_per_device": ("host_bytes_per_s", GIGA),
 }
 
 

@@ -68,6 +68,8 @@ class NodeFile(Strict):
     nic_gbit_per_s_per_node: Positive | None = None
     fabric: Text = ""
     power_w: Positive | None = None
+    host_gbyte_per_s_per_device: Positive | None = None
+    host_memory_gib: Positive | None = None
     source: Text = "the cluster file"
 
 

@@ -114,6 +114,8 @@ def _node(spec: NodeFile, kind: Device | None, where: str, problems: list[Proble
     if spec.like is None:
         link = kind.scaleup_bytes_per_s if kind else 0.0
         given = {"scaleup_domain": given["devices"], "nic_count": 1, "scaleup_bytes_per_s": link, **given}
+    if "host_memory_gib" in given:
+        given["host_memory_bytes"] = round(given.pop("host_memory_gib") * GIB)
     node = Node(**{**base, **given})
     if node.scaleup_domain % node.devices and node.devices % node.scaleup_domain:
         rule = f"must divide, or be a multiple of, the node's {node.devices} devices"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.group import Group
 from meshwright.cost.group_memory import worst_ledger
-from meshwright.cost.group_time import PARTS, pipeline_lengths, step_parts
+from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.pricing import array_prices
 from meshwright.model.spread import with_spread_vocabulary
@@ -58,7 +58,7 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
     ``only_fitting``: plans that do not fit get no time (infinite), which is what a search needs.
     """
     n = len(plans)
-    parts = {name: np.full(n, np.inf if only_fitting else 0.0) for name in PARTS}
+    parts = {name: np.full(n, np.inf if only_fitting else 0.0) for name in _parts_of(plans)}
     memory = {key: np.zeros(n) for key in KEYS}
     capacity = setting.cluster.pool.device.memory_bytes
     timed: list[tuple[NDArray[np.int64], Group]] = []
@@ -76,9 +76,13 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
 
 def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
     """The step time of every plan of an array, by itself; what fits is not asked."""
-    parts = {name: np.zeros(len(plans)) for name in PARTS}
+    parts = {name: np.zeros(len(plans)) for name in _parts_of(plans)}
     _store_times(parts, list(pipeline_groups(plans, setting)))
     return sum(parts.values(), start=np.zeros(len(plans)))
+
+
+def _parts_of(plans: PlanArrays) -> tuple[str, ...]:
+    return PARTS if plans.offload is None else (*PARTS, OFFLOAD)
 
 
 def _store_times(parts: dict[str, Floats], timed: Sequence[tuple[NDArray[np.int64], Group]]) -> None:

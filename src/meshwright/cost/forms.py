@@ -42,6 +42,7 @@ class Forms:
     domain: int
     precision: str = "bf16"
     tiers: tuple[Tier, ...] = ()
+    host_bytes_per_s: float | None = None
 
     def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
         """(m, k) × (k, n); ``more_bytes`` are moved by the kernel's epilogue, beside its arithmetic."""
@@ -170,6 +171,7 @@ def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = Map
         nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
         domain=usable_domain(pool),
         precision=precision,
+        host_bytes_per_s=pool.node.host_bytes_per_s,
     )
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.copies import Copies, copy_seconds
 from meshwright.cost.forms import Forms
 from meshwright.cost.played import stages_of_ranks
 from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds, message_seconds, total
@@ -24,7 +25,7 @@ from meshwright.plan.long import Pipeline
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Schedule
 from meshwright.program.items import Body, Collective, PassKind
-from meshwright.program.lower import p2p_bytes
+from meshwright.program.lower import blocks_out, p2p_bytes
 from meshwright.program.passes import Shared, pass_body
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.sharding import cut_as
@@ -37,6 +38,7 @@ from meshwright.program.vocabulary import SHARE_PASSES, share_blocks, share_exch
 from meshwright.schedule.action import Kind
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
+from meshwright.schedule.offload import Copied
 from meshwright.schedule.pipeline import looped_placement
 from meshwright.schedule.times import ShareTimes, StageTimes, rounded_times
 
@@ -332,6 +334,29 @@ class Group:
     def kept_for_weights(self) -> Floats:
         """Bytes that a stage of each kind keeps from I to W: (n, kinds)."""
         return self._stage_bytes(self.prices.kept_for_weights)
+
+    @cached_property
+    def kept_on_host(self) -> Floats:
+        """Bytes of what a stage of each kind keeps from F to B or I that go to the host: (n, kinds)."""
+        rule, model = self.plans.offload_rule, self.setting.model
+        blocks = [self.per_plan(value) for value in self.prices.kept]
+        out = [blocks_out(rule, kind, model) for kind in self.stage_kinds]
+        nothing = np.zeros(len(self.plans))
+        return np.floor(np.stack([np.sum([nothing, *(blocks[b] for b in k)], axis=0) for k in out], 1))
+
+    @cached_property
+    def copied(self) -> Copied | None:
+        """Which stages have activations on the host in the lists; None where none has."""
+        out = self.kept_on_host.max(0)[self.kind_of] > 0
+        stages = frozenset(np.flatnonzero(out).tolist())
+        return Copied(stages, self.plans.offload_rule.ahead) if stages else None
+
+    @cached_property
+    def copies(self) -> Copies | None:
+        """Copies of activations to the host and back; None where there are none."""
+        if self.copied is None:
+            return None
+        return Copies(self.copied, np.asarray(copy_seconds(self.kept_on_host, self.forms))[:, self.kind_of])
 
     def _stage_bytes(self, of_blocks: list[Number]) -> Floats:
         blocks = [self.per_plan(value) for value in of_blocks]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
-from meshwright.cost.in_flight import in_flight, sufficient
+from meshwright.cost.in_flight import in_flight, most_on_host, sufficient
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
 from meshwright.cost.played import equal_lists
 from meshwright.cost.unit_memory import unit_buffers
@@ -53,9 +53,17 @@ def _activations(group: Group) -> Floats:
 
 
 def kept_sizes(group: Group) -> Floats:
-    """Bytes of all that waits for another pass, by what ``in_flight`` counts: (n, columns)."""
+    """Bytes of all that waits for another pass, by what ``in_flight`` counts: (n, columns).
+
+    What is on the host is counted with what waits, and taken off again.
+    """
     waiting = [] if group.share is None else [group.share.kept_bytes[:, None]]
-    return np.concatenate([group.kept, *waiting, *([group.kept_for_weights] if group.split else [])], 1)
+    for_weights = group.kept_for_weights if group.split else np.zeros_like(group.kept)
+    weights = [for_weights, *(np.zeros_like(one) for one in waiting)]
+    away = [] if group.copied is None else [*weights, -group.kept_on_host]
+    return np.concatenate(
+        [group.kept, *waiting, *(away or ([group.kept_for_weights] if group.split else []))], 1
+    )
 
 
 def activations(
@@ -66,12 +74,25 @@ def activations(
     times: Sequence[StageTimes] | None,
 ) -> Floats:
     """Peak bytes on every rank of plans with the group's stages, a row of ``sizes`` each: (n, P)."""
-    enough = sufficient(schedule, group.ranks, micro_batches)
+    copied = group.copied
+    enough = micro_batches if copied else sufficient(schedule, group.ranks, micro_batches)
     result = np.zeros((len(sizes), group.ranks))
     for count, of_times, rows in equal_lists(enough, times):
-        held = in_flight(schedule, group.ranks, count, tuple(group.kind_of.tolist()), of_times)
+        held = in_flight(schedule, group.ranks, count, tuple(group.kind_of.tolist()), of_times, copied)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (sizes[rows] @ candidates[:, : sizes.shape[1]].T).max(1)
+    return result
+
+
+def host_bytes(group: Group) -> Floats:
+    """The most that a device of every rank has on its host at once: (n, P); from OFFLOAD until it is needed."""
+    result, copied = np.zeros((len(group.plans), group.ranks)), group.copied
+    if copied is None:
+        return result
+    for count, times, rows in equal_lists(group.micro_batches, group.times):
+        held = most_on_host(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times, copied)
+        for rank, candidates in enumerate(held):
+            result[rows, rank] = (group.kept_on_host[rows] @ candidates.T).max(1)
     return result
 
 

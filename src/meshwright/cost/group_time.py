@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.cost.group import Floats, Group, Ints
-from meshwright.cost.group_share import share_passes, share_seconds, states_around
+from meshwright.cost.group_share import share_passes, share_seconds
+from meshwright.cost.group_states import played_with_states, states_around
 from meshwright.cost.mirrored import mirrored_seconds
 from meshwright.cost.pipeline import has_form, pipeline_seconds
 from meshwright.cost.played import Passes, SharePasses, Span, played_span
@@ -29,6 +30,8 @@ from meshwright.schedule.action import BROADCASTS
 from meshwright.schedule.choice import ScheduleChoice
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
+OFFLOAD = "offload"
+"""What waiting for copies of activations to the host and back adds; a category of plans that have such copies."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,15 @@ class Pipelined:
 class Length:
     """Length of a schedule with messages, and ``silent`` if they took no time; ``span`` where it was played.
 
-    ``exchanged`` is by how much exchanges of units make it longer, to the end of the last one.
+    ``copied`` is by how much copies to the host make it longer, ``exchanged`` by how much exchanges of units do, to the
+    end of the last one.
     """
 
     seconds: Floats
     silent: Floats
     span: Span | None = None
     exchanged: Floats | float = 0.0
+    copied: Floats | float = 0.0
 
 
 def pipelined(group: Group, messages: bool) -> Pipelined:
@@ -80,7 +85,7 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if has_form(group.schedule) and not group.by_unit:
+        if has_form(group.schedule) and not group.by_unit and group.copies is None:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group)
@@ -116,12 +121,17 @@ def _played_length(group: Group) -> Length:
     counts = np.concatenate([group.micro_batches] * 2)
     span = played_span(group.schedule, passes, message, counts, group.ranks)
     seconds, n = _length(group, span), len(group.plans)
+    alone, slower = span.take(slice(n)), loud.passes._replace(copies=group.copies)
     exchanged: Floats | float = 0.0
+    copied: Floats | float = 0.0
+    if group.copies is not None:
+        alone = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
+        copied = np.maximum(0.0, _length(group, alone) - seconds[:n])
     if group.by_unit:
-        slower = loud.passes._replace(exchanges=group.unit_exchanges)
+        slower = slower._replace(exchanges=group.unit_exchanges)
         whole = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
-        exchanged = np.maximum(0.0, _length(group, whole) - seconds[:n])
-    return Length(seconds[:n], seconds[n:], span.take(slice(n)), exchanged)
+        exchanged = np.maximum(0.0, _length(group, whole) - seconds[:n] - copied)
+    return Length(seconds[:n], seconds[n:], alone, exchanged, copied)
 
 
 def _length(group: Group, span: Span) -> Floats:
@@ -152,15 +162,17 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     parts["pp"] = np.maximum(0.0, length - silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
     gather, final = _gathers(group, forward, message)
-    if group.share is not None and of.span is not None:
+    if played_with_states(group) and of.span is not None:
         loud = pipelined(group, True)
-        states = states_around(group, group.share, loud.passes, loud.message, of.span)
+        passes = loud.passes._replace(copies=group.copies)
+        states = states_around(group, passes, loud.message, of.span)
     else:
         states = gather + of.exchanged + _reductions(group, of.span)
     around = states + norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = optimizer(group)
-    return {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
+    waiting = {} if group.copies is None else {OFFLOAD: np.zeros(len(message)) + of.copied}
+    return {name: parts.get(name, np.zeros(len(message))) for name in PARTS} | waiting
 
 
 def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
@@ -191,7 +203,7 @@ def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Fl
     if not beside and group.mode.gather != "per-step":
         last = group.per_rank(seconds).max(1)
         return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
-    if group.share is not None:
+    if played_with_states(group):
         return nothing, nothing
     return _first_passes(group, forward, message, seconds, beside), nothing
 

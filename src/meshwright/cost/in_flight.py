@@ -4,18 +4,21 @@ With one stage a rank a schedule may declare the peak, which needs no lists (GPi
 rank's list is walked: F holds one more of its stage, B one less; I turns one that waits for its backward pass into one
 that waits for W. Which moment is the peak depends on the sizes of the stages: peak bytes = max over candidates of
 Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
-schedule; declared peaks are held to the lists by a test.
+schedule; declared peaks are held to the lists by a test. Where activations go to the host, what is there counts apart:
+from the end of the pass behind OFFLOAD to RELOAD.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.copies import copied_lists
 from meshwright.cost.played import stages_of_ranks
-from meshwright.schedule.action import Action
+from meshwright.schedule.action import PASS_KINDS, Action
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import COPIES, Copied
 from meshwright.schedule.times import StageTimes
 
 Counts = NDArray[np.int64]
@@ -30,32 +33,38 @@ def in_flight(
     micro_batches: int,
     kinds: tuple[int, ...],
     times: StageTimes | None = None,
+    copied: Copied | None = None,
 ) -> tuple[Counts, ...]:
-    """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
+    """Per rank an array (candidates, 3·kinds of stages) of counts; ``kinds`` has the kind of every stage.
 
-    The first half counts what waits for B or I, the second what waits for W. Where the vocabulary is spread, its shares
-    are a kind of their own, the last one.
+    The first third counts what waits for B or I, the second what waits for W, the last what of the first is on the
+    host. Where the vocabulary is spread, its shares are a kind of their own, the last one.
     """
     chunks = len(kinds) // ranks
     if schedule.form:
         kinds += (max(kinds) + 1,) * ranks
     one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
     at = _parts_of_ranks(schedule, ranks, chunks)
-    held = _held(schedule, ranks, micro_batches, chunks, times)
+    held = _held(schedule, ranks, micro_batches, chunks, times, copied)
     return tuple(
-        np.unique(np.concatenate([counts[:, half] @ one_hot[at[:, rank]] for half in (0, 1)], 1), axis=0)
+        np.unique(np.concatenate([counts[:, third] @ one_hot[at[:, rank]] for third in range(3)], 1), axis=0)
         for rank, counts in enumerate(held)
     )
 
 
 @lru_cache(maxsize=1024)
 def _held(
-    schedule: ScheduleChoice, ranks: int, micro_batches: int, chunks: int, times: StageTimes | None
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    chunks: int,
+    times: StageTimes | None,
+    copied: Copied | None,
 ) -> tuple[Counts, ...]:
     declared = [schedule.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
-    if chunks == 1 and None not in declared:
-        return tuple(np.array([[[count], [0]]]) for count in declared)
-    lists = schedule.lists(ranks, micro_batches, chunks, times)
+    if chunks == 1 and None not in declared and copied is None:
+        return tuple(np.array([[[count], [0], [0]]]) for count in declared)
+    lists = copied_lists(schedule, ranks, micro_batches, chunks, times, copied)
     at = _parts_of_ranks(schedule, ranks, chunks)
     return tuple(held_counts(actions, at[:, rank].tolist()) for rank, actions in enumerate(lists))
 
@@ -66,18 +75,62 @@ def _parts_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> Counts
     return np.vstack([at, ranks * chunks + np.arange(ranks)]) if schedule.form else at
 
 
+def most_on_host(
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    kinds: tuple[int, ...],
+    times: StageTimes | None,
+    copied: Copied,
+) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, kinds of stages): passes on the host, from OFFLOAD until they are needed."""
+    chunks = len(kinds) // ranks
+    one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
+    lists = copied_lists(schedule, ranks, micro_batches, chunks, times, copied)
+    found = []
+    for actions in lists:
+        changes = np.zeros((1 + len(actions), one_hot.shape[1]), dtype=np.int64)
+        out = {(a.stage, a.micro_batch) for a in actions if a.kind == "OFFLOAD"}
+        for position, action in enumerate(actions, 1):
+            ends = action.kind in ("B", "I") and (action.stage, action.micro_batch) in out
+            if action.kind == "OFFLOAD" or ends:
+                assert action.stage is not None
+                changes[position] += (-1 if ends else 1) * one_hot[action.stage]
+        found.append(np.unique(np.cumsum(changes, 0), axis=0))
+    return tuple(found)
+
+
 def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
-    """The candidates of one rank's list: (candidates, 2, chunks); ``stages`` are the rank's."""
-    actions = [action for action in actions if action.kind in CHANGES]
-    changes = np.zeros((len(actions), 2, len(stages)), dtype=np.int64)
+    """The candidates of one rank's list: (candidates, 3, chunks); ``stages`` are the rank's."""
+    actions = [action for action in actions if action.kind in (*PASS_KINDS, *COPIES)]
+    changes = np.zeros((len(actions), 3, len(stages)), dtype=np.int64)
     chunk = {stage: index for index, stage in enumerate(stages)}
     for position, action in enumerate(actions):
         assert action.stage is not None
-        changes[position, :, chunk[action.stage]] = CHANGES[action.kind]
+        changes[position, :2, chunk[action.stage]] = CHANGES.get(action.kind, (0, 0))
+    if _count_copies(actions, chunk, changes):
+        return np.unique(np.cumsum(changes, 0), axis=0)
     held = np.cumsum(changes, 0)
     before_release = np.flatnonzero(changes.min((1, 2)) < 0) - 1
     after_turn = np.flatnonzero(changes.max((1, 2)) + changes.min((1, 2)) == 0)
     return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
+
+
+def _count_copies(actions: Sequence[Action], chunk: Mapping[int, int], changes: Counts) -> bool:
+    """Count in ``changes`` what is on the host, from the end of the pass behind; False where nothing ever is."""
+    leaving: int | None = None
+    found = False
+    for position, action in enumerate(actions):
+        assert action.stage is not None
+        if action.kind == "RELOAD":
+            changes[position, 2, chunk[action.stage]] -= 1
+        elif action.kind == "OFFLOAD":
+            leaving = chunk[action.stage]
+            found = True
+        elif leaving is not None:
+            changes[position + 1, 2, leaving] += 1
+            leaving = None
+    return found
 
 
 def sufficient(schedule: ScheduleChoice, ranks: int, micro_batches: Counts) -> Counts:

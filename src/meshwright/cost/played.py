@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.copies import Copies, CopyStreams, copied_lists, with_copies
 from meshwright.cost.state_stream import States, StateStream
 from meshwright.cost.units import EXCHANGES, Exchanges, Streams, unit_lists, with_exchanges
 from meshwright.program.mesh import Ints
 from meshwright.schedule.action import SUMS, Kind
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import COPIES, Copied
 from meshwright.schedule.order import Step, playable
 from meshwright.schedule.times import StageTimes
 
@@ -31,7 +33,7 @@ ROUNDS = 3
 FEW = 4
 """So many plans are played one by one."""
 SLOW_ROUNDS = 8
-"""Lists that are made by playing settle later, and so do those with exchanges of units."""
+"""Lists that are made by playing settle later, and so do those with exchanges of units or copies to the host."""
 
 
 class SharePasses(NamedTuple):
@@ -51,7 +53,7 @@ class Passes(NamedTuple):
     """Seconds of the passes of every stage, (n, K) each; with ``weight`` the backward pass is I and W, else B.
 
     ``times`` holds what an automatic schedule looks at, one entry per plan; ``exchanges`` what units exchange;
-    ``share`` where the vocabulary is spread.
+    ``share`` where the vocabulary is spread; ``copies`` of activations to the host and back.
     """
 
     forward: Array
@@ -60,6 +62,7 @@ class Passes(NamedTuple):
     times: Sequence[StageTimes] | None = None
     exchanges: Exchanges | None = None
     share: SharePasses | None = None
+    copies: Copies | None = None
 
     def take(self, rows: NDArray[np.int64]) -> "Passes":
         """The plans at ``rows``."""
@@ -67,7 +70,8 @@ class Passes(NamedTuple):
         times = None if self.times is None else [self.times[row] for row in rows]
         exchanges = None if self.exchanges is None else self.exchanges.take(rows)
         share = None if self.share is None else self.share.take(rows)
-        return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges, share)
+        copies = None if self.copies is None else self.copies.take(rows)
+        return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges, share, copies)
 
     @property
     def whole(self) -> Array:
@@ -126,7 +130,7 @@ def played_span(
     for count, times, rows in equal_lists(micro_batches, passes.times):
         some = passes.take(rows)
         arguments = schedule, some, message[rows], ranks, times
-        settled = times is None and passes.exchanges is None
+        settled = times is None and passes.exchanges is None and passes.copies is None
         rounds, period = ROUNDS if settled else SLOW_ROUNDS, schedule.period(ranks)
         back = rounds // ROUNDS * period
         played = count  # lists with a spread vocabulary settle late, and are made in full anyway
@@ -207,17 +211,22 @@ def _play(
 ) -> Span:
     exchanges = passes.exchanges
     beside = None if exchanges is None else exchanges.beside
-    steps = action_order(schedule, ranks, micro_batches, passes.forward.shape[1] // ranks, times, beside)
+    copied = passes.copies and passes.copies.copied
+    chunks = passes.forward.shape[1] // ranks
+    steps = action_order(schedule, ranks, micro_batches, chunks, times, beside, copied)
     by_kind = passes.by_kind
     if exchanges is not None:
         by_kind |= {"GATHER": exchanges.gather, "REDUCE": exchanges.reduce}
+    if passes.copies is not None:
+        by_kind |= dict.fromkeys(COPIES, passes.copies.seconds)
     waits = {MESSAGE: message, **(passes.share.exchanges if passes.share else {})}
     if len(message) > FEW:
         columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
         zero = np.zeros_like(message)
         streams = exchanges and exchanges.streams(ranks, zero, np.maximum, np.minimum)
         stream = states and StateStream(states[0].columns(states[1]), steps, zero)
-        times_of = _walk(steps, columns, waits, ranks, zero, np.maximum, streams, stream)
+        host = passes.copies and CopyStreams(ranks, zero, np.maximum)
+        times_of = _walk(steps, columns, waits, ranks, zero, np.maximum, streams, stream, host)
         return Span(*(np.stack(of, 1) for of in times_of))
     rows = [
         _walk(
@@ -229,6 +238,7 @@ def _play(
             max,
             exchanges and exchanges.streams(ranks, 0.0, max, min),
             states and StateStream(states[0].row(int(states[1][row])), steps, 0.0),
+            passes.copies and CopyStreams(ranks, 0.0, max),
         )
         for row in range(len(message))
     ]
@@ -244,8 +254,10 @@ def _walk(
     larger: Callable[[Any, Any], Any],
     streams: Streams | None = None,
     stream: StateStream | None = None,
+    host: CopyStreams | None = None,
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """First starts and last ends of the ranks, last ends of the stages; with ``streams`` there are exchanges too.
+    """First starts and last ends of the ranks, last ends of the stages; with ``streams`` there are exchanges too, with
+    ``host`` copies.
 
     Times are arrays over plans, or floats, which are faster for few. A sum over all ranks is there at one time for all
     who wait for it.
@@ -256,8 +268,13 @@ def _walk(
     ends: list[Any] = []
     sums: dict[tuple[str, int], Any] = {}
     for index, step in enumerate(steps):
-        stage, rank, kind, needed, exchange = step
+        stage, rank, kind, needed, exchange, reload = step
         start = clock[rank]
+        if host is not None:
+            if kind in COPIES:
+                ends.append(host.copy(kind, rank, start, seconds[kind][stage]))
+                continue
+            start = host.before_pass(rank, start if reload is None else larger(start, ends[reload]))
         if exchange in SUMS:
             meeting = exchange, needed[0][0]
             if meeting not in sums:
@@ -295,13 +312,18 @@ def action_order(
     chunks: int,
     times: StageTimes | None = None,
     beside: frozenset[Kind] | None = None,
+    copied: Copied | None = None,
 ) -> tuple[Step, ...]:
     """All actions of a schedule, each after its list predecessor and its data.
 
-    ``beside``: with the exchanges of units, these kinds of which run beside compute; None: without them.
+    ``beside``: with the exchanges of units, these kinds of which run beside compute; None: without them. ``copied``:
+    with copies to the host.
     """
     lists = schedule.lists(ranks, micro_batches, chunks, times)
     steps = playable(lists, schedule.ways(ranks, chunks))
-    if beside is None:
-        return tuple(steps)
-    return tuple(with_exchanges(steps, unit_lists(schedule, ranks, micro_batches, chunks, times, beside)))
+    if beside is not None:
+        exchanged = unit_lists(schedule, ranks, micro_batches, chunks, times, beside)
+        steps = list(with_exchanges(steps, exchanged))
+    if copied is not None:
+        steps = list(with_copies(steps, copied_lists(schedule, ranks, micro_batches, chunks, times, copied)))
+    return tuple(steps)

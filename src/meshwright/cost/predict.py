@@ -1,16 +1,17 @@
 """Predict one plan: its Report, by closed forms where the plan has a short form, by simulation where it has none."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from meshwright.cluster.graph import Cluster
-from meshwright.cost.constants import KERNEL_NUMBERS, kernels
+from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
 from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group import Group
-from meshwright.cost.group_memory import rank_ledgers
-from meshwright.cost.group_time import pipeline_lengths, step_parts
+from meshwright.cost.group_memory import host_bytes, rank_ledgers
+from meshwright.cost.group_time import OFFLOAD, pipeline_lengths, step_parts
 from meshwright.cost.intervals import (
     fits_probability,
     interval_origin,
@@ -28,15 +29,20 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import Recompute, ShortPlan
 from meshwright.program.lower import recomputed_model
 from meshwright.result import Report
+from meshwright.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds by category and, per pipeline rank, bytes by kind; ``method`` says how they were found."""
+    """Seconds by category and, per pipeline rank, bytes by kind; ``method`` says how they were found.
+
+    ``host`` is the most that a device of each pipeline rank has on its host at once, in bytes.
+    """
 
     parts: dict[str, float]
     ledgers: tuple[dict[str, int], ...]
     method: str
+    host: tuple[int, ...]
 
 
 def closed_form(
@@ -51,7 +57,8 @@ def closed_form(
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)
     ledgers = tuple({key: int(table[key][0, rank]) for key in KEYS} for rank in range(group.ranks))
-    return Estimate(parts, ledgers, "closed forms over the lowered plan's bodies")
+    host = tuple(map(int, host_bytes(group)[0]))
+    return Estimate(parts, ledgers, "closed forms over the lowered plan's bodies", host)
 
 
 def group_of(
@@ -84,14 +91,14 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan, setting),
         memory_bytes=memory,
-        fits=bool(fits(memory["total"], memory["capacity"])),
+        fits=bool(fits(memory["total"], memory["capacity"])) and hosts_fit(memory),
         fits_probability=fits_probability(memory["total"], setting),
         breakdown_s=estimate.parts,
         usd_per_hour=usd,
         usd_per_step=None if usd is None else usd * step_s / 3600,
         joules_per_step=_joules(step_s, setting),
         origin=_origins(estimate, setting),
-        remarks=(),
+        remarks=_remarks(memory),
     )
 
 
@@ -121,9 +128,33 @@ def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[s
         "total_high": int(interval.high * totals[worst]),
         "capacity": capacity,
         **estimate.ledgers[worst],
+        **_on_hosts(estimate, setting),
         "worst_rank": worst,
         "stages": stages,
     }
+
+
+def _on_hosts(estimate: Estimate, setting: Setting) -> dict[str, int]:
+    """What all devices of a node have on it at most, taken to be of the rank that has most, and its memory."""
+    node = setting.cluster.pool.node
+    if not any(estimate.host) or node.host_memory_bytes is None:
+        return {}
+    devices = min(node.devices, setting.cluster.devices)
+    return {"host": devices * max(estimate.host), "host_capacity": node.host_memory_bytes}
+
+
+def hosts_fit(memory: Mapping[str, Any]) -> bool:
+    """Whether activations that are on the hosts leave their usual share of the memory to all else there."""
+    share = constants()["usable_host_memory"]
+    return "host" not in memory or memory["host"] <= share * memory["host_capacity"]
+
+
+def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:
+    if hosts_fit(memory):
+        return ()
+    share = constants()["usable_host_memory"]
+    usable = f"{share:.0%} of its {memory['host_capacity'] / GIB:,.0f} GiB"
+    return (f"activations on a host take {memory['host'] / GIB:,.0f} GiB, more than {usable}: offload fewer",)
 
 
 def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict[str, float | None]:
@@ -154,7 +185,12 @@ def _joules(step_s: float, setting: Setting) -> float | None:
 def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
     pool = setting.cluster.pool
     price = pool.usd_per_device_hour
-    return {
+    copies = (
+        "predicted: bytes over the host link's nominal rate times host_link_efficiency; no measured run with offload "
+        "stands beside it"
+    )
+    offload = {"breakdown_s.offload": copies} if OFFLOAD in estimate.parts else {}
+    return offload | {
         "step_time_s": f"predicted: {estimate.method}; kernel constants {_kernels_origin(setting.cluster)}",
         "step_time_low_s": interval_origin(setting),
         "step_time_high_s": interval_origin(setting),

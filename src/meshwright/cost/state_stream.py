@@ -23,14 +23,16 @@ Array = NDArray[np.float64]
 class States(NamedTuple):
     """Seconds of each part's gather and reduction, for shares of the vocabulary behind the stages: (n, K + P).
 
-    ``units`` are the blocks of each part; ``ranks`` says where each part is, ``beside`` whether gathers and reductions
-    have a stream of their own. While they are played, gathers and reductions are sequences of K + P.
+    ``units`` are the blocks of each part; ``ranks`` says where each part is, ``order`` in which a rank gathers,
+    ``beside`` whether gathers and reductions have a stream of their own. While they are played, gathers and reductions
+    are sequences of K + P.
     """
 
     gathers: Any
     reductions: Any
     units: Sequence[int]
     ranks: Sequence[int]
+    order: Sequence[int]
     beside: tuple[bool, bool]
     forms: Forms
 
@@ -53,8 +55,7 @@ class StateStream:
         self._last: Mapping[int, int] = {
             step.stage: index for index, step in enumerate(steps) if step.kind in MAKE_GRADIENTS
         }
-        stages = len(states.ranks) - len(self._clock)
-        for part in (*range(stages, len(states.ranks)), *range(stages)):
+        for part in states.order:
             rank = states.ranks[part]
             self._clock[rank] = self._clock[rank] + states.gathers[part]
             self._gathered[part] = self._clock[rank]

@@ -24,7 +24,7 @@ from meshwright.plan.long import LongPlan, Stages
 from meshwright.plan.recomputing import layer_recomputes, recomputing, told
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import Recompute, ShortPlan
+from meshwright.plan.short import Offload, Recompute, ShortPlan
 from meshwright.units import format_bytes
 from meshwright.verbs.predicting import estimated, formed
 
@@ -204,6 +204,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "sharding": short.sharding,
         "gather": plan.gather if short.sharding == "zero3" else "never",
         "recompute": told(layer_recomputes(plan, layers)),
+        "offload": str(plan.offload or Offload()),
     }
 
 

@@ -202,6 +202,12 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
         (f"layouts.{name}.state_share", layout.state_share not in (None, "even"), layout.state_share, "even"),
         ("pipeline.schedule.file", schedule.name is None, schedule.file or "lists", "a schedule by name"),
         *((f"pipeline.schedule.{k}", True, v, "leave out") for k, v in schedule.choice.turned.items()),
+        (
+            "offload.activations",
+            plan.offload_rule.share > 0,
+            str(plan.offload),
+            "offload: {activations: none}",
+        ),
         ("sequence", plan.sequence is not None, plan.sequence and plan.sequence.policy, "cp"),
         ("synchronise", bool(plan.synchronise), [s.state for s in plan.synchronise], "leave out"),
         ("calls", bool(plan.calls), list(plan.calls or ()), "one training call"),

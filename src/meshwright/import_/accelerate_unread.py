@@ -9,7 +9,8 @@ from meshwright.import_.settings import Settings
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 FSDP: Mapping[str, str] = {
     "fsdp_offload_params": OFFLOAD,
-    "fsdp_activation_checkpointing_offload": OFFLOAD,
+    "fsdp_activation_checkpointing_offload": "a plan offloads passes that wait for others, and this checkpoints within "
+    "one pass: not priced, less memory and a longer step than predicted",
     "fsdp_ignored_modules": "modules that are not sharded are counted as sharded",
 }
 DEEPSPEED: Mapping[str, str] = {

@@ -9,8 +9,10 @@ from meshwright.import_.megatron_facts import RECOMPUTES
 WHY: Mapping[str, str] = {
     "--optimizer-cpu-offload": "offload is not priced: less memory and a longer step than predicted",
     "--optimizer-offload-fraction": "offload is not priced",
-    "--fine-grained-activation-offloading": "offload is not priced: less memory than predicted",
-    "--cpu-offloading": "offload is not priced: less memory than predicted",
+    "--fine-grained-activation-offloading": "a plan offloads whole layers, and this single operators of them: "
+    "not priced, less memory than predicted",
+    "--cpu-offloading": "a plan offloads passes that wait for others, and this layers within one pass: "
+    "not priced, less memory than predicted",
     "--distribute-saved-activations": "saved activations are counted whole on every tp rank",
     "--tp-comm-overlap": "overlap of tp is not priced: a shorter step than predicted",
     "--overlap-moe-expert-parallel-comm": "overlap of the expert exchange is not priced",

@@ -1,8 +1,9 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
-what each stage holds, what each layer recomputes (None: all of them as ``recompute`` says), and when zero3 gathers
-(None: as usual). Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and ``recomputes``.
+what each stage holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers
+(None: as usual), and what the hosts hold. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and
+``recomputes``.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -15,6 +16,7 @@ from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
     Gather,
+    Offload,
     Recompute,
     Schedule,
     ShardingName,
@@ -23,6 +25,7 @@ from meshwright.plan.short import (
     ShortPlan,
 )
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import OffloadRule
 
 Ints = NDArray[np.int64]
 SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
@@ -51,12 +54,18 @@ class PlanArrays:
     stages: Stages = "balanced"
     layer_recomputes: tuple[Recompute, ...] | None = None
     gather: Gather | None = None
+    offload: Offload | None = None
 
     @property
     def vocabulary_ranks(self) -> Ints:
         """Pipeline ranks over which every plan spreads its vocabulary; 1 where it lies at the ends."""
         spread = np.array([choice.form is not None for choice in self.schedules])
         return np.where(spread[self.schedule], self.pp, 1)
+
+    @property
+    def offload_rule(self) -> OffloadRule:
+        """Which activations of every plan go to the hosts, and when they come back."""
+        return (self.offload or Offload()).rule
 
     def __len__(self) -> int:
         return len(self.pp)
@@ -89,6 +98,7 @@ class PlanArrays:
                 ),
                 "recompute": self.recomputes[number["recompute"]],
                 "gather": self.gather or header.gather,
+                "offload": self.offload,
             }
         )
 
@@ -96,7 +106,8 @@ class PlanArrays:
 COLUMNS: tuple[str, ...] = tuple(
     f.name
     for f in fields(PlanArrays)
-    if f.name not in ("schedules", "recomputes", "rank_order", "stages", "layer_recomputes", "gather")
+    if f.name
+    not in ("schedules", "recomputes", "rank_order", "stages", "layer_recomputes", "gather", "offload")
 )
 
 
@@ -128,4 +139,5 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         recomputes=recomputes,
         rank_order=plans[0].layout.rank_order,
         gather=plans[0].gather,
+        offload=plans[0].offload,
     )

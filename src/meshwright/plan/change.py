@@ -13,7 +13,7 @@ from math import prod
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
 from meshwright.plan.expand import default_gather
 from meshwright.plan.problems import sections, validated
-from meshwright.plan.short import ShortPlan
+from meshwright.plan.short import Offload, ShortPlan
 from meshwright.plan.text import read_value
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -75,6 +75,7 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
     """Value by path, as far as a search chooses it; what a plan does not say follows from the keys of ``others``."""
     layout, pipeline = plan.layout, plan.pipeline
     sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
+    offload = plan.offload or Offload()
     said: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
     return said | {
         "layout.sequence_parallel": sequence,
@@ -85,6 +86,8 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "pipeline.virtual_stages": pipeline.virtual_stages,
         "pipeline.schedule": pipeline.to_data()["schedule"],
         "recompute": plan.recompute,
+        "offload.activations": offload.activations,
+        "offload.ahead": offload.ahead,
     }
 
 
@@ -148,7 +151,7 @@ def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
     key, *below = path
     if below:
         inner = data.get(key)
-        data[key] = inner = inner if isinstance(inner, dict) else {"name": inner}
+        data[key] = inner = inner if isinstance(inner, dict) else {} if inner is None else {"name": inner}
         _put(inner, below, value)
     else:
         data[key] = value

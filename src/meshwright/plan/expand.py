@@ -97,6 +97,7 @@ def short_of(long: LongPlan) -> ShortPlan:
             micro_batch=pipeline.micro_batch,
             virtual_stages=pipeline.virtual_stages,
         ),
+        offload=long.offload,
         recompute=next(rule.recompute for key, rule in long.layers.items() if key not in ("embed", "head")),
     )
 
@@ -158,6 +159,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             micro_batch=pipeline.micro_batch,
             schedule=schedule,
         ),
+        offload=short.offload,
     )
 
 

@@ -11,13 +11,16 @@ from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
 
 AXIS_DEGREE = 2
 """An axis of degree 2 shows what any degree does."""
+OFFLOADING_RANKS = 4
+"""On fewer no pass of 1F1B is held for so long that its activations leave the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
     """``said`` describes it for people; ``ranks`` is the factor by which it multiplies a small plan's ranks.
 
-    Lists that are written are for all of their pipeline ranks; of every other pipeline two ranks show what it does.
+    Lists that are written are for all of their pipeline ranks; of every other pipeline two ranks show what it does, or
+    four where activations go to the host.
     """
 
     said: str
@@ -28,8 +31,7 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages."""
     layout, found = short.layout, dict[str, Feature]()
     if layout.pp > 1:
-        ranks = layout.pp if short.pipeline.choice.written else AXIS_DEGREE
-        found["pp"] = Feature(_pipeline(short, long, model), ranks)
+        found["pp"] = Feature(_pipeline(short, long, model), pipeline_ranks(short))
     if layout.dp_replicate > 1:
         found["dp_replicate"] = Feature("replicas", AXIS_DEGREE)
     if layout.dp_shard > 1:
@@ -41,6 +43,8 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     recomputes = layer_recomputes(long, model.architecture.layers)
     if set(recomputes) != {"none"}:
         found["recompute"] = Feature(f"recomputation: {told(recomputes)}")
+    if long.offload_rule.share:
+        found["offload"] = Feature(f"activations wait on the host: {long.offload}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and head share a table")
     if micro_batches(short) > 1:
@@ -50,6 +54,15 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found
+
+
+def pipeline_ranks(short: ShortPlan) -> int:
+    """How many pipeline ranks show what a pipeline does."""
+    if short.pipeline.choice.written:
+        return short.layout.pp
+    return min(
+        short.layout.pp, OFFLOADING_RANKS if short.offload and short.offload.rule.share else AXIS_DEGREE
+    )
 
 
 def micro_batches(short: ShortPlan) -> int:

@@ -13,6 +13,7 @@ from meshwright.plan.short import (
     Axis,
     Degree,
     Gather,
+    Offload,
     Recompute,
     Schedule,
     ShardingName,
@@ -21,6 +22,7 @@ from meshwright.plan.short import (
 )
 from meshwright.plan.strict import Strict, name_or_list
 from meshwright.schedule.choice import ScheduleChoice, stage_chains, stage_placement
+from meshwright.schedule.offload import OffloadRule
 from meshwright.schedule.vocabulary import DEFAULT_FORM
 
 ExpertAxis = Literal["etp", "ep", "edp_shard", "edp_replicate", "pp"]
@@ -187,6 +189,7 @@ class LongPlan(Strict):
     gather: Gather = "per-layer"
     layers: dict[str, LayerRule]
     pipeline: Pipeline
+    offload: Offload | None = None
     sequence: SequencePolicy | None = None
     synchronise: tuple[Synchronisation, ...] = ()
     calls: dict[str, Call] | None = None
@@ -199,6 +202,11 @@ class LongPlan(Strict):
         spread = all(rule is not None and rule.vocabulary == SPREAD for rule in ends)
         form = self.pipeline.schedule.vocabulary or DEFAULT_FORM
         return replace(self.pipeline.schedule.choice, vocabulary=form if spread else None)
+
+    @property
+    def offload_rule(self) -> OffloadRule:
+        """Which activations go to the hosts, and when they come back."""
+        return (self.offload or Offload()).rule
 
     @property
     def sharding(self) -> ShardingName:

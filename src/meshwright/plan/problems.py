@@ -27,6 +27,8 @@ EXAMPLES = {
     "order": "order: [tp, cp, dp_shard, dp_replicate, pp]",
     "layout": "layout: main",
     "layouts": "layouts: {main: {grid: {dp_shard: 8}, order: [tp, cp, dp_shard, dp_replicate, pp]}}",
+    "offload": "offload: {activations: 0.5}",
+    "activations": "activations: 0.5",
     "policy": "policy: hdp",
     "capacity_tokens": "capacity_tokens: 8192",
     "state": "state: gradient",
@@ -111,7 +113,9 @@ def _path(facts: Facts) -> list[str | int]:
     """The place in the file: pydantic's, without the names of union branches and its mark for keys."""
     place = list(facts["loc"])
     last = [place.pop()] if facts["type"] in ("missing", "extra_forbidden") else []
-    return [part for part in place if part not in ("<name>", "<list>", "<mapping>", "[key]")] + last
+    return [
+        part for part in place if part not in ("<name>", "<list>", "<mapping>", "<number>", "[key]")
+    ] + last
 
 
 def _rule(facts: Facts) -> str:

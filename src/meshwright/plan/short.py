@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from meshwright.plan.strict import Strict, name_or_list, name_or_mapping
+from meshwright.plan.strict import Strict, name_or_list, name_or_mapping, name_or_number
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import OffloadRule
 from meshwright.schedule.written import WrittenLists
 
 MAX_DEGREE = 2**20
+MAX_AHEAD = 1000
 Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
@@ -134,6 +136,32 @@ class ShortPipeline(Strict):
         return self.schedule_in_full.choice
 
 
+class Offload(Strict):
+    """What waits on the hosts' memory instead of the devices', from its forward to its backward pass.
+
+    ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
+    their pipeline rank before they are needed.
+    """
+
+    activations: Annotated[
+        Annotated[Literal["none", "all"], Tag("<name>")]
+        | Annotated[float, Field(gt=0, le=1), Tag("<number>")],
+        Discriminator(name_or_number),
+    ] = "none"
+    ahead: Annotated[int, Field(ge=1, le=MAX_AHEAD)] = 1
+
+    def __str__(self) -> str:
+        ahead = f", {self.ahead} passes ahead" if self.ahead > 1 else ""
+        return f"{self.activations if isinstance(self.activations, str) else f'{self.activations:g}'}{ahead}"
+
+    @property
+    def rule(self) -> OffloadRule:
+        """As the schedule's lists take it."""
+        names = {"none": 0.0, "all": 1.0}
+        share = names[self.activations] if isinstance(self.activations, str) else self.activations
+        return OffloadRule(share, self.ahead)
+
+
 class ShortPlan(Strict):
     """A plan as people write it."""
 
@@ -147,3 +175,4 @@ class ShortPlan(Strict):
     gather: Gather | None = None
     pipeline: ShortPipeline = ShortPipeline()
     recompute: Recompute = "none"
+    offload: Offload | None = None

@@ -17,12 +17,28 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.shrink import layer_kinds, shrunk_model
 from meshwright.plan.covering import Covering, covering
 from meshwright.plan.expand import expand, short_of
-from meshwright.plan.features import AXIS_DEGREE, Feature, features, micro_batches, stage_counts
+from meshwright.plan.features import (
+    AXIS_DEGREE,
+    OFFLOADING_RANKS,
+    Feature,
+    features,
+    micro_batches,
+    pipeline_ranks,
+    stage_counts,
+)
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
 from meshwright.plan.recomputing import layer_recomputes, recomputing, sampled, told
 from meshwright.plan.runnable import OWN_STACK
-from meshwright.plan.short import Gather, Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plan.short import (
+    Gather,
+    Offload,
+    Schedule,
+    ShortLayout,
+    ShortPipeline,
+    ShortPlan,
+    WorkloadSpec,
+)
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import nearest_unit
 
@@ -111,9 +127,11 @@ def _small(
 def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, int]:
     """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work."""
     degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in AXES}
+    if "pp" in chosen:
+        degrees["pp"] = pipeline_ranks(short)
     if short.pipeline.choice.written:
-        return degrees | {"pp": short.layout.pp if "pp" in chosen else 1}
-    longer = degrees["pp"] > 1 and short.layout.pp >= 2 * AXIS_DEGREE
+        return degrees
+    longer = degrees["pp"] > 1 and short.layout.pp >= 2 * degrees["pp"]
     if longer and 2 * prod(degrees.values()) <= ranks:
         degrees["pp"] *= 2
     return degrees
@@ -143,7 +161,14 @@ def _small_short(
         gather=_small_gather(plan, pipeline) if sharded and short.sharding == "zero3" else None,
         pipeline=pipeline,
         recompute=short.recompute,
+        offload=_offload(short),
     )
+
+
+def _offload(short: ShortPlan) -> Offload | None:
+    """What goes to the host, back at the last moment: small pipelines hold few passes for long."""
+    out = short.offload
+    return out.model_copy(update={"ahead": 1}) if out and out.rule.share else None
 
 
 def _small_gather(plan: LongPlan, pipeline: ShortPipeline) -> Gather | None:
@@ -178,7 +203,7 @@ def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
     if schedule.kind.only:
         return schedule.kind.only[1]
     multiple = schedule.kind.micro_batch_multiple(pp)
-    most = min(micro_batches(short), MICRO_BATCHES * pp)
+    most = min(micro_batches(short), MICRO_BATCHES * max(pp, OFFLOADING_RANKS if _offload(short) else 1))
     return max(1, most // multiple) * multiple
 
 
@@ -208,5 +233,7 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         said.append("sequence parallel")
     if recomputed != "none":
         said.append(f"recompute {recomputed}")
+    if short.offload is not None:
+        said.append(f"offload {short.offload}")
     said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
     return said

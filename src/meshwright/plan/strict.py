@@ -27,6 +27,11 @@ def name_or_mapping(value: object) -> str:
     return "<mapping>" if isinstance(value, Mapping | Strict) else "<name>"
 
 
+def name_or_number(value: object) -> str:
+    """Which branch of a union "a name or a number" a value means."""
+    return "<number>" if isinstance(value, int | float) and not isinstance(value, bool) else "<name>"
+
+
 def _data(value: object) -> object:
     if isinstance(value, Strict):
         return value.to_data()

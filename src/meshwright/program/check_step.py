@@ -16,8 +16,9 @@ from meshwright.program.case import Case, Rule
 from meshwright.program.check_units import UNIT_KINDS, unit_exchanges_in_order
 from meshwright.program.rendezvous import RECEIVES, SENDS
 from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action
+from meshwright.schedule.offload import COPIES
 
-PASSES_AND_MESSAGES = (*PASS_KINDS, *SENDS, *RECEIVES, *EXCHANGES)
+PASSES_AND_MESSAGES = (*PASS_KINDS, *SENDS, *RECEIVES, *EXCHANGES, *COPIES)
 NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 

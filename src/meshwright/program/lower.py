@@ -2,8 +2,8 @@
 
 The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; blocks from what each
 layer runs again; stages from the partition and placement; the state table; bodies of passes; data-parallel collectives;
-action lists from the schedule's generator, with messages inserted and with gathers, reductions, norm and optimizer
-around them.
+action lists from the schedule's generator, with copies of activations to the host and messages inserted and with
+gathers, reductions, norm and optimizer around them.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,6 +39,7 @@ from meshwright.program.vocabulary import (
 )
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import Copied, OffloadRule, with_offloads
 from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
@@ -87,7 +88,12 @@ def lower(
         shares=parts[len(stages) :],
     )
     collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
-    messages = insert_messages(schedule, plan.pipeline.placement, ways)
+    out = plan.offload_rule
+    offloaded = tuple(_offloaded(out, part, model, shape, mode, stack) for part in parts)
+    copied = with_offloads(
+        schedule, Copied(frozenset(p.index for p in parts if offloaded[p.index]), out.ahead)
+    )
+    messages = insert_messages(copied, plan.pipeline.placement, ways)
     return Program(
         blocks=model.blocks,
         stack=stack,
@@ -103,16 +109,13 @@ def lower(
         collectives=collectives,
         beside=step.beside,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
-        activation_bytes=tuple(
-            int(share_kept(model, shape, mode, stack))
-            if s in step.shares
-            else _stage_sum(kept_bytes, s, model, shape, mode, stack)
-            for s in parts
-        ),
+        activation_bytes=tuple(_activations(part, model, step) for part in parts),
         weight_gradient_bytes=tuple(
             0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
             for s in parts
         ),
+        offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
+        offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),
         lists=wrap_lists(messages, step, collectives),
         in_flight=_in_flight(plan, micro_batches, schedule),
@@ -276,6 +279,26 @@ def _stage_sum(
     stack: Stack,
 ) -> int:
     return int(sum(rule(model.blocks[b], shape, mode, stack) for b in stage.blocks))
+
+
+def _activations(part: Stage, model: ModelGraph, step: StepPlan) -> int:
+    if part in step.shares:
+        return int(share_kept(model, step.shape, step.mode, step.stack))
+    return _stage_sum(kept_bytes, part, model, step.shape, step.mode, step.stack)
+
+
+def _offloaded(
+    out: OffloadRule, stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack
+) -> int:
+    """Bytes of a stage's activations that go to the host."""
+    blocks = blocks_out(out, stage.blocks, model)
+    return int(sum(kept_bytes(model.blocks[b], shape, mode, stack) for b in blocks))
+
+
+def blocks_out(out: OffloadRule, blocks: Sequence[int], model: ModelGraph) -> tuple[int, ...]:
+    """Which of a stage's blocks have their activations on the host: its first layers, none of a share's."""
+    layers = [block for block in blocks if model.blocks[block].kind == "layer"]
+    return tuple(layers[: out.layers_out(len(layers))])
 
 
 def _stage_working(stage: Stage, model: ModelGraph, shape: LocalShape, mode: Mode, stack: Stack) -> int:

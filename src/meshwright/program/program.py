@@ -19,10 +19,11 @@ from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import StateEntry, StateKind
 from meshwright.schedule.action import EXCHANGES, Action, Kind, format_actions
 from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.offload import COPIES
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 
-Stream = Literal["compute", "data-parallel", "send", "receive", "exchange"]
+Stream = Literal["compute", "data-parallel", "send", "receive", "exchange", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,9 @@ class Program:
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
     ``beside`` names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight``
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
-    ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W. The stages are ``chains``
-    times the whole model.
+    ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
+    ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
+    ``chains`` times the whole model.
 
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``vocabulary.py``); each of them
     has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares behind it,
@@ -83,6 +85,8 @@ class Program:
     p2p_bytes: int
     activation_bytes: tuple[int, ...]
     weight_gradient_bytes: tuple[int, ...]
+    offloaded_layers: tuple[int, ...]
+    offloaded_bytes: tuple[int, ...]
     working_bytes: tuple[int, ...]
     lists: tuple[tuple[Action, ...], ...]
     in_flight: tuple[int, ...] = ()
@@ -168,6 +172,8 @@ class Program:
             return "receive"
         if kind in EXCHANGES:
             return "exchange"
+        if kind in COPIES:
+            return "host"
         return "data-parallel" if kind in self.beside else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
@@ -201,7 +207,7 @@ def _identity(program: Program) -> Iterator[object]:
     yield [block.recompute for block in program.blocks]
     yield program.vocabulary, program.shares
     yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
-    yield program.weight_gradient_bytes
+    yield program.weight_gradient_bytes, program.offloaded_layers, program.offloaded_bytes
     yield [_plain_collectives(key, value) for key, value in program.collectives.items()]
     for (stage, kind), body in program.bodies.items():
         yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]

@@ -1,8 +1,8 @@
 """Is this Program sound? Every problem at once; a lowered legal plan has none (property test).
 
 The rules look at coverage (stages, states, passes), dependencies, messages and deadlock, what surrounds the
-schedule, and memory in flight. They count for themselves what ``lower.py`` builds, so that a mistake there does not
-hide here. What they do not look at: times, and whether the plan fits into memory.
+schedule, copies of activations, and memory in flight. They count for themselves what ``lower.py`` builds, so that a
+mistake there does not hide here. What they do not look at: times, and whether the plan fits into memory.
 """
 
 from meshwright.errors import Problem
@@ -12,11 +12,12 @@ from meshwright.model.spread import with_spread_vocabulary
 from meshwright.program.case import Case, Rule
 from meshwright.program.check_copies import COPY_RULES
 from meshwright.program.check_lists import LIST_RULES
+from meshwright.program.check_offloads import OFFLOAD_RULES
 from meshwright.program.check_states import STATE_RULES
 from meshwright.program.check_step import STEP_RULES
 from meshwright.program.program import Program
 
-RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES)
+RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES, *OFFLOAD_RULES)
 
 
 def validate(program: Program, model: ModelGraph) -> list[Problem]:

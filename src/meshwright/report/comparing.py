@@ -73,9 +73,10 @@ def _numbers(a: Report, b: Report) -> Iterator[dict[str, Any]]:
     ):
         yield {"quantity": name, "a": left[name], "b": right[name], "unit": unit}
     for section, unit in (("breakdown_s", "s"), ("memory_bytes", "B")):
-        for name, value in left[section].items():
-            if isinstance(value, int | float) and name != "worst_rank":
-                yield {"quantity": f"{section}.{name}", "a": value, "b": right[section][name], "unit": unit}
+        for name in dict.fromkeys((*left[section], *right[section])):
+            values = {side: of[section].get(name) for side, of in (("a", left), ("b", right))}
+            if name != "worst_rank" and all(isinstance(v, int | float | None) for v in values.values()):
+                yield {"quantity": f"{section}.{name}", **values, "unit": unit}
     yield {"quantity": "fits", "a": left["fits"], "b": right["fits"], "unit": "choice"}
 
 

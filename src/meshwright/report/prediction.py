@@ -28,6 +28,7 @@ def render_report(data: dict[str, Any], trace: str | None, times: str | None = N
         f"{gib(memory['total_high'])}) of {gib(memory['capacity'])} GiB on the worst device: {verdict}"
     )
     print_memory(out, memory)
+    print_hosts(out, memory)
     print_money(out, data)
     out.print("\n[bold]Origin[/bold]")
     for name, text in data["origin"].items():
@@ -67,6 +68,15 @@ def print_memory(out: Console, memory: dict[str, Any]) -> None:
         shown = layers if len(layers) <= 24 else layers[:21] + "…"
         table.add_row(str(stage["rank"]), *(gib(stage[kind]) for kind in kinds), gib(stage["total"]), shown)
     out.print(table)
+
+
+def print_hosts(out: Console, memory: dict[str, Any]) -> None:
+    """What is on a node's host, if anything."""
+    if "host" in memory:
+        held, capacity = gib(memory["host"]), gib(memory["host_capacity"])
+        out.print(
+            f"Activations on a node's host: {held} of {capacity} GiB, all devices as the rank that has most"
+        )
 
 
 def print_money(out: Console, data: dict[str, Any]) -> None:

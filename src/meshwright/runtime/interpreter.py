@@ -1,8 +1,8 @@
 """One rank's list of actions, executed: the Program's own list, which the simulator plays too.
 
-``ACTIONS`` says what each kind of action does: passes of stages, messages, or acts on states. The interpreter knows no
-schedule and no sharding: order is the list's, effect is the stages' and units'. Of a vocabulary that is spread the
-``vocabulary`` runs the passes of shares and brings to stages what all ranks exchange.
+``ACTIONS`` says what each kind of action does: passes of stages, messages, copies to the host, or acts on states. The
+interpreter knows no schedule and no sharding: order is the list's, effect is the stages' and units'. Of a vocabulary
+that is spread the ``vocabulary`` runs the passes of shares and brings to stages what all ranks exchange.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,10 @@ class StepResult:
 
 
 class Passes(Protocol):
-    """A stage at work on one micro-batch, from F until W; ``passed_back`` once its I has run."""
+    """A stage at work on one micro-batch, from F until W; ``passed_back`` once its I has run.
+
+    Between F and I what it keeps may go to the host: ``offload``, ``let_go``, ``reload``.
+    """
 
     passed_back: bool
 
@@ -51,6 +54,34 @@ class Passes(Protocol):
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """B: I and W in one."""
 
+    def offload(self) -> None:
+        """Begin to copy to the host."""
+
+    def let_go(self) -> None:
+        """Wait for the end of that copy and free what it was made of."""
+
+    def reload(self) -> None:
+        """Begin to copy back; I and B wait for it."""
+
+
+@dataclass
+class Leaving:
+    """Passes on their way to the host: ``begun`` behind the last pass, ``due`` behind the one before."""
+
+    begun: list[Passes] = field(default_factory=list)
+    due: list[Passes] = field(default_factory=list)
+
+    def before_pass(self) -> None:
+        """What is due goes before another pass begins, and what has begun is due behind that."""
+        self.let_go()
+        self.due, self.begun = self.begun, []
+
+    def let_go(self) -> None:
+        """End the copies that are due."""
+        for run in self.due:
+            run.let_go()
+        self.due = []
+
 
 @dataclass
 class Interpreter:
@@ -58,8 +89,9 @@ class Interpreter:
 
     ``spread`` makes what runs the rank's share of a vocabulary that is spread.
 
-    ``running`` are stages at work by (stage, micro-batch); ``results`` what passes have made for others: the input of
-    ("F", stage, micro-batch), the gradient for ("B", stage, micro-batch).
+    ``running`` are stages at work by (stage, micro-batch), ``leaving`` those of them that are on their way to the host;
+    ``results`` what passes have made for others: the input of ("F", stage, micro-batch), the gradient for ("B", stage,
+    micro-batch).
     """
 
     plan: RankPlan
@@ -71,6 +103,7 @@ class Interpreter:
     channels: Channels = field(init=False)
     batches: Sequence[MicroBatch] = ()
     running: dict[tuple[int, int], Passes] = field(default_factory=dict)
+    leaving: Leaving = field(default_factory=Leaving)
     results: dict[tuple[str, int, int], torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,6 +141,8 @@ class Interpreter:
         for action in self.program.lists[self.plan.pipeline_rank]:
             self.plan.communicator.action = str(action)
             self.hear(action, "begin")
+            if action.kind in PASS_KINDS:
+                self.leaving.before_pass()
             ACTIONS[action.kind](self, action)
             if action.kind in PASS_KINDS:
                 self.states.after_pass()
@@ -190,6 +225,17 @@ def _vocabulary(interpreter: Interpreter, action: Action) -> None:
     interpreter.vocabulary.run(action)
 
 
+def _offload(interpreter: Interpreter, action: Action) -> None:
+    run = interpreter.running[_pass_of(action)]
+    run.offload()
+    interpreter.leaving.begun.append(run)
+
+
+def _reload(interpreter: Interpreter, action: Action) -> None:
+    interpreter.leaving.let_go()
+    interpreter.running[_pass_of(action)].reload()
+
+
 def _refuse(interpreter: Interpreter, action: Action) -> None:
     raise AssertionError(f"{action} is not run yet; plans that need it are refused")
 
@@ -211,7 +257,9 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "REDUCE_TIED": lambda interpreter, action: interpreter.states.reduce_tied(action),
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
     "STEP": lambda interpreter, action: interpreter.states.step(action),
-    **dict.fromkeys(("OFFLOAD", "RELOAD", "VALIDATE"), _refuse),
+    "OFFLOAD": _offload,
+    "RELOAD": _reload,
+    "VALIDATE": _refuse,
 }
 """How each kind of action is executed."""
 

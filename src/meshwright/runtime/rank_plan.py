@@ -20,6 +20,7 @@ from meshwright.program.passes import Shared
 from meshwright.program.program import Program, Stage
 from meshwright.runtime.block_run import BlockPlan
 from meshwright.runtime.communicator import Communicator
+from meshwright.runtime.host_copies import HostLink
 from meshwright.runtime.kernels import kernel_of
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.kernels.tables import Tables
@@ -53,6 +54,11 @@ class RankPlan:
     blocks: Mapping[int, tuple[BlockPlan, ...]]
     units: Mapping[int, tuple[Unit, ...]]
     unit_of: Mapping[str, Unit]
+
+    @cached_property
+    def host(self) -> HostLink:
+        """The way to this rank's host."""
+        return HostLink(self.communicator.device)
 
     @property
     def stages(self) -> tuple[int, ...]:

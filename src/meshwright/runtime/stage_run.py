@@ -13,6 +13,7 @@ import torch
 from meshwright.program.items import Collective, PassKind, Segment
 from meshwright.program.passes import units_needed
 from meshwright.runtime.block_run import BlockRun, Exchanging, live_bytes
+from meshwright.runtime.host_copies import Parcel
 from meshwright.runtime.rank_plan import TABLE, RankPlan
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.visit import MicroBatch, Visit
@@ -27,6 +28,7 @@ class StageRun:
     batch: MicroBatch
     runs: list[BlockRun] = field(init=False)
     passed_back: bool = False
+    parcel: Parcel | None = None
 
     def __post_init__(self) -> None:
         self.runs = [
@@ -42,6 +44,7 @@ class StageRun:
 
     def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """The gradient of the stage's input; None for the first stage."""
+        self._unpack()
         for place in self._pass("I"):
             g = self.runs[place].input_gradient(g)
         self.passed_back = True
@@ -54,14 +57,39 @@ class StageRun:
 
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """I and W of each block in turn."""
+        self._unpack()
         for place in self._pass("B"):
             g = self.runs[place].input_gradient(g)
             self.runs[place].weight_gradient()
         return g
 
+    def offload(self) -> None:
+        """Begin to copy what the first layers keep to the host."""
+        stage, blocks = self.plan.program.stages[self.stage], self.plan.program.blocks
+        layers = [run for run, b in zip(self.runs, stage.blocks, strict=True) if blocks[b].kind == "layer"]
+        out = layers[: self.plan.program.offloaded_layers[self.stage]]
+        self.parcel = Parcel(self.plan.host)
+        self.parcel.out(visit for run in out for visit in run.visits.values())
+
+    def let_go(self) -> None:
+        """Keep it on the host alone."""
+        assert self.parcel is not None, "nothing went out"
+        self.parcel.let_go()
+
+    def reload(self) -> None:
+        """Begin to copy it back."""
+        assert self.parcel is not None, "nothing went out"
+        self.parcel.back()
+
     def live_bytes(self) -> int:
-        """Bytes that are kept for later passes."""
-        return live_bytes(visit for run in self.runs for visit in run.visits.values())
+        """Bytes on the device that are kept for later passes."""
+        kept = live_bytes(visit for run in self.runs for visit in run.visits.values())
+        return kept + (self.parcel.device_bytes() if self.parcel else 0)
+
+    def _unpack(self) -> None:
+        if self.parcel is not None:
+            self.parcel.unpack()
+            self.parcel = None
 
     def _unit(self, name: str) -> Unit:
         return self.plan.unit_of[name]

@@ -16,6 +16,7 @@ class Step(NamedTuple):
     """One action; of each thing that it needs the place in the order, and whether that lies on another rank.
 
     ``exchange`` brings it where all ranks exchange something; a sum over ranks comes to all of them at once.
+    ``reload`` is the place of the copy that brings what a backward pass has on its host.
     """
 
     stage: int
@@ -23,6 +24,7 @@ class Step(NamedTuple):
     kind: Kind
     sources: tuple[tuple[int, bool], ...]
     exchange: Kind | None = None
+    reload: int | None = None
 
 
 class DeadlockError(Exception):

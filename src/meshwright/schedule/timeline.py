@@ -59,7 +59,7 @@ def run(
     sums: dict[int, float] = {}
     between: Between = comm if callable(comm) else lambda source, target: comm
     steps = playable(lists, ways)
-    for stage, rank, _, needed, exchange in steps:
+    for stage, rank, _, needed, exchange, _ in steps:
         start = clock[rank]
         if exchange in SUMS:
             first = needed[0][0]

@@ -3,8 +3,8 @@
 A factor (the smallest prime of the degree that gives it) moves from one axis of the mesh to another, in every pair;
 data parallelism counts as one axis and takes up or gives what ``plan/change.py`` moves. With another number of pipeline
 ranks the stages per rank are kept, or the stages in all. Experts' degrees, micro-batch and stages per rank go up and
-down by a factor; sharding, recomputation, sequence parallelism, vocabulary and schedule take every other value that the
-stack has. Whether a step is legal is not asked here, nor what it costs.
+down by a factor; sharding, recomputation, offload, sequence parallelism, vocabulary and schedule take every other value
+that the stack has. Whether a step is legal is not asked here, nor what it costs.
 """
 
 from collections.abc import Iterator
@@ -136,6 +136,10 @@ def _values(plan: ShortPlan, stack: Stack) -> Iterator[Moves]:
     for name in RECOMPUTES:
         if name in stack.recomputes:
             yield (f"recompute {name}",), (f"recompute={name}",)
+    own = plan.offload.activations if plan.offload else "none"
+    for share in ("none", 0.5, "all") if stack.offloads_activations and plan.layout.pp > 1 else ():
+        if share != own:
+            yield (f"offload {share}",), (f"offload.activations={share}",)
     if plan.layout.tp > 1:
         other = "false" if plan.layout.sequence_parallel is not False else "true"
         yield ("sequence_parallel",), (f"sequence_parallel={other}",)

@@ -2,7 +2,8 @@
 
 The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
 it away, I leaves what W needs, which W takes away (see ``program/activations.py``). S adds what its share of the
-vocabulary keeps, T takes it away.
+vocabulary keeps, T takes it away. What OFFLOAD copies away is free when the pass behind it has ended, what RELOAD
+brings is held from when it begins (``schedule/offload.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from meshwright.program.synchronise import add
 from meshwright.program.vocabulary import ends_together
 from meshwright.program.whole import whole_at_once
 from meshwright.schedule.action import PASS_KINDS
+from meshwright.schedule.offload import COPIES
 
 
 def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str, int]:
@@ -63,9 +65,15 @@ def peak_activation_bytes(program: Program, rank: int) -> int:
 
 def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
     """(position in the list, bytes held after it) for every action that changes what is held."""
-    held, curve = 0, [(0, 0)]
+    held, leaving, curve = 0, 0, [(0, 0)]
     for position, action in enumerate(program.lists[rank]):
-        if action.stage is None or action.kind not in PASS_KINDS:
+        if action.stage is None or action.kind not in (*PASS_KINDS, *COPIES):
+            continue
+        copied = program.offloaded_bytes[action.stage]
+        if action.kind in COPIES:
+            held += copied if action.kind == "RELOAD" else 0
+            leaving += copied if action.kind == "OFFLOAD" else 0
+            curve.append((position, held))
             continue
         kept, for_weights = (
             program.activation_bytes[action.stage],
@@ -74,4 +82,22 @@ def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
         changes = {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights, "S": kept, "T": -kept}
         held += changes.get(action.kind, 0)
         curve.append((position, held))
+        if leaving:
+            held, leaving = held - leaving, 0
+            curve.append((position, held))
     return curve
+
+
+def peak_host_bytes(program: Program, rank: int) -> int:
+    """The most that a rank has on its host at once: from OFFLOAD until the backward pass that needs it."""
+    held = peak = 0
+    out = set[tuple[int | None, int | None]]()
+    for action in program.lists[rank]:
+        which = action.stage, action.micro_batch
+        if action.kind == "OFFLOAD":
+            out.add(which)
+            held += program.offloaded_bytes[action.stage or 0]
+        elif action.kind in ("B", "I") and which in out:
+            held -= program.offloaded_bytes[action.stage or 0]
+        peak = max(peak, held)
+    return peak

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from meshwright.cost.group_time import PARTS
+from meshwright.cost.group_time import OFFLOAD, PARTS
 from meshwright.cost.predict import Estimate
 from meshwright.cost.prices import Prices, message_seconds, total
 from meshwright.cost.pricing import program_prices
@@ -13,8 +13,9 @@ from meshwright.program.lower import lower
 from meshwright.program.program import Program
 from meshwright.program.validate import validate
 from meshwright.schedule.action import PASS_KINDS
+from meshwright.schedule.offload import COPIES
 from meshwright.schedule.times import ShareTimes, StageTimes, rounded_times
-from meshwright.simulate.ledger import rank_ledger
+from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.record import Simulation
 from meshwright.simulate.simulator import simulate
 
@@ -52,13 +53,16 @@ def simulated(plan: LongPlan, setting: Setting) -> Estimate:
 
 def estimate(plan: LongPlan, setting: Setting, program: Program, simulation: Simulation) -> Estimate:
     """What a played step says of time, and the ledger of memory."""
-    ledgers = tuple(rank_ledger(program, r, plan.sharding) for r in range(program.pipeline_ranks))
-    return Estimate(_parts(program, simulation, setting), ledgers, "simulation of the lowered Program")
+    ranks = range(program.pipeline_ranks)
+    ledgers = tuple(rank_ledger(program, r, plan.sharding) for r in ranks)
+    host = tuple(peak_host_bytes(program, r) for r in ranks)
+    return Estimate(_parts(program, simulation, setting), ledgers, "simulation of the lowered Program", host)
 
 
 def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[str, float]:
     prices = program_prices(program, setting)
     step_s, simulation = simulation.step_s, _without_unit_exchanges(program, simulation, prices)
+    simulation, waiting = _without_copies(program, simulation, prices)
     busiest = max(range(program.pipeline_ranks), key=simulation.busy_s)
     parts = dict.fromkeys(PARTS, 0.0)
     schedule_end = 0.0
@@ -77,8 +81,20 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     exchanged = sum(r.end - r.start for r in simulation.ranks[busiest] if r.stream == "exchange")
     parts["pp"] = min(idle, sends * message + exchanged)
     parts["bubble"] = idle - parts["pp"]
-    parts["dp"] += step_s - sum(parts.values())
-    return parts
+    parts["dp"] += step_s - sum(parts.values()) - sum(waiting.values())
+    return parts | waiting
+
+
+def _without_copies(
+    program: Program, simulation: Simulation, prices: Prices
+) -> tuple[Simulation, dict[str, float]]:
+    """The step as it would be if nothing went to the host, and by how much the copies make it longer."""
+    if not any(program.offloaded_bytes):
+        return simulation, {}
+    kinds = (*COPIES, *(UNIT_KINDS if program.mode.by_unit else ()))
+    lists = tuple(tuple(a for a in actions if a.kind not in kinds) for actions in program.lists)
+    without = simulate(replace(program, lists=lists), prices)
+    return without, {OFFLOAD: max(0.0, simulation.step_s - without.step_s)}
 
 
 def _without_unit_exchanges(program: Program, simulation: Simulation, prices: Prices) -> Simulation:

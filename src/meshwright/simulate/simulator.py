@@ -7,7 +7,8 @@ that take part.
 Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
 a class do the same, a collective inside a class needs no partner to wait for. What runs beside
 compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not measurements.
-Exchanges of a spread vocabulary have channels of their own (``exchanges.py``).
+Exchanges of a spread vocabulary have channels of their own (``exchanges.py``), and so have copies to the host and back
+(``copies.py``).
 """
 
 from collections import Counter
@@ -27,6 +28,8 @@ from meshwright.program.program import Program, matching_receive
 from meshwright.program.runs import NEED_PARAMETERS
 from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action, Kind
 from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.offload import COPIES
+from meshwright.simulate.copies import HostCopies
 from meshwright.simulate.exchanges import Exchanges
 from meshwright.simulate.record import Record, Simulation
 
@@ -87,6 +90,7 @@ class _Player:
         )
         self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
         self.exchanges = Exchanges(program, prices, self.records)
+        self.copies = HostCopies(program, prices, self.records)
 
     def done(self, rank: int) -> bool:
         return self.ranks[rank].position == len(self.program.lists[rank])
@@ -143,6 +147,8 @@ class _Player:
             if clock is None:
                 return False
             state.clock = clock
+        elif action.kind in COPIES:
+            self.copies.begin(action, rank, state.clock)
         elif action.kind in PASS_KINDS:
             return self._pass(action, rank)
         return True
@@ -155,7 +161,7 @@ class _Player:
         assert action.stage is not None
         if ready is None:
             return False
-        state.clock = max(state.clock, ready)
+        state.clock = self.copies.before_pass(action, rank, max(state.clock, ready))
         duration = self.durations[action.stage, action.kind]
         if self.program.mode.by_unit:
             if action.kind in NEED_PARAMETERS:

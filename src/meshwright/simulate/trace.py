@@ -1,7 +1,8 @@
 """A simulated step as a Chrome trace, which Perfetto and chrome://tracing open.
 
 One process per pipeline rank; one thread for its compute stream, one for its data-parallel stream, one per link
-that it sends on and one per kind of exchange of a spread vocabulary, so that nothing overlaps on a thread. Times are
+that it sends on, one per kind of exchange of a spread vocabulary and one per direction of the way to the host, so that
+nothing overlaps on a thread. Times are
 microseconds, rounded to a nanosecond. Complete events (``X``) carry stage, micro-batch and, for exchanges, logical
 bytes; arrows (``s``, ``f``) lead from a send to the pass that waits for it; a counter (``C``) follows the bytes of kept
 activations. Every category begins with ``simulated``, or ``emulated`` for such a step: none of these times was
@@ -13,6 +14,7 @@ from typing import Literal
 
 from meshwright.program.program import Program, matching_receive
 from meshwright.schedule.action import EXCHANGES, Action, Kind
+from meshwright.schedule.offload import COPIES
 from meshwright.simulate.ledger import activation_curve
 from meshwright.simulate.record import Record, Simulation
 
@@ -46,6 +48,8 @@ def _names(program: Program, rank: int, origin: Origin) -> Iterator[Event]:
         yield _metadata("thread_name", rank, FIRST_LINK + other, f"send to rank {other}")
     for kind in EXCHANGES if program.shares else ():
         yield _metadata("thread_name", rank, _channel(program, kind), kind)
+    for kind, way in zip(COPIES, ("to", "from"), strict=True) if any(program.offloaded_bytes) else ():
+        yield _metadata("thread_name", rank, _channel(program, kind), f"{way} the host")
 
 
 def _metadata(name: str, rank: int, thread: int, value: str) -> Event:
@@ -64,11 +68,11 @@ def _rank_of(program: Program, action: Action) -> int:
 
 
 def _channel(program: Program, kind: Kind) -> int:
-    return FIRST_LINK + program.pipeline_ranks + EXCHANGES.index(kind)
+    return FIRST_LINK + program.pipeline_ranks + (*EXCHANGES, *COPIES).index(kind)
 
 
 def _thread(program: Program, record: Record) -> int:
-    if record.stream == "exchange":
+    if record.stream in ("exchange", "host"):
         return _channel(program, record.action.kind)
     if record.stream == "send":
         return FIRST_LINK + _rank_of(program, matching_receive(record.action))
@@ -96,12 +100,18 @@ def _logical_bytes(program: Program, action: Action) -> int:
     """Bytes of a message or of what any other exchange moves; 0 for compute."""
     if action.kind in ("SEND_F", "SEND_B"):
         return program.p2p_bytes
+    if action.kind in COPIES:
+        assert action.stage is not None
+        return program.offloaded_bytes[action.stage]
     exchanged = program.collectives.get((action.stage, action.kind), ())
     return sum(int(collective.logical_bytes) for collective in exchanged)
 
 
 def _activations(program: Program, simulation: Simulation, rank: int, origin: Origin) -> Iterator[Event]:
-    """The counter rises when a forward pass begins and falls when a backward pass ends."""
+    """The counter rises when a forward pass, or a copy back, begins and falls when a backward pass ends.
+
+    What is copied to the host leaves when the pass behind has ended, which waits for the copy.
+    """
     records = {record.action: record for record in simulation.ranks[rank]}
     yield _counter(rank, 0.0, 0, origin)
     before = 0

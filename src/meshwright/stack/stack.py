@@ -83,6 +83,8 @@ class Stack:
         the recomputation sets that ``selective`` means in this stack.
     recomputes_by_layer
         layers may recompute different things; False: all of them alike, on every rank.
+    offloads_activations
+        keeps activations of a share of each stage's layers on the host, from F to the backward pass.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
@@ -131,6 +133,7 @@ class Stack:
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
     recomputes_by_layer: bool = False
+    offloads_activations: bool = False
     recomputes_exchanges: bool = False
     tp: bool = True
     pp: bool = True

@@ -5,6 +5,7 @@ Everything is priced by the functions that the simulator calls; nothing is price
 
 from collections.abc import Iterable
 
+from meshwright.cost.copies import copy_seconds
 from meshwright.cost.prices import CATEGORY, Prices, message_seconds
 from meshwright.cost.step import beside_exchange, beside_gather, optimizer_seconds, reduction_slowdown
 from meshwright.program.items import Body, Collective, Overlap
@@ -26,6 +27,9 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
         message_s=float(message_seconds(prices.mesh, forms, program.p2p_bytes)),
         send_occupancy=message_occupancy(program, forms),
         exchange_occupancy=exchange_occupancy(program, forms),
+        copies=tuple(
+            float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
+        ),
         optimizer_s=tuple(
             float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
             for rank in range(program.pipeline_ranks)

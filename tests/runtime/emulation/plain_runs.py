@@ -52,6 +52,7 @@ def case(
     chunks=1,
     recomputed=16,
     vocabulary=None,
+    offload=None,
     **degrees,
 ) -> Case:
     """The first ``recomputed`` of the 16 layers are recomputed."""
@@ -69,7 +70,8 @@ def case(
         "pipeline": {"schedule": {"name": schedule, "vocabulary": vocabulary}, "virtual_stages": chunks},
         "recompute": "full",
     }
-    resolved = resolve(ShortPlan.model_validate(data | ({"gather": gather} if gather else {})))
+    data |= {key: value for key, value in (("gather", gather), ("offload", offload)) if value}
+    resolved = resolve(ShortPlan.model_validate(data))
     of_layers = ["full"] * recomputed + ["none"] * (16 - recomputed)
     return Case(*_lowered(resolve(recomputing(resolved.long, of_layers))))
 
@@ -93,6 +95,7 @@ def plain(schedule, micro_batches=6, pp=3, chunks=1):
         message_s=MESSAGE_S,
         send_occupancy=0.0,
         exchange_occupancy=0.0,
+        copies=(0.0,) * len(program.stages),
         optimizer_s=(0.0,) * pp,
         beside_gather=max,
         beside_exchange=lambda length, left: length,

@@ -30,6 +30,19 @@ CASES = [
     ({"pp": 2, "tp": 2, "vocabulary": "vocab-1"}, 4),
     ({"pp": 4, "schedule": "v-half", "chunks": 2, "vocabulary": "vocab-2"}, 4),
     ({"pp": 4, "vocabulary": "interlaced"}, 4),
+    ({"pp": 4, "offload": {"activations": "all"}, "recomputed": 0}, 4),
+    ({"pp": 4, "offload": {"activations": 0.5, "ahead": 2}, "schedule": "zb-h1", "recomputed": 4}, 4),
+    (
+        {
+            "pp": 2,
+            "offload": {"activations": "all"},
+            "vocabulary": "vocab-2",
+            "schedule": "v-half",
+            "chunks": 2,
+        },
+        2,
+    ),
+    (UNITS | {"offload": {"activations": "all"}}, 4),
     (UNITS, 4),
     (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from time import monotonic, sleep
 
 from meshwright.runtime.emulation.record import Timed
-from meshwright.schedule.action import Action
+from meshwright.schedule.action import Action, Kind
 
 
 @dataclass
@@ -26,7 +26,8 @@ class Clock:
     """Modelled time of one rank, in seconds from the start of the step.
 
     ``data_parallel`` is when the stream of gathers and reductions is free, ``links`` when the way to another rank is,
-    ``gathered`` until when a stage's gather runs. ``action`` is the action that is being executed.
+    ``gathered`` until when a stage's gather runs, ``copies`` when each direction of the way to the host is free.
+    ``action`` is the action that is being executed.
     """
 
     scale: float
@@ -36,6 +37,7 @@ class Clock:
     data_parallel: float = 0.0
     links: dict[int, float] = field(default_factory=dict)
     gathered: dict[int, float] = field(default_factory=dict)
+    copies: dict[Kind, float] = field(default_factory=dict)
     last_pass: tuple[float, float] = (0.0, 0.0)
     action: Action | None = None
     starts: int = 0

@@ -27,7 +27,11 @@ class Ledger:
         """Count what a pass keeps and lets go."""
         kept, waits = self.program.activation_bytes[stage], self.program.weight_gradient_bytes[stage]
         changes = {"F": kept, "B": -kept, "I": waits - kept, "W": -waits, "S": kept, "T": -kept}
-        self.held += changes.get(kind, 0)
+        self.count(changes.get(kind, 0))
+
+    def count(self, change: int) -> None:
+        """Add bytes, or take them off."""
+        self.held += change
         self.peak = max(self.peak, self.held)
 
 
@@ -62,12 +66,14 @@ class EmulatedStages:
 
 @dataclass
 class EmulatedPasses:
-    """A stage on one micro-batch; takes the place of ``StageRun``."""
+    """A stage on one micro-batch; takes the place of ``StageRun``. Copies to the host and back end at these times."""
 
     stages: EmulatedStages
     stage: int
     micro_batch: int
     passed_back: bool = False
+    gone_s: float = 0.0
+    back_s: float = 0.0
 
     @property
     def ways(self) -> Ways:
@@ -104,10 +110,32 @@ class EmulatedPasses:
             return None
         return stamped(0.0, Action("RECV_B", self.stage - 1, self.micro_batch))
 
+    def offload(self) -> None:
+        """Begin a copy to the host."""
+        self.gone_s = self._copy("OFFLOAD")
+
+    def let_go(self) -> None:
+        """Wait for its end."""
+        self.stages.clock.wait_until(self.gone_s)
+        self.stages.ledger.count(-self.stages.program.offloaded_bytes[self.stage])
+
+    def reload(self) -> None:
+        """Begin a copy back."""
+        self.stages.ledger.count(self.stages.program.offloaded_bytes[self.stage])
+        self.back_s = self._copy("RELOAD")
+
+    def _copy(self, kind: Kind) -> float:
+        """When a copy that begins now ends, behind the others of its direction."""
+        clock, seconds = self.stages.clock, self.stages.times.copies[self.stage]
+        start = max(clock.begin(), clock.copies.get(kind, 0.0))
+        end = clock.copies[kind] = start + seconds
+        clock.record(Action(kind, self.stage, self.micro_batch), start, end, "host")
+        return end
+
     def run(self, kind: Kind) -> None:
         """Sleep for the compute of a pass, then meet and sleep for the exchanges of each of its groups."""
         clock, time = self.stages.clock, self.stages.times.passes[self.stage, kind]
-        start = clock.begin(self._parameters(kind))
+        start = clock.begin(max(self._parameters(kind), self.back_s))
         clock.wait_until(start + time.compute_s + self._held_up(kind, start))
         for axes, seconds in time.exchanges:
             clock.work(seconds, self.stages.communicator.meet(axes, clock.now))

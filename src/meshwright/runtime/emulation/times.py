@@ -34,6 +34,8 @@ class ModelledTimes:
         a message between pipeline ranks, and the part of it that keeps the sender's compute waiting.
     exchange_occupancy
         the part of an exchange of a spread vocabulary that keeps each rank's compute waiting.
+    copies
+        a copy of each stage's activations to the host, or back.
     optimizer_s
         the optimizer's step of each pipeline rank.
     beside_gather
@@ -49,6 +51,7 @@ class ModelledTimes:
     message_s: float
     send_occupancy: float
     exchange_occupancy: float
+    copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]
     beside_gather: Callable[[float, float], float]
     beside_exchange: Callable[[float, float], float]

@@ -129,6 +129,12 @@ class ForwardPass:
         """There is no backward pass."""
         raise AssertionError(self.stage)
 
+    def offload(self) -> None:
+        """Nothing is kept."""
+        raise AssertionError(self.stage)
+
+    let_go = reload = offload
+
 
 class ForwardShare(ShareRun):
     """A share at work on one micro-batch, of which nothing is left behind."""
