@@ -4,7 +4,6 @@ import pytest
 
 from meshwright import api
 from meshwright.errors import InputError
-from meshwright.plan.files import parse_plan
 from meshwright.verbs.schedule_auto import Sought
 from meshwright.verbs.schedule_question import Asked
 
@@ -100,11 +99,14 @@ def parse_times(text):
     [
         ("{pp: 1, tp: 8}", "1f1b", "one pipeline rank has nothing to order"),
         ("{pp: 8}", "{name: 1f1b, vocabulary: vocab-1}", "spreads the vocabulary over the ranks"),
+        ("{pp: 8}\noffload: {activations: all}", "1f1b", "its activations wait on the host"),
     ],
 )
 def test_plans_with_nothing_to_order_are_refused(plan_file, layout, schedule, message):
     path = plan_file(layout, schedule)
-    parse_plan(path.read_text(encoding="utf-8"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("a100-sxm-40gb", "h100-sxm-80gb"), encoding="utf-8"
+    )
     for ask in (lambda: api.stage_times(path, "t.yaml"), lambda: api.solve_plan(path, Asked(), QUICK)):
         with pytest.raises(InputError, match=message):
             ask()

@@ -74,6 +74,8 @@ def unseen(short: ShortPlan) -> str | None:
         return f"{choice} spreads the vocabulary over the ranks"
     if short.gather == "per-unit":
         return "its micro-batches go in units"
+    if short.offload is not None and short.offload.rule.share:
+        return "its activations wait on the host between passes"
     return None
 
 
