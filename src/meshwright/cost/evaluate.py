@@ -17,9 +17,11 @@ from meshwright.cost.group import Group
 from meshwright.cost.group_memory import worst_ledger
 from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
+from meshwright.cost.prices import Prices
 from meshwright.cost.pricing import array_prices
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.distinct import distinct
 from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Gather, ShardingName
@@ -29,7 +31,6 @@ from meshwright.program.sharding import Moments, moments
 from meshwright.stack.stack import Stack
 
 Floats = NDArray[np.float64]
-LARGEST_CODE = 2**62
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,31 @@ def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, 
 
 def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Group]]:
     """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
+    for one in mode_groups(plans, setting):
+        chosen = plans.take(one.rows)
+        for rows in distinct([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding]).groups():
+            group = Group(chosen.take(rows), one.inverse[rows], one.prices, one.mode, one.setting)
+            yield one.rows[rows], group
+
+
+@dataclass(frozen=True)
+class ModeGroup:
+    """``rows`` of plans with equal blocks and mode; row i of them has the prices of ``inverse[i]``."""
+
+    rows: NDArray[np.int64]
+    inverse: NDArray[np.int64]
+    prices: Prices
+    mode: Mode
+    setting: Setting
+
+
+def mode_groups(plans: PlanArrays, setting: Setting) -> Iterator[ModeGroup]:
+    """Rows of equal blocks and mode, with prices of its distinct shapes; the setting's model has the blocks."""
     for of_model, held in _models(plans, setting):
         of_one = plans.take(of_model)
         for of_mode, mode in _modes(of_one, held):
-            chosen = of_one.take(of_mode)
-            distinct, inverse = _distinct_shapes(chosen, mode)
-            prices = array_prices(distinct, mode, held)
-            keys = row_codes([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding])
-            for rows in _equal_rows(keys):
-                yield of_model[of_mode[rows]], Group(chosen.take(rows), inverse[rows], prices, mode, held)
+            shapes, inverse = _distinct_shapes(of_one.take(of_mode), mode)
+            yield ModeGroup(of_model[of_mode], inverse, array_prices(shapes, mode, held), mode, held)
 
 
 def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Setting]]:
@@ -115,41 +132,23 @@ def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.in
     names = list(dict.fromkeys(forms))
     columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute]
     layers = setting.model.architecture.layers
-    for rows in _equal_rows(row_codes(columns)):
+    for rows in distinct(columns).groups():
         form, recompute = forms[int(plans.schedule[rows[0]])], plans.recomputes[int(plans.recompute[rows[0]])]
         of_layers = plans.layer_recomputes or (recompute,) * layers
         model = recomputed_model(setting.model, of_layers, setting.stack)
         yield rows, replace(setting, model=with_spread_vocabulary(model) if form else model)
 
 
-def _equal_rows(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Row numbers of equal keys."""
-    _, inverse = np.unique(keys, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(inverse))[:-1])
-
-
-def row_codes(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """One number per row, equal where all columns are; columns hold no negative numbers."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        base = int(column.max(initial=0)) + 1
-        if int(codes.max(initial=0)) >= LARGEST_CODE // base:
-            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-        codes = codes * base + column
-    return codes
-
-
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
     """Rows of equal mode: sequence parallelism, and when states are exchanged."""
     known = _moments(setting.stack, plans.gather)
-    distinct = list(dict.fromkeys(known.values()))
-    codes = np.array([[distinct.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
+    different = list(dict.fromkeys(known.values()))
+    codes = np.array([[different.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
     when = codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
     columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
-    for rows in _equal_rows(row_codes(columns)):
+    for rows in distinct(columns).groups():
         sequence, of_rows = (int(column[rows[0]]) for column in columns)
-        gather, reduce = distinct[of_rows]
+        gather, reduce = different[of_rows]
         yield rows, Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce)
 
 
@@ -172,5 +171,5 @@ def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
     if mode.passes_exchange_states or not inner:
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
-    _, first, inverse = np.unique(row_codes(columns), return_index=True, return_inverse=True)
-    return plans.take(first), inverse
+    found = distinct(columns)
+    return plans.take(found.first), found.inverse

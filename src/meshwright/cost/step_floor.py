@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.constants import constants
-from meshwright.cost.evaluate import pipeline_groups, row_codes
+from meshwright.cost.evaluate import pipeline_groups
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.group_memory import activations, kept_sizes, ledgers_without_lists
 from meshwright.cost.group_time import norm_and_ties, optimizer, with_sends
 from meshwright.cost.least_held import least_passes, passes_before_others
 from meshwright.plan.arrays import COLUMNS, PlanArrays
+from meshwright.plan.distinct import distinct
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.most_held import most_held
@@ -53,13 +54,12 @@ class Floor:
 def step_floor(plans: PlanArrays, setting: Setting, enough: float = np.inf) -> Floor:
     """Lower bounds of each plan. Where the work of the mean rank alone takes ``enough``, that is the only one."""
     alike = _alike(plans)
-    codes = row_codes([getattr(alike, name).astype(np.int64) for name in COLUMNS])
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    distinct, order = alike.take(first), np.argsort(inverse, kind="stable")
-    counts = np.bincount(inverse)
+    equal = distinct([getattr(alike, name) for name in COLUMNS])
+    different, order = alike.take(equal.first), np.argsort(equal.inverse, kind="stable")
+    counts = np.bincount(equal.inverse)
     starts = np.cumsum(counts) - counts
     seconds, held, full = np.empty(len(plans)), np.zeros(len(plans)), np.zeros(len(plans))
-    for rows, group in pipeline_groups(distinct, setting):
+    for rows, group in pipeline_groups(different, setting):
         work = _mean_work(group)
         at = np.repeat(np.arange(len(rows)), counts[rows])
         within = np.arange(len(at)) - np.repeat(np.cumsum(counts[rows]) - counts[rows], counts[rows])

@@ -1,6 +1,7 @@
 """Explain a plan: its prediction taken apart, its neighbours, the best others, and what would change the answer."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def explained(resolved: Resolved, progress: Progress) -> Explained:
 
 def searched(setting: Setting) -> Found:
     """All plans of a setting that ``plan`` would search."""
-    return search(scope_of({}, None, RIVALS, setting), setting)[1]
+    return search(replace(scope_of({}, None, RIVALS, setting), whole=True), setting)[1]
 
 
 def _rivals(subject: Subject, found: Found) -> list[Beside]:

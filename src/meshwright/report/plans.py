@@ -100,8 +100,9 @@ def schedule_words(schedule: str | dict[str, Any]) -> str:
 
 def _print_space(out: Any, data: dict[str, Any]) -> None:
     out.print(
-        f"\n[bold]Space[/bold]: {data['candidates_considered']:,} combinations, {data['candidates_legal']:,} legal,"
-        f" {data['candidates_feasible']:,} fit; searched in {data['search_time_s']:.2f} s. Not taken:"
+        f"\n[bold]Space[/bold]: {data['candidates_considered']:,} combinations, {data['candidates_legal']:,} legal;"
+        f" {data['candidates_evaluated']:,} priced, {data['candidates_feasible']:,} of them fit;"
+        f" searched in {data['search_time_s']:.2f} s. Not taken:"
     )
     for reason, count in data["rejected"].items():
         out.print(f"  {count:>12,}  {escape(reason)}")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import COLUMNS, PlanArrays
+from meshwright.plan.distinct import distinct
 from meshwright.search.exhaustive import MATTERS, Evaluate, Floats, Found, ranked
 
 AT_ONCE = 4
@@ -89,12 +90,12 @@ def widen(
     return replace(
         widened,
         too_large=found.too_large + overfull + refused,
-        overfull=overfull,
-        slower=int(left.sum()) - len(unplayed),
+        overfull=found.overfull + overfull,
+        slower=found.slower + int(left.sum()) - len(unplayed),
         unplayed=len(unplayed),
         interrupted=play.interrupted,
         floors=_least(plans, floors.step_s, np.flatnonzero(left)),
-        least_bytes=float(floors.total_bytes.min()),
+        least_bytes=min(found.least_bytes, float(floors.total_bytes.min())),
     )
 
 
@@ -148,8 +149,8 @@ class _Best:
     """The best time of every layout, and what a plan must be better than to be among the best ``top``."""
 
     def __init__(self, found: Found, dear: PlanArrays, top: int) -> None:
-        keys = np.concatenate([_matters(found.plans), _matters(dear)])
-        groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        both = (np.concatenate([getattr(found.plans, name), getattr(dear, name)]) for name in MATTERS)
+        groups = distinct(list(both)).inverse
         self.top, self.groups = top, groups[len(found.plans) :]
         self.best = np.full(int(groups.max(initial=-1)) + 1, np.inf)
         own = groups[: len(found.plans)]
@@ -211,10 +212,6 @@ class _Work:
         self.seen.add(key)
         self.done += int(self.passes[row])
         return True
-
-
-def _matters(plans: PlanArrays) -> NDArray[np.int64]:
-    return np.stack([getattr(plans, name) for name in MATTERS], 1)
 
 
 def _joined(found: Found, plans: PlanArrays, scores: list[tuple[Floats, Floats, NDArray[np.bool_]]]) -> Found:

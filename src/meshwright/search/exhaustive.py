@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.distinct import distinct
 from meshwright.search.space import Space
 
 TIE = 0.001
@@ -53,6 +54,7 @@ class Found:
     Of plans that a bound spared (``best_first.py``): ``overfull`` can not fit, ``slower`` are not among the best,
     ``unplayed`` may be and would have taken too long, or an interrupt came before (``interrupted``); ``floors`` is the
     least bound of the last two of each schedule, in seconds by code, and ``least_bytes`` that of any plan's peak.
+    ``overfull_values``: by choice and value, the least bytes of plans that can not fit.
     """
 
     plans: PlanArrays
@@ -67,11 +69,11 @@ class Found:
     interrupted: bool = False
     floors: Mapping[int, float] = field(default_factory=dict)
     least_bytes: float = np.inf
+    overfull_values: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     def top(self, count: int) -> list[int]:
         """Rows of the best plans that differ in something that matters."""
-        columns = np.stack([getattr(self.plans, name)[self.ranking] for name in MATTERS], 1)
-        _, first = np.unique(columns, axis=0, return_index=True)
+        first = distinct([getattr(self.plans, name)[self.ranking] for name in MATTERS]).first
         return [int(self.ranking[i]) for i in np.sort(first)[:count]]
 
     def within(self, ratio: float) -> int:

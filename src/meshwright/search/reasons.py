@@ -34,7 +34,8 @@ def explain_choices(found: Found, row: int) -> list[Reason]:
     reasons = []
     for field in FIELDS:
         column = getattr(found.plans, field)
-        others = [int(value) for value in np.unique(column) if value != column[row]]
+        values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())}
+        others = sorted(values - {int(column[row])})
         if others:
             text = "; ".join(_rivals(found, row, field, others))
             reasons.append(Reason(field, value_name(found, field, int(column[row])), text))
@@ -62,7 +63,8 @@ def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
         if best is not None:
             fitting.append((float(found.step_s[best]), name))
         else:
-            too_large.append((float(found.total_bytes[rows].min()), name))
+            bound = found.overfull_values.get(field, {}).get(value, np.inf)
+            too_large.append((float(found.total_bytes[rows].min(initial=bound)), name))
     own = float(found.step_s[row])
     texts = [f"{name}: {against(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
     texts += _spared(found, own) if field == "schedule" else []

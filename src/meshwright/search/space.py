@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.distinct import looked_up
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import RecomputeName
 from meshwright.schedule.choice import ScheduleChoice
@@ -236,11 +237,11 @@ def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
 
 def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: Searched) -> NDArray[np.bool_]:
     """(3, rows): a schedule may have so many micro-batches, its memory limit, its unit."""
-    codes, where = np.unique(np.stack([schedule, pp, count]), axis=1, return_inverse=True)
-    legal = [
-        _is_legal(schedules[code], ranks, micro_batches) for code, ranks, micro_batches in codes.T.tolist()
-    ]
-    return np.array(legal, dtype=np.bool_).reshape(-1, 3)[where.reshape(-1)].T
+
+    def of_code(code: int, ranks: int, micro_batches: int) -> tuple[bool, bool, bool]:
+        return _is_legal(schedules[code], ranks, micro_batches)
+
+    return looked_up(of_code, [schedule, pp, count]).reshape(-1, 3).T.astype(np.bool_)
 
 
 def _is_legal(choice: ScheduleChoice, ranks: int, micro_batches: int) -> tuple[bool, bool, bool]:

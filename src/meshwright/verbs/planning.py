@@ -33,7 +33,7 @@ from meshwright.workload.workload import Workload
 MAX_DEVICES_SUGGESTED = 2**17
 FAR_TOO_LARGE = "states alone exceed the memory of a device"
 TOO_LARGE = "peak memory exceeds what is usable of a device"
-SLOWER = "slower than the best even by the lower bound of its schedule"
+SLOWER = "slower than what was found, by a lower bound"
 UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
 
@@ -259,13 +259,14 @@ def _nothing_among_the_played(found: Found, setting: Setting, counts: Mapping[st
 
 def _leanest(space: Space, found: Found, setting: Setting) -> str:
     """How much is too much: the least peak, or the least bound where no plan was worth evaluating."""
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    states = float(memory_floor(space.plans, setting).min())
     if len(found.plans):
         least, what = float(found.total_bytes.min()), "the leanest plan needs"
-    elif found.overfull:
-        least, what = found.least_bytes, "the leanest plan needs at least"
+    elif states > usable:
+        least, what = states, "states alone take at least"
     else:
-        least, what = float(memory_floor(space.plans, setting).min()), "states alone take at least"
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+        least, what = found.least_bytes, "the leanest plan needs at least"
     return f"{what} {format_bytes(least)} per device, usable are {format_bytes(usable)}"
 
 

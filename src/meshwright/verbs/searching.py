@@ -1,6 +1,6 @@
 """Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -8,13 +8,16 @@ import numpy as np
 from meshwright.cost.bounds import may_fit
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import Estimates, evaluate
+from meshwright.cost.intervals import pair_interval
 from meshwright.cost.pipeline import has_form
+from meshwright.cost.quick_floor import QuickFloor, quick_floor
 from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.best_first import widen
+from meshwright.search.bounded import Wanted, search_bounded
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.schedules import (
     AUTO,
@@ -35,13 +38,14 @@ class Scope:
     """What is searched: choices that are fixed, and schedules by name (``auto``: all, None: the usual ones).
 
     ``knobs`` of a schedule are fixed too: those that do not have them are left out. ``top`` plans are to be the best
-    of all.
+    of all. ``whole``: every plan that may fit is scored, for those who ask what is best when something changes.
     """
 
     keep: Keep
     schedules: str | None = None
     top: int = 5
     knobs: Mapping[str, float] = field(default_factory=dict)
+    whole: bool = False
 
 
 def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> Scope:
@@ -126,23 +130,38 @@ def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
     """All legal plans, and the scores of those that may be the best."""
     space = enumerate_space(setting, scope.keep, searched_schedules(scope, setting))
     formed = np.array([has_form(choice) for choice in space.plans.schedules], dtype=np.bool_)
+    if formed.all():
+        return space, _search_formed(space, scope, setting)
     cheap = formed[space.plans.schedule]
-
-    def possible(plans: PlanArrays) -> np.ndarray:
-        return may_fit(plans, setting)
-
-    def scored(plans: PlanArrays) -> Estimates:
-        return evaluate(plans, setting, only_fitting=True)
-
-    found = search_all(replace(space, plans=space.plans.take(cheap)), scored, possible)
+    found = _search_formed(replace(space, plans=space.plans.take(cheap)), scope, setting)
     dear = space.plans.take(~cheap)
     if not len(dear):
         return space, found
-    dear = dear.take(possible(dear))
+    dear = dear.take(may_fit(dear, setting))
 
     def floor(plans: PlanArrays, enough: float) -> Floor:
         return step_floor(plans, setting, enough)
 
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
     batch = setting.workload.global_batch
-    return space, widen(found, dear, floor, scored, usable, scope.top, batch)
+    return space, widen(found, dear, floor, _scoring(setting), _usable(setting), scope.top, batch)
+
+
+def _search_formed(space: Space, scope: Scope, setting: Setting) -> Found:
+    """Search plans that have closed forms."""
+    if scope.whole:
+        return search_all(space, _scoring(setting), lambda plans: may_fit(plans, setting))
+    usable = _usable(setting)
+
+    def bounds(plans: PlanArrays) -> QuickFloor:
+        return quick_floor(plans, setting, usable)
+
+    wanted = Wanted(scope.top, pair_interval(setting).high)
+    return search_bounded(space, bounds, _scoring(setting), usable, wanted)
+
+
+def _scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
+    return lambda plans: evaluate(plans, setting, only_fitting=True)
+
+
+def _usable(setting: Setting) -> float:
+    return constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes

@@ -1,0 +1,62 @@
+"""Lower bounds that are cheap for very many plans: below what is evaluated, and near enough to it to be of use."""
+
+import numpy as np
+import pytest
+from lattice_plans import MODELS
+
+from meshwright.cluster.load import load_cluster
+from meshwright.cost import quick_floor as module
+from meshwright.cost.evaluate import evaluate
+from meshwright.cost.quick_floor import quick_floor
+from meshwright.model.load import load_model
+from meshwright.plan.setting import Setting
+from meshwright.search.schedules import all_schedules, usual_schedules
+from meshwright.search.space import divisors, enumerate_space
+from meshwright.stack.load import load_stack
+from meshwright.workload.workload import Workload
+
+ROUNDED = 1 + 1e-9
+SOME = 400
+STACKS = ("generic", "megatron-core", "meshwright", "megatron-zero-bubble")
+
+
+def sample(model, stack, devices=16, every=False):
+    cluster = load_cluster(f"h100-sxm-80gb x {devices}")
+    setting = Setting.of(model, cluster, Workload(seq_len=2048, global_batch=64), load_stack(stack))
+    schedules = all_schedules(setting.stack, divisors(devices)) if every else usual_schedules(setting.stack)
+    plans = enumerate_space(setting, {}, schedules).plans
+    return plans.take(np.random.default_rng(0).permutation(len(plans))[:SOME]), setting
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["usual", "all schedules"])
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("model", MODELS)
+def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every):
+    plans, setting = sample(MODELS[model], stack, every=every)
+    scores, floor = evaluate(plans, setting), quick_floor(plans, setting)
+    assert (floor.step_s <= scores.step_s * ROUNDED).all()
+    assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
+    assert (floor.step_s > 0).all()
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"])
+def test_bounds_of_large_models_are_near(name):
+    plans, setting = sample(load_model(name), "megatron-core", devices=256)
+    scores, floor = evaluate(plans, setting), quick_floor(plans, setting)
+    time, memory = floor.step_s / scores.step_s, floor.total_bytes / scores.total_bytes
+    print(f"bound over value: time {np.median(time):.3f}, memory {np.median(memory):.3f}")
+    assert max(time.max(), memory.max()) <= ROUNDED
+    assert np.median(time) > 0.5
+    assert np.median(memory) > 0.5
+
+
+def test_plans_that_can_not_fit_are_not_timed(monkeypatch):
+    plans, setting = sample(next(iter(MODELS.values())), "generic")
+    whole = quick_floor(plans, setting)
+    usable = float(np.median(whole.total_bytes))
+    monkeypatch.setattr(module, "AT_ONCE", 7)
+    floor = quick_floor(plans, setting, usable)
+    assert floor.total_bytes.tolist() == whole.total_bytes.tolist()
+    small = whole.total_bytes <= usable
+    assert floor.step_s[small] == pytest.approx(whole.step_s[small], rel=1e-12)
+    assert np.isinf(floor.step_s[~small]).all()

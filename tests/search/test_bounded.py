@@ -1,0 +1,133 @@
+"""A search by bounds finds what a search of everything finds, as far as it is asked."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up_scores import Scored
+from small_questions import asked
+
+from meshwright.search import bounded
+from meshwright.search.bounded import Wanted, search_bounded
+from meshwright.search.exhaustive import MATTERS, search_all
+from meshwright.search.reasons import explain_choices
+from meshwright.search.space import enumerate_space
+from meshwright.verbs.searching import scope_of, search
+
+SPACE = enumerate_space(asked("sparse", 12, "megatron-core", seq_len=96, batch=12).setting)
+USABLE = 600.0
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Times and bytes by row, and bounds that are so many times as large; rows are told by their columns."""
+
+    step_s: np.ndarray
+    total_bytes: np.ndarray
+    loose: np.ndarray
+
+    def rows(self, plans):
+        keys = {key: row for row, key in enumerate(rows_of(SPACE.plans))}
+        return np.array([keys[key] for key in rows_of(plans)], dtype=np.int64)
+
+    def evaluate(self, plans):
+        rows = self.rows(plans)
+        total = self.total_bytes[rows]
+        return Scored(self.step_s[rows], total, total <= USABLE)
+
+    def bounds(self, plans):
+        rows = self.rows(plans)
+        return Scored(self.step_s[rows] * self.loose[rows], self.total_bytes[rows] * self.loose[rows], None)
+
+
+def rows_of(plans):
+    columns = [getattr(plans, name) for name in (*MATTERS, *KEYS)]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+KEYS = ("dp_replicate", "dp_shard", "cp", "micro_batch", "virtual_stages", "sharding", "schedule")
+
+
+def drawn(seed, spread, fitting):
+    draw = np.random.default_rng(seed)
+    count = len(SPACE.plans)
+    steps = np.round(1 + spread * draw.random(count), 3)
+    return MadeUp(steps, draw.random(count) * USABLE / fitting, draw.choice([0.3, 0.9, 1.0], count))
+
+
+def everything(world):
+    return search_all(SPACE, world.evaluate, lambda plans: np.ones(len(plans), dtype=bool))
+
+
+@given(st.integers(0, 10**6), st.sampled_from((0.01, 1.0, 30.0)), st.sampled_from((0.05, 0.5, 2.0)))
+@settings(max_examples=40)
+def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fitting):
+    world = drawn(seed, spread, fitting)
+    whole, found = (
+        everything(world),
+        search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(3, 1.1)),
+    )
+    assert len(found.plans) + found.overfull + found.slower == len(SPACE.plans)
+    assert len(found.ranking) + found.too_large + found.slower == len(SPACE.plans)
+    first, second = found.top(3), whole.top(3)
+    assert rows_of(found.plans.take(np.array(first, dtype=int))) == rows_of(
+        whole.plans.take(np.array(second, dtype=int))
+    )
+    assert found.within(1.1) == whole.within(1.1)
+    for row, other in zip(first[:1], second[:1], strict=True):
+        ours, theirs = explain_choices(found, row), explain_choices(whole, other)
+        assert [reason.field for reason in ours] == [reason.field for reason in theirs]
+        for one, two in zip(ours, theirs, strict=True):
+            assert one.text.split("does not fit")[0] == two.text.split("does not fit")[0]
+
+
+def test_most_plans_are_spared_where_bounds_are_near():
+    world = replace(drawn(0, 30.0, 0.5), loose=np.ones(len(SPACE.plans)))
+    found = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(1, 1.1))
+    assert found.overfull == (world.total_bytes > USABLE).sum()
+    assert len(found.plans) < 0.2 * len(SPACE.plans)
+    assert found.least_bytes == world.total_bytes.min()
+
+
+def test_a_value_with_which_nothing_fits_is_named_with_its_least_bound():
+    world = drawn(0, 30.0, 2.0)
+    wide = SPACE.plans.tp == SPACE.plans.tp.max()
+    world.total_bytes[wide] = 2 * USABLE
+    found = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(1, 1.1))
+    text = next(reason.text for reason in explain_choices(found, found.top(1)[0]) if reason.field == "tp")
+    assert f"does not fit with tp {SPACE.plans.tp.max()}" in text
+
+
+def test_an_empty_space_has_an_empty_answer():
+    world = drawn(0, 1.0, 1.0)
+    nothing = replace(SPACE, plans=SPACE.plans.take(np.zeros(0, dtype=np.int64)))
+    found = search_bounded(nothing, world.bounds, world.evaluate, USABLE, Wanted(5, 1.1))
+    assert len(found.plans) == len(found.ranking) == 0
+
+
+def test_pieces_make_no_difference(monkeypatch):
+    world = drawn(1, 30.0, 0.5)
+    whole = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(3, 1.1))
+    monkeypatch.setattr(bounded, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(bounded, "GROUPS_AT_ONCE", 1)
+    pieces = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(3, 1.1))
+    assert rows_of(whole.plans.take(np.array(whole.top(3)))) == rows_of(
+        pieces.plans.take(np.array(pieces.top(3)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "stack"),
+    [("dense", 16, "megatron-core"), ("sparse", 24, "generic"), ("latent", 32, "meshwright")],
+)
+def test_questions_are_answered_as_by_all_plans(model, devices, stack):
+    setting = asked(model, devices, stack, seq_len=2048, batch=96).setting
+    scope = scope_of({}, None, 5, setting)
+    _, found = search(scope, setting)
+    _, whole = search(replace(scope, whole=True), setting)
+    assert len(found.plans) < len(whole.plans)
+    best, same = (one.plans.take(np.array(one.top(5))) for one in (found, whole))
+    assert rows_of(best) == rows_of(same)
+    assert found.within(1.1) == whole.within(1.1)
