@@ -146,7 +146,7 @@ def example_plan() -> str:
     rows = [_plan_row(number, found) for number, found in enumerate(answer.proposals, start=1)]
     degrees = (*EXAMPLE_DEGREES, "schedule", "sharding", "recompute", "step", "MFU", "memory")
     why = [f"- `{r.field}: {r.value}` {r.text}" for r in answer.proposals[0].reasons]
-    counts = f"{answer.considered:,} combinations, {answer.legal:,} legal, {answer.feasible:,} fit"
+    counts = f"{answer.considered:,} combinations, {answer.legal:,} legal, {answer.evaluated:,} priced"
     head = f"{counts}. Predicted, the best plan of each layout:"
     lead = "Why the first one won: the best plan with another value, field by field."
     return "\n".join([head, "", table(("#", *degrees), rows), lead, "", *why, ""])

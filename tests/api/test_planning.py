@@ -15,7 +15,15 @@ from meshwright.plan.files import parse_plan
 from meshwright.search import best_first
 from meshwright.search.exhaustive import TIE
 from meshwright.search.space import enumerate_space
-from meshwright.verbs.planning import Question, answer, parse_keep, setting_of
+from meshwright.verbs.planning import (
+    FAR_TOO_LARGE,
+    SLOWER,
+    TOO_LARGE,
+    Question,
+    answer,
+    parse_keep,
+    setting_of,
+)
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "megatron-core", 4),
@@ -44,7 +52,10 @@ def test_the_best_plan_is_the_best_of_all_plans_predicted_one_by_one(model, clus
     fitting = [r for r in reports if r.fits]
     answer = planned(model, cluster, batch=batch, stack=stack)
     assert answer.legal == len(reports)
-    assert answer.feasible == len(fitting) > 0
+    unfit = sum(answer.rejected.get(reason, 0) for reason in (FAR_TOO_LARGE, TOO_LARGE))
+    assert unfit <= len(reports) - len(fitting)
+    assert answer.feasible + unfit + answer.rejected.get(SLOWER, 0) == len(reports)
+    assert 0 < answer.feasible <= min(answer.evaluated, len(fitting))
     fastest = min(r.step_time_s for r in fitting)
     tied = [r for r in fitting if r.step_time_s <= fastest * (1 + TIE)]
     best = answer.proposals[0].report
