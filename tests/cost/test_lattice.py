@@ -197,6 +197,20 @@ def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host_a
     hold_together(offloading(replace(chosen, plans=tuple(spread_plans(chosen))), offload))
 
 
+def test_a_plan_that_has_nothing_to_copy_takes_as_long_as_one_that_does_not_offload():
+    chosen = family("tied", "h100-sxm-80gb x 8", "generic", SOME, seed=5, schedules=("1f1b",))
+    alone = [plan for plan in chosen.plans if plan.layout.pp == 1]
+    assert alone
+    offloads = [plan.model_copy(update={"offload": OFFLOADS[1]}) for plan in alone]
+    for only_fitting in (False, True):  # what does not fit has no time then
+        with_copies, without = (
+            evaluate(from_shorts(plans), chosen.setting, only_fitting=only_fitting)
+            for plans in (offloads, alone)
+        )
+        assert with_copies.step_s == pytest.approx(without.step_s, rel=1e-12)
+        assert np.array_equal(with_copies.total_bytes, without.total_bytes)
+
+
 def offloading(chosen, offload):
     """The family with activations on the host; something goes out in many of the plans."""
     plans = tuple(plan.model_copy(update={"offload": offload}) for plan in chosen.plans)

@@ -171,7 +171,7 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     around = states + norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = optimizer(group)
-    waiting = {} if group.copies is None else {OFFLOAD: np.zeros(len(message)) + of.copied}
+    waiting = {} if group.plans.offload is None else {OFFLOAD: np.zeros(len(message)) + of.copied}
     return {name: parts.get(name, np.zeros(len(message))) for name in PARTS} | waiting
 
 
