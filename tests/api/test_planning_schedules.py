@@ -16,8 +16,10 @@ from meshwright.verbs.planning import setting_of
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "meshwright", 8, {}),
-    ("llama-3.1-8b", "a100-sxm-80gb x 8", "generic", 16, {"pp": 4, "tp": 1}),
     ("llama-3.1-8b", "a100-sxm-40gb x 8", "megatron-zero-bubble", 32, {"tp": 2}),
+    pytest.param(
+        *("llama-3.1-8b", "a100-sxm-80gb x 8", "generic", 16, {"pp": 4, "tp": 1}), marks=pytest.mark.slow
+    ),
 ]
 
 
