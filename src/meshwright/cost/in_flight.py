@@ -35,10 +35,11 @@ def in_flight(
     times: StageTimes | None = None,
     copied: Copied | None = None,
 ) -> tuple[Counts, ...]:
-    """Per rank an array (candidates, 3·kinds of stages) of counts; ``kinds`` has the kind of every stage.
+    """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
 
-    The first third counts what waits for B or I, the second what waits for W, the last what of the first is on the
-    host. Where the vocabulary is spread, its shares are a kind of their own, the last one.
+    The first half counts what waits for B or I, the second what waits for W; where anything is ``copied`` there is a
+    third part, what of the first is on the host. Where the vocabulary is spread, its shares are a kind of their own,
+    the last one.
     """
     chunks = len(kinds) // ranks
     if schedule.form:
@@ -47,7 +48,12 @@ def in_flight(
     at = _parts_of_ranks(schedule, ranks, chunks)
     held = _held(schedule, ranks, micro_batches, chunks, times, copied)
     return tuple(
-        np.unique(np.concatenate([counts[:, third] @ one_hot[at[:, rank]] for third in range(3)], 1), axis=0)
+        np.unique(
+            np.concatenate(
+                [counts[:, third] @ one_hot[at[:, rank]] for third in range(3 if copied else 2)], 1
+            ),
+            axis=0,
+        )
         for rank, counts in enumerate(held)
     )
 
