@@ -17,7 +17,6 @@ from meshwright import __version__
 from meshwright.plan.resolve import resolve
 from meshwright.plan.short import ShortPlan
 from meshwright.runtime.verify.outcome import BOUND, Outcome
-from meshwright.runtime.verify.trial import Trial
 from meshwright.runtime.verify.tried import tried
 from meshwright.verbs.verifying import Verified, verified
 
@@ -26,6 +25,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 
 from faults import FAULTS, Fault  # noqa: E402
 from proof_plans import (  # noqa: E402
+    LATE,
     OFFLOADS,
     SEQ_LEN,
     SPECIAL,
@@ -89,13 +89,13 @@ def silent(what: str, part: float) -> None:
 
 def proven(plan: Proven) -> Row:
     """Run one composition of a tiny model."""
-    return Row(plan.model, told(plan), plan.ranks, tried(Trial(*plan.lowered()), silent))
+    return Row(plan.model, told(plan), plan.ranks, tried(plan.trial(), silent))
 
 
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
     drawn = [*covering_plans(SEED, RANKS, COUNT), *spread_plans(SEED, RANKS, SPREAD_COUNT)]
-    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *drawn]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *LATE, *drawn]
 
 
 def large(
@@ -129,7 +129,7 @@ def shrunk() -> Iterator[tuple[str, Row, Verified]]:
 
 def with_fault(fault: Fault) -> Outcome:
     """Run a plan whose ranks have a fault."""
-    return tried(Trial(*fault.plan.lowered()), silent, fault.put_in)
+    return tried(fault.plan.trial(), silent, fault.put_in)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -69,6 +69,3 @@ def test_what_can_not_be_emulated_is_refused_by_name(plan_file, tmp_path):
     assert both.endswith(("--ranks 16\n", "--limit 600\n"))
     assert "--ranks 16" in both
     assert "add --emulate" in refused("run", plan_file, "--ranks", 2)
-    overlapping = PIPELINE | {"stack": "megatron-zero-bubble", "pipeline": "{schedule: zb-h1}"}
-    other = write(tmp_path / "other.yaml", plan_text(**overlapping))
-    assert "its steps overlap" in refused("run", other, "--emulate")

@@ -29,6 +29,7 @@ from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.model.adapters import with_adapters
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.short import Offload
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
 
@@ -145,6 +146,16 @@ def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, b
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))
     hold_together(replace(chosen, setting=changed))
+
+
+@COUNTS
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic", "meshwright"])
+def test_closed_forms_equal_the_simulated_program_where_steps_overlap(stack, model, schedules, count):
+    afterwards = tuple(ScheduleChoice(name, step_validation="after") for name in schedules)
+    chosen = family(model, "h100-sxm-80gb x 24", stack, count, seed=5, schedules=afterwards)
+    hold_together(replace(chosen, plans=tuple(plan for plan in chosen.plans if plan.layout.pp > 1)))
 
 
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])

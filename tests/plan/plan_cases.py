@@ -232,3 +232,25 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
     edge = st.fixed_dictionaries({"from": name, "to": name, "carry": name, "staleness": st.integers(0, 3)})
     data["edges"] = tuple(draw(st.lists(edge, max_size=2)))
     return LongPlan.model_validate(data)
+
+
+AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
+VALIDATION = "pipeline.schedule.step_validation"
+MORE += (
+    (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **AFTER), {}, VALIDATION, "pp = 1", "pp: 2 or more"),
+    (
+        long_plan(**AFTER),
+        {},
+        VALIDATION,
+        "test-stack@1.0 knows the norm of all gradients",
+        "stack: meshwright",
+    ),
+    (
+        long_plan(**AFTER),
+        {"architecture": replace(DENSE, tied_embeddings=True)},
+        VALIDATION,
+        "pipeline ranks 0 and 3 add up the shared table's gradient",
+        "both ends on one rank",
+    ),
+)
+"""Also of when a step is validated."""

@@ -115,6 +115,8 @@ def test_knobs_are_kept_with_their_schedule_and_go_with_it():
     assert apply_settings(plan, ["unit=4"], 64).pipeline.choice == ScheduleChoice("zero-bubble", 0.5, 4)
     assert apply_settings(plan, ["memory_limit=null"], 64).pipeline.schedule == "zero-bubble"
     assert apply_settings(plan, ["schedule=zb-h2"], 64).pipeline.schedule == "zb-h2"
+    afterwards = apply_settings(plan, ["step_validation=after"], 64).pipeline.choice
+    assert afterwards == ScheduleChoice("zero-bubble", 0.5, step_validation="after")
 
 
 def test_no_setting_changes_nothing():

@@ -13,6 +13,9 @@ from meshwright.plan.short import ShortPlan
 LLAMA = load_model("llama-3.1-8b")
 DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
 SPREAD = long_plan(pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}})
+SPREAD_AFTER = long_plan(
+    pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1", "step_validation": "after"}}
+)
 
 
 def meshed():
@@ -39,6 +42,7 @@ CASES = [
     (meshed(), LLAMA, "layout.ep", "not run yet"),
     (meshed(), LLAMA, "layout.etp", "not run yet"),
     (long_plan(recompute=("mlp", "moe")), LLAMA, "layers.0..15.recompute", "not run yet"),
+    (SPREAD_AFTER, LLAMA, "pipeline.schedule.step_validation", "not run yet"),
 ]
 
 

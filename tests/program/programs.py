@@ -134,6 +134,8 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
     stack = draw(st.sampled_from(("megatron-core", "meshwright")))
     has_units = schedule == "interleaved-1f1b" and sharding == "zero3" and stack == "meshwright"
     by_unit = "per-unit" if has_units else "per-step"
+    able = layout["pp"] > 1 and stack == "meshwright" and schedule != "dualpipe"
+    validation = draw(st.sampled_from((None, "before", "after"))) if able else None
     micro_batch = draw(st.sampled_from((1, 2)))
     micro_batches = layout["pp"] * draw(st.integers(1, 3))
     batch = layout["dp_replicate"] * layout["dp_shard"] * micro_batch * micro_batches
@@ -145,7 +147,7 @@ def short_plans(draw: st.DrawFn, name: str | None = None) -> ShortPlan:
         sharding=sharding if sharding != "none" or layout["dp_shard"] == 1 else "zero1",
         gather=draw(st.sampled_from((None, "per-layer", "per-micro-batch", by_unit, "per-step"))),
         pipeline={
-            "schedule": schedule,
+            "schedule": {"name": schedule, "step_validation": validation},
             "micro_batch": micro_batch,
             "virtual_stages": draw(st.sampled_from((2, 4) if layout["pp"] == 2 else (2,)))
             if schedule == "interleaved-1f1b"

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 from fault import Fault
+from late_faults import LATE_FAULTS
 from offload_faults import OFFLOAD_FAULTS
 from proof_plans import Proven
 from spread_faults import SPREAD_FAULTS
@@ -25,6 +26,7 @@ from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.kernels.linear import LinearKernel
 from meshwright.runtime.kernels.softmax import IGNORED, Softmax
 from meshwright.runtime.optimizer import Optimizer
+from meshwright.runtime.reductions import Reductions
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
 from meshwright.runtime.unit import TP, Unit
@@ -59,7 +61,7 @@ def tied_not_summed():
 
 
 def copies_not_summed():
-    StepStates.reduce_mirrored = lambda self, action: self._reduced()
+    Reductions.mirrored = lambda self, action: self.end()
 
 
 def reduced_before_the_last_weight_gradient():
@@ -434,4 +436,5 @@ FAULTS = (
     Fault("the norm counts two copies of a layer", TWO_WAYS, copies_counted_twice, "gradient norm"),
     *SPREAD_FAULTS,
     *OFFLOAD_FAULTS,
+    *LATE_FAULTS,
 )

@@ -103,7 +103,7 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
                 if not results:
                     gradients.extend(p for unit in units for p in pieces_of(unit, unit.reduced))
 
-            interpreter.states.after_norm = keep
+            interpreter.states.before_step = keep
             for tokens, labels in batches:
                 results.append(interpreter.step(micro_batches(program, place.rank, tokens, labels)))
             parameters = [p for unit in units for p in pieces_of(unit, unit.owned)]

@@ -16,6 +16,7 @@ from meshwright.plan.resolve import resolve_with
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import lower
+from meshwright.runtime.verify.trial import OPTIONS, Trial
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.vocabulary import FORMS
@@ -49,7 +50,7 @@ UNEVEN = {1: (3,), 2: (3, 1), 3: (1, 2, 1), 4: (0, 2, 3, 1), 8: (1, 1, 2, 1, 1, 
 class Proven:
     """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones.
 
-    ``recomputes`` are the layers' own, None where all do as ``recompute`` says.
+    ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Proven:
     memory_limit: float | None = None
     unit: int | None = None
     vocabulary: str | None = None
+    step_validation: str | None = None
     micro_batches: int = 2
     micro_batch: int = 1
     layers: int = 3
@@ -74,6 +76,7 @@ class Proven:
     recomputes: tuple[str | tuple[str, ...], ...] | None = None
     offload: float | str | None = None
     ahead: int = 1
+    clip: float | None = OPTIONS.clip
 
     @property
     def ranks(self) -> int:
@@ -109,8 +112,12 @@ class Proven:
         legal = resolve_with(plan, model, cluster, stack)
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
 
+    def trial(self):
+        """What is tried of it."""
+        return Trial(*self.lowered(), replace(OPTIONS, clip=self.clip))
+
     def _schedule(self):
-        knobs = ("memory_limit", "unit", "vocabulary")
+        knobs = ("memory_limit", "unit", "vocabulary", "step_validation")
         return {"name": self.schedule} | {knob: getattr(self, knob) for knob in knobs}
 
     def _data(self):
@@ -284,6 +291,37 @@ SPREADS = (
 )
 """Compositions of that; in the last one the tables have fewer rows than parts, so that some are padding alone."""
 
+AFTERWARDS = Proven(
+    "llama", pp=2, schedule="zb-h1", step_validation="after", micro_batches=4, layers=4, clip=8.58
+)
+"""Steps that are taken before the norm of all gradients is known: the first two have to be undone."""
+LATE = (
+    AFTERWARDS,
+    replace(AFTERWARDS, clip=OPTIONS.clip),
+    replace(AFTERWARDS, clip=None),
+    replace(AFTERWARDS, pp=4, schedule="zb-h2", micro_batches=8, clip=5.84),
+    replace(AFTERWARDS, model="qwen3", dp_shard=2, sharding="zero1", schedule="zb-v", clip=3.88),
+    replace(AFTERWARDS, model="qwen3", dp_shard=2, sharding="zero2", schedule="zb-h2", clip=3.88),
+    replace(
+        AFTERWARDS, model="gpt2", dp_shard=2, sharding="zero3", schedule="1f1b", gather="per-layer", clip=3.22
+    ),
+    replace(AFTERWARDS, dp_shard=2, sharding="zero3", recompute="full", gather="per-micro-batch", clip=5.84),
+    replace(AFTERWARDS, dp_replicate=2, tp=2, sequence_parallel=True, schedule="interleaved-1f1b", clip=5.84),
+    replace(
+        AFTERWARDS,
+        model="qwen3",
+        pp=4,
+        schedule="dualpipe",
+        micro_batches=6,
+        layers=5,
+        stages=(0, 2, 2, 1),
+        clip=4.74,
+    ),
+    replace(BY_UNIT, step_validation="after", clip=6.22),
+    replace(TOGETHER, step_validation="after", clip=3.88),
+)
+"""Compositions of that. Each limit is just below the norm of the first step: what the first stages have is below it."""
+
 
 OFFLOADED = Proven("llama", pp=4, offload="all", micro_batches=8, layers=5)
 """Activations of all layers on the host."""
@@ -402,7 +440,17 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    apart = ("layers", "memory_limit", "unit", "recomputes", "vocabulary", "offload", "ahead")
+    apart = (
+        "layers",
+        "memory_limit",
+        "unit",
+        "recomputes",
+        "vocabulary",
+        "step_validation",
+        "clip",
+        "offload",
+        "ahead",
+    )
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
@@ -412,7 +460,8 @@ def told(plan: Proven) -> str:
     """The plan in a line."""
     parts = [" ".join(f"{axis} {degree}" for axis in AXES if (degree := getattr(plan, axis)) > 1)]
     if plan.pp > 1 or plan.schedule != "1f1b":
-        choice = ScheduleChoice(plan.schedule, plan.memory_limit, plan.unit, plan.vocabulary)
+        knobs = plan.memory_limit, plan.unit, plan.vocabulary, None
+        choice = ScheduleChoice(plan.schedule, *knobs, plan.step_validation)
         parts.append(str(choice) + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
     if plan.stages and plan.pp > 1:
         parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")
@@ -426,4 +475,6 @@ def told(plan: Proven) -> str:
         parts.append(f"offload {plan.offload}" + (f", {plan.ahead} passes ahead" if plan.ahead > 1 else ""))
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
+    if plan.clip != OPTIONS.clip:
+        parts.append(f"clipped at {plan.clip:g}" if plan.clip else "never clipped")
     return ", ".join(parts)

@@ -17,6 +17,16 @@ from meshwright.runtime.pieces import Piece, whole_tensors
 LLAMA, TIED = tiny("llama", num_hidden_layers=2), tiny("gemma2", num_hidden_layers=2)
 PLANS = {
     "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),
+    "steps that are validated afterwards": (
+        "bf16",
+        small(
+            LLAMA,
+            {"schedule": {"name": "zb-h1", "step_validation": "after"}},
+            sharding="zero1",
+            pp=2,
+            dp_shard=2,
+        ),
+    ),
     "tensor parallel": ("bf16", small(tiny("gpt2", n_layer=1), tp=2, sequence_parallel=False)),
     "replicas": ("fp32", small(LLAMA, dp_replicate=2)),
     "sharded optimizer": ("bf16", small(LLAMA, sharding="zero1", dp_shard=2)),
@@ -59,7 +69,9 @@ def test_a_resumed_run_is_the_same_run(name, tmp_path):
     assert (facts["step"], facts["signature"]) == (3, case.program.signature())
 
 
-@pytest.mark.parametrize("name", ["gathered layer by layer", "sharded optimizer"])
+@pytest.mark.parametrize(
+    "name", ["gathered layer by layer", "sharded optimizer", "steps that are validated afterwards"]
+)
 def test_saving_does_not_change_the_run(name, tmp_path):
     precision, case = PLANS[name]
     assert run_on(case, tmp_path, precision) == run_on(case, tmp_path, precision, save=False)

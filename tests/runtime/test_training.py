@@ -26,6 +26,10 @@ LAYOUTS = {
     "parameters by step": {"layout": {"dp_shard": 2}, "sharding": "zero3", "gather": "per-step"},
     "pp": {"layout": {"pp": 2}},
     "split backward": {"layout": {"pp": 2}, "pipeline": {"schedule": "zb-h1"}},
+    "steps that are validated afterwards": {
+        "layout": {"pp": 2},
+        "pipeline": {"schedule": {"name": "zb-h1", "step_validation": "after"}},
+    },
     "a spread vocabulary": {
         "layout": {"pp": 2},
         "pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}},
@@ -84,8 +88,10 @@ def test_every_step_is_in_the_log_with_its_numbers(tmp_path):
     assert held_out["held_out_loss"] == found.outcome.held_out[0].loss
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
-    run = small_run(tmp_path, ranks=2, layout={"pp": 2})
+@pytest.mark.parametrize("validation", ["before", "after"])
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(validation, tmp_path):
+    pipeline = {"schedule": {"name": "1f1b", "step_validation": validation}}
+    run = small_run(tmp_path, ranks=2, layout={"pp": 2}, pipeline=pipeline)
     with pytest.raises(
         RunError, match=r"^step [1-9]\d*: the loss is .*nothing was updated, .*step-0000000\d"
     ):

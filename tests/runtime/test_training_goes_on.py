@@ -62,8 +62,10 @@ def signals_after(run, output, step, count=1):
     return sender
 
 
-def test_sigterm_ends_the_step_saves_and_the_same_command_goes_on(tmp_path):
-    run = small_run(tmp_path, ranks=2, layout={"pp": 2})
+@pytest.mark.parametrize("validation", ["before", "after"])
+def test_sigterm_ends_the_step_saves_and_the_same_command_goes_on(validation, tmp_path):
+    pipeline = {"schedule": {"name": "1f1b", "step_validation": validation}}
+    run = small_run(tmp_path, ranks=2, layout={"pp": 2}, pipeline=pipeline)
     whole = run.train("whole", 30)
     sender = signals_after(run, "run", 2)
     stopped = run.train("run", 30)

@@ -6,6 +6,7 @@ import pytest
 from faults import FAULTS
 from proof_plans import (
     BY_UNIT,
+    LATE,
     MIXED,
     OFFLOADS,
     SPECIAL,
@@ -22,7 +23,6 @@ from proof_plans import (
 
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.outcome import DOUBTFUL
-from meshwright.runtime.verify.trial import Trial
 from meshwright.runtime.verify.tried import no_fault, tried
 
 QUICK = [*covering_plans("quick", (2, 4), 12), *spread_plans("quick", (2, 4), 3)]
@@ -30,12 +30,12 @@ QUICK_FAULTS = FAULTS[::3]
 
 
 def outcome_of(plan, fault=no_fault):
-    return tried(Trial(*plan.lowered()), lambda what, part: None, fault)
+    return tried(plan.trial(), lambda what, part: None, fault)
 
 
 @pytest.mark.parametrize(
     "plan",
-    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *OFFLOADS, *QUICK],
+    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *LATE, *OFFLOADS, *QUICK],
     ids=lambda plan: f"{plan.model} {told(plan)}",
 )
 def test_a_plan_computes_and_exchanges_what_it_should(plan):

@@ -25,7 +25,7 @@ def watched():
                 for stage, units in of_stage.items()
             ]
             gradients = [any(unit.gradient is not None for unit in units) for units in of_stage.values()]
-            seen.append((sum(parameters), sum(gradients) + bool(states.reducing)))
+            seen.append((sum(parameters), sum(gradients) + bool(states.reductions.begun)))
 
         self.hear = hear
         walk(self, batches)

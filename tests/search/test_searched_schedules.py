@@ -4,10 +4,17 @@ import pytest
 
 from meshwright.errors import InputError
 from meshwright.schedule.choice import ScheduleChoice
-from meshwright.search.schedules import LIMITS, all_schedules, named_schedules, usual_schedules
+from meshwright.search.schedules import (
+    LIMITS,
+    all_schedules,
+    named_schedules,
+    usual_schedules,
+    with_knobs,
+)
 from meshwright.stack.load import load_stack, stack_names
 
 RANKS = (1, 2, 4, 8)
+AFTER = {"step_validation": "after"}
 
 
 @pytest.mark.parametrize("name", stack_names())
@@ -28,6 +35,13 @@ def test_limits_and_units_are_tried_where_the_stack_has_them():
     assert {c.unit for c in found if c.name == "looped-bfs"} == {None, 2, 4, 8, 16}
     assert {c.name for c in all_schedules(load_stack("megatron-core"), RANKS)} == {"1f1b", "interleaved-1f1b"}
     assert all(c.usual for c in all_schedules(load_stack("megatron-core"), RANKS))
+
+
+def test_a_stack_that_knows_it_may_be_asked_to_validate_its_steps_afterwards():
+    found = with_knobs(usual_schedules(load_stack("meshwright")), AFTER, load_stack("meshwright"))
+    assert {choice.step_validation for choice in found} == {"after"}
+    assert all(choice.usual for choice in found)
+    assert with_knobs(found, AFTER, load_stack("megatron-core")) == ()
 
 
 def test_names_are_taken_in_their_order_and_once():

@@ -13,6 +13,7 @@ from meshwright.cost.pricing import program_prices
 from meshwright.cost.step import optimizer_seconds, send_occupancy
 from meshwright.plan.expand import expand
 from meshwright.program.lower import lower
+from meshwright.program.step_validation import with_validation
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action, most_in_flight
 from meshwright.schedule.timeline import run
@@ -79,8 +80,8 @@ def test_where_steps_overlap_the_longest_rank_sets_the_pace(schedule):
     seconds = {(stage, kind): 1.0 + 0.1 * stage for stage in range(4) for kind in "FIW"}
     program = plain_program(schedule, 4, 12)
     apart = simulate(program, GivenPrices(seconds, 0.0))
-    stack = replace(program.stack, validates_step_afterwards=True)
-    overlapping = simulate(replace(program, stack=stack), GivenPrices(seconds, 0.0))
+    lists = with_validation(program.lists, program.ways)
+    overlapping = simulate(replace(program, lists=lists), GivenPrices(seconds, 0.0))
     table = run(SCHEDULES[schedule].lists(4, 12, 1), lambda a: seconds[a.stage, a.kind])
     assert apart.step_s == pytest.approx(table.latency)
     assert overlapping.step_s == pytest.approx(table.makespan)

@@ -36,7 +36,7 @@ from meshwright.program.synchronise import add, stage_gathers, step_gathers, uni
 from meshwright.program.table import SHARDED
 from meshwright.program.vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
 from meshwright.schedule.action import Kind
-from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.schedule.offload import Copied
 from meshwright.schedule.pipeline import looped_placement
@@ -93,7 +93,8 @@ class Group:
     @property
     def steps_overlap(self) -> bool:
         """As ``Program.steps_overlap``."""
-        return self.split and self.setting.stack.validates_step_afterwards
+        usually = self.setting.stack.validates_step_afterwards
+        return validates_afterwards(self.schedule, usually, self.ranks)
 
     @cached_property
     def placement(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.cost.group import Floats, Group
 from meshwright.cost.group_share import Collectives, share_seconds
 from meshwright.cost.mirrored import mirrored_seconds
+from meshwright.cost.pace import step_length
 from meshwright.cost.played import Passes, Span, played_ends
 from meshwright.cost.state_stream import States
 
@@ -40,7 +41,7 @@ def states_around(group: Group, passes: Passes, message: Floats, span: Span) -> 
     )
     done = played_ends(group.schedule, passes, message, group.micro_batches, group.ranks, states)
     done = done._replace(end=done.end + mirrored_seconds(group))
-    return _length(group, done) - _length(group, span)
+    return step_length(group, done) - step_length(group, span)
 
 
 def _parts(group: Group, collectives: Collectives) -> Floats:
@@ -49,7 +50,3 @@ def _parts(group: Group, collectives: Collectives) -> Floats:
         return group.seconds(collectives)
     of_share = share_seconds(group, group.share, collectives)[:, None]
     return np.concatenate([group.seconds(collectives), np.repeat(of_share, group.ranks, 1)], 1)
-
-
-def _length(group: Group, span: Span) -> Floats:
-    return np.asarray((span.end - span.begin if group.steps_overlap else span.end).max(1))

@@ -15,6 +15,7 @@ from meshwright.cost.group import Floats, Group, Ints
 from meshwright.cost.group_share import share_passes, share_seconds
 from meshwright.cost.group_states import played_with_states, states_around
 from meshwright.cost.mirrored import mirrored_seconds
+from meshwright.cost.pace import step_length
 from meshwright.cost.pipeline import has_form, pipeline_seconds
 from meshwright.cost.played import Passes, SharePasses, Span, played_span
 from meshwright.cost.prices import collective_seconds
@@ -26,6 +27,7 @@ from meshwright.cost.step import (
     send_occupancy,
 )
 from meshwright.program.step import NORM_BYTES, tied_reduction
+from meshwright.program.step_validation import norm_axes
 from meshwright.schedule.action import BROADCASTS
 from meshwright.schedule.choice import ScheduleChoice
 
@@ -110,7 +112,7 @@ def length_of(group: Group, piped: Pipelined) -> Floats:
     if has_form(group.schedule) and not group.by_unit:
         forward, backward = passes.forward, passes.backward
         return pipeline_seconds(group.schedule, forward, backward, message, counts, group.ranks)
-    return _length(group, played_span(group.schedule, passes, message, counts, group.ranks))
+    return step_length(group, played_span(group.schedule, passes, message, counts, group.ranks))
 
 
 def _played_length(group: Group) -> Length:
@@ -120,22 +122,18 @@ def _played_length(group: Group) -> Length:
     message = np.concatenate([loud.message, quiet.message])
     counts = np.concatenate([group.micro_batches] * 2)
     span = played_span(group.schedule, passes, message, counts, group.ranks)
-    seconds, n = _length(group, span), len(group.plans)
+    seconds, n = step_length(group, span), len(group.plans)
     alone, slower = span.take(slice(n)), loud.passes._replace(copies=group.copies)
     exchanged: Floats | float = 0.0
     copied: Floats | float = 0.0
     if group.copies is not None:
         alone = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
-        copied = np.maximum(0.0, _length(group, alone) - seconds[:n])
+        copied = np.maximum(0.0, step_length(group, alone) - seconds[:n])
     if group.by_unit:
         slower = slower._replace(exchanges=group.unit_exchanges)
         whole = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
-        exchanged = np.maximum(0.0, _length(group, whole) - seconds[:n] - copied)
+        exchanged = np.maximum(0.0, step_length(group, whole) - seconds[:n] - copied)
     return Length(seconds[:n], seconds[n:], alone, exchanged, copied)
-
-
-def _length(group: Group, span: Span) -> Floats:
-    return np.asarray((span.end - span.begin if group.steps_overlap else span.end).max(1))
 
 
 def _stacked(one: Any, other: Any) -> Any:
@@ -203,8 +201,8 @@ def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Fl
     if not beside and group.mode.gather != "per-step":
         last = group.per_rank(seconds).max(1)
         return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
-    if played_with_states(group):
-        return nothing, nothing
+    if played_with_states(group) or _gathers_alone(group):
+        return nothing, nothing  # played, or a matter of each rank
     return _first_passes(group, forward, message, seconds, beside), nothing
 
 
@@ -232,15 +230,16 @@ def _reductions(group: Group, span: Span | None) -> Floats:
     """
     stack, once = group.setting.stack, group.mode.reduce == "per-step"
     seconds = group.seconds(lambda stage: group.reductions_of(stage) if once else ())
+    own = _own_gathers(group)
     if not stack.overlap_gradient_reduction:
-        return _ranks_end(group, span, group.per_rank(seconds) + mirrored_seconds(group))
+        return _ranks_end(group, span, own + group.per_rank(seconds) + mirrored_seconds(group))
     units = np.array([len(blocks) for blocks in group.stages])
     last = group.backward_s if group.weight_s is None else group.weight_s
     tail = _first_chunks_tail(group, seconds, last, units, span)
     slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.forms))
     if group.kind.chains > 1:  # the passes of another chain come behind a slowed W
         tail = tail + slowdown[:, group.stages_at[1:]].sum(1)
-    after = _ranks_end(group, span, tail + mirrored_seconds(group))
+    after = _ranks_end(group, span, own + tail + mirrored_seconds(group))
     return after if group.split else after + slowdown.sum(1)  # else a slowed W holds up no message
 
 
@@ -274,21 +273,41 @@ def _first_chunks_tail(
 def _ranks_end(group: Group, span: Span | None, after: Floats) -> Floats:
     """How much later than the schedule the last rank is done, when rank r still needs ``after[r]``.
 
-    Where the schedule was not played rank r ends its passes Σ_{j<r} B_j before rank 0.
+    Where the schedule was not played rank r ends its passes Σ_{j<r} B_j before rank 0, and begins them Σ_{j<r} F_j
+    behind it.
     """
     if span is not None:
-        end = span.end - span.begin if group.steps_overlap else span.end
-        return (end + after).max(1) - end.max(1)
-    first = group.backward_s[:, : group.ranks]
+        return step_length(group, span, after) - step_length(group, span)
+    first, forward = group.backward_s[:, : group.ranks], group.forward_s[:, : group.ranks]
     earlier = np.cumsum(first, 1) - first
+    if group.steps_overlap and not group.tied_apart:
+        earlier = earlier + np.cumsum(forward, 1) - forward
     return np.maximum(0.0, (after - earlier).max(1))
 
 
+def _gathers_alone(group: Group) -> bool:
+    """Ranks begin their steps when they have ended the one before, and not because others have passed something on."""
+    return group.steps_overlap and group.kind.chains == 1
+
+
+def _own_gathers(group: Group) -> Floats:
+    """By how much gathers of whole stages delay each rank, where steps overlap and nobody waits meanwhile: (n, P)."""
+    beside = group.setting.stack.overlap_parameter_gather
+    first = group.mode.gather == "per-step" or (group.sharding in ("zero1", "zero2") and beside)
+    if not (_gathers_alone(group) and first):
+        return np.zeros((len(group.plans), group.ranks))
+    seconds = group.seconds(group.gathers_of)
+    if not beside:
+        return group.per_rank(seconds)
+    turn = group.stages_at[0]
+    forward = group.forward_s[:, turn]
+    return np.asarray(beside_gather(forward, seconds[:, turn], group.forms)) - forward
+
+
 def norm_and_ties(group: Group) -> Floats:
-    """Seconds of the norm of all gradients, and of the reduction of a table that two ranks hold."""
-    size, local = group.mesh.group(("world",))
+    """Seconds of the norm of gradients, and of the reduction of a table that two ranks hold."""
+    size, local = group.mesh.group(norm_axes(group.steps_overlap))
     seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
-    seconds = np.zeros_like(seconds) if group.steps_overlap else seconds
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)

@@ -1,6 +1,6 @@
 """The memory ledger: what each pipeline rank holds at its peak, in bytes, from the Program.
 
-static      parameters, gradients, optimizer states (the state table)
+static      parameters, gradients, optimizer states (the state table); these twice where copies can undo a step
 activations Σ over stages of micro-batches in flight × bytes kept (schedule's lists × ``program/activations.py``)
 working     what recomputation brings back for one block
 buffers     parameters gathered from shards (two blocks per-layer, whole stages otherwise; 16 bit), and gradients

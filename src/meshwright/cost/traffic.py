@@ -27,7 +27,8 @@ from meshwright.program.items import Body, Collective, Item, PassKind, exchanges
 from meshwright.program.lower import p2p_bytes
 from meshwright.program.program import Program
 from meshwright.program.step import LISTED, NORM_BYTES, beside_compute, tied_reduction
-from meshwright.schedule.action import PASS_KINDS
+from meshwright.program.step_validation import norm_axes
+from meshwright.schedule.action import PASS_KINDS, SUM_SENDS
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
 Counts = NDArray[np.int64]
@@ -44,6 +45,8 @@ def program_traffic(program: Program) -> dict[str, int]:
     for action in (action for actions in program.lists for action in actions):
         if action.kind in ("SEND_F", "SEND_B"):
             result["pp"] += program.p2p_bytes
+        elif action.kind in SUM_SENDS:
+            result["pp"] += NORM_BYTES
         elif action.kind in PASS_KINDS:
             assert action.stage is not None
             _increase(result, of_pass(action.stage, action.kind))
@@ -104,6 +107,7 @@ def _group_traffic(group: Group) -> dict[str, Counts]:
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
     result["pp"] += 2 * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
+    result["pp"] += 2 * (group.ranks - 1) * NORM_BYTES * group.steps_overlap
     return result
 
 
@@ -120,7 +124,8 @@ def _around(group: Group, repeats: Counts) -> Iterable[tuple[int | Counts, Colle
             yield from ((gathers, collective) for collective in group.gathers_of(elements))
     for blocks, stages in zip(group.stage_kinds, repeats, strict=True):
         yield from ((int(stages), collective) for collective in mirrored_collectives(group, blocks))
-    yield group.ranks, Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm")
+    axes = norm_axes(group.steps_overlap)
+    yield group.ranks, Collective("all-reduce", axes, NORM_BYTES, "gradient norm")
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         yield 2, tied_reduction(embedding, group.sharding, group.shape, stack)

@@ -208,6 +208,12 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
             str(plan.offload),
             "offload: {activations: none}",
         ),
+        (
+            "pipeline.schedule.step_validation",
+            schedule.step_validation == "after",
+            schedule.step_validation,
+            "leave out",
+        ),
         ("sequence", plan.sequence is not None, plan.sequence and plan.sequence.policy, "cp"),
         ("synchronise", bool(plan.synchronise), [s.state for s in plan.synchronise], "leave out"),
         ("calls", bool(plan.calls), list(plan.calls or ()), "one training call"),

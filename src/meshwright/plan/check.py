@@ -13,13 +13,21 @@ from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_offload import OFFLOAD_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
 from meshwright.plan.check_stack import STACK_RULES
+from meshwright.plan.check_step import STEP_RULES
 from meshwright.plan.check_vocabulary import VOCABULARY_RULES
 from meshwright.plan.expand import shorten
 from meshwright.plan.long import LongPlan
 from meshwright.plan.supported import unsupported
 from meshwright.stack.stack import Stack
 
-RULES: tuple[Rule, ...] = (*DEGREE_RULES, *PIPELINE_RULES, *VOCABULARY_RULES, *OFFLOAD_RULES, *STACK_RULES)
+RULES: tuple[Rule, ...] = (
+    *DEGREE_RULES,
+    *PIPELINE_RULES,
+    *VOCABULARY_RULES,
+    *STEP_RULES,
+    *OFFLOAD_RULES,
+    *STACK_RULES,
+)
 
 
 def check_plan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> list[Problem]:

@@ -78,6 +78,13 @@ def _experts(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
                 yield Problem(f"layout.{axis}", degree, NOT_RUN, f"{axis}: 1")
 
 
+def _validation(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    choice = plan.choice
+    if choice.step_validation == "after" and choice.vocabulary:
+        hint = "step_validation: before, or the vocabulary at the ends"
+        yield Problem("pipeline.schedule.step_validation", choice.step_validation, NOT_RUN, hint)
+
+
 def _recompute(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     for key, rule in plan.layers.items():
         names = (rule.recompute,) if isinstance(rule.recompute, str) else rule.recompute
@@ -106,6 +113,12 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit("layout.cp", "1", "more", _context),
     Limit("layout.ep, layout.etp", "1", "more", _experts),
+    Limit(
+        "pipeline.schedule.step_validation",
+        "`before` `after`",
+        "`after` with a vocabulary that is spread over pipeline ranks",
+        _validation,
+    ),
     Limit(
         "recompute",
         " ".join(f"`{name}`" for name in RECOMPUTED),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from meshwright.plan.strict import Strict, name_or_list, name_or_mapping, name_or_number
-from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.choice import ScheduleChoice, StepValidation
 from meshwright.schedule.offload import OffloadRule
 from meshwright.schedule.written import WrittenLists
 
@@ -66,7 +66,8 @@ class Schedule(Strict):
     (``plan/written_lists.py``), with its digest, which a plan may state. Lists may stand for themselves, too.
     ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank. ``unit``: the
     micro-batches that go through a rank's stages together. ``vocabulary``: the form in which embedding and head are
-    spread over the pipeline ranks.
+    spread over the pipeline ranks. ``step_validation``: whether ranks know the norm of all gradients before they take
+    their optimizer step, or hear of it afterwards.
     """
 
     name: str | None = None
@@ -76,6 +77,7 @@ class Schedule(Strict):
     memory_limit: Annotated[float, Field(gt=0)] | None = None
     unit: Degree | None = None
     vocabulary: str | None = None
+    step_validation: StepValidation | None = None
 
     @classmethod
     def of(cls, choice: ScheduleChoice) -> "Schedule":
@@ -89,6 +91,7 @@ class Schedule(Strict):
             memory_limit=choice.memory_limit,
             unit=choice.unit,
             vocabulary=choice.vocabulary,
+            step_validation=choice.step_validation,
         )
 
     @property
@@ -96,7 +99,8 @@ class Schedule(Strict):
         """The name, which the table may not have, or the lists, with the knobs."""
         written = None if self.lists is None else WrittenLists(self.lists, self.file)
         name = self.name or (written.name if written else self.file) or ""
-        return ScheduleChoice(name, self.memory_limit, self.unit, self.vocabulary, written)
+        knobs = self.memory_limit, self.unit, self.vocabulary
+        return ScheduleChoice(name, *knobs, written, self.step_validation)
 
     def to_data(self) -> dict[str, object]:
         """As a plan writes it: lists that a file has are not written out."""

@@ -194,8 +194,8 @@ def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int
         limit = max(limit, 1 / pp)
     if unit is not None:
         unit = nearest_unit(schedule.kind, pp, count, max(1, round(unit * pp / short.layout.pp)))
-    vocabulary = schedule.vocabulary if pp > 1 else None
-    return replace(schedule, memory_limit=limit, unit=unit, vocabulary=vocabulary)
+    vocabulary, validation = (schedule.vocabulary, schedule.step_validation) if pp > 1 else (None, None)
+    return replace(schedule, memory_limit=limit, unit=unit, vocabulary=vocabulary, step_validation=validation)
 
 
 def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:

@@ -2,12 +2,14 @@
 
 All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
 classes are those of REDUCE_MIRRORED (pipeline ranks that hold the same layers), REDUCE_TIED (two pipeline ranks) and
-NORM (all of them): each of their ranks must have the action once, and in the same order. What is
+NORM (all of them, or those of a rank where steps are validated afterwards): each of their ranks must have the action
+once, and in the same order. What is
 exchanged unit by unit is there more often: ``check_units.py``.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from meshwright.errors import Problem
 from meshwright.program.case import Case, Rule
 from meshwright.program.check_units import UNIT_KINDS, unit_exchanges_in_order
 from meshwright.program.rendezvous import RECEIVES, SENDS
+from meshwright.program.step_validation import REPEATED, before_validation, sums_on, validation_on
 from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action
 from meshwright.schedule.offload import COPIES
 
@@ -45,7 +48,10 @@ def _wanted(case: Case, rank: int) -> Iterator[Action]:
             yield Action("FREE", stage.index)
     if rank in case.tied_ranks:
         yield TIED
-    if (None, "NORM") in program.collectives:
+    if program.steps_overlap:
+        ranks = program.pipeline_ranks
+        yield from (*sums_on(rank, ranks), *validation_on(rank, ranks))
+    elif (None, "NORM") in program.collectives:
         yield NORM
     yield STEP
 
@@ -80,6 +86,35 @@ def step_actions_in_order(case: Case) -> Iterator[Problem]:
                 yield from case.misordered(rank, action, STEP, "the optimizer comes after all passes")
 
 
+def validation_in_order(case: Case) -> Iterator[Problem]:
+    """Sums are passed on when they are complete, and before VALIDATE stands only what can be run again by itself."""
+    program = case.program
+    if not program.steps_overlap:
+        return
+    ranks = program.pipeline_ranks
+    repeated = [before_validation(actions) for actions in program.lists]
+    sent = {action for actions in repeated for action in actions if action.kind == "SEND_F"}
+    for rank, actions in enumerate(repeated):
+        for first, then in pairwise([*sums_on(rank, ranks), STEP]):
+            yield from case.misordered(
+                rank, first, then, "the sums are passed on, and known, before the step"
+            )
+        for first, then in pairwise(validation_on(rank, ranks)):
+            yield from case.misordered(rank, first, then, "the sums are passed on before what may take long")
+        for action in actions:
+            if action.kind not in REPEATED:
+                rule = "stands before VALIDATE, and can not be run again"
+                yield Problem(f"lists.{rank}", str(action), rule, f"VALIDATE before {action}")
+            elif action.kind == "RECV_F" and _sender_of(action) not in sent:
+                rule = "stands before VALIDATE, and its sender's pass does not"
+                yield Problem(f"lists.{rank}", str(action), rule, f"VALIDATE before {action}")
+
+
+def _sender_of(receive: Action) -> Action:
+    assert receive.stage is not None
+    return Action("SEND_F", receive.stage - 1, receive.micro_batch)
+
+
 def groups_exist(case: Case) -> Iterator[Problem]:
     """Collectives of the step have groups of several ranks and something to exchange."""
     program = case.program
@@ -98,6 +133,7 @@ def groups_exist(case: Case) -> Iterator[Problem]:
 STEP_RULES: tuple[Rule, ...] = (
     step_actions_once,
     step_actions_in_order,
+    validation_in_order,
     unit_exchanges_in_order,
     groups_exist,
 )

@@ -38,7 +38,7 @@ from meshwright.program.vocabulary import (
     shares,
 )
 from meshwright.schedule.action import ActionLists, Kind, most_in_flight
-from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedule.offload import Copied, OffloadRule, with_offloads
 from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
@@ -86,6 +86,7 @@ def lower(
         expert_grid=expert_grid,
         unit=plan.pipeline.schedule.choice.unit_size(plan.pipeline.ranks, micro_batches),
         shares=parts[len(stages) :],
+        validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
     )
     collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
     out = plan.offload_rule

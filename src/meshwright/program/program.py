@@ -17,7 +17,14 @@ from meshwright.program.mesh import RankGrid
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import StateEntry, StateKind
-from meshwright.schedule.action import EXCHANGES, Action, Kind, format_actions
+from meshwright.schedule.action import (
+    EXCHANGES,
+    SUM_RECEIVES,
+    SUM_SENDS,
+    Action,
+    Kind,
+    format_actions,
+)
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.offload import COPIES
 from meshwright.schedule.vocabulary import FORMS
@@ -147,8 +154,8 @@ class Program:
 
     @property
     def steps_overlap(self) -> bool:
-        """A rank begins the next step while others end this one; see ``Stack.validates_step_afterwards``."""
-        return self.split and self.stack.validates_step_afterwards
+        """A rank begins the next step while others end this one: steps are validated after they are taken."""
+        return any(Action("VALIDATE") in actions for actions in self.lists)
 
     @property
     def end_ranks(self) -> tuple[int, ...]:
@@ -166,9 +173,9 @@ class Program:
 
     def stream_of(self, kind: Kind) -> Stream:
         """Where an action runs: beside compute or on its stream."""
-        if kind in ("SEND_F", "SEND_B"):
+        if kind in ("SEND_F", "SEND_B", *SUM_SENDS):
             return "send"
-        if kind in ("RECV_F", "RECV_B"):
+        if kind in ("RECV_F", "RECV_B", *SUM_RECEIVES):
             return "receive"
         if kind in EXCHANGES:
             return "exchange"

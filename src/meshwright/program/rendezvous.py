@@ -8,7 +8,8 @@ receive whose data it needs next; it posts receives in the channel's order.
 ``per_direction``: one communicator for each (sender, receiver). With one communicator per unordered pair, as a
 plain NCCL pair has, even 1F1B blocks: the two directions then wait for each other.
 
-Exchanges between all ranks (``meetings.py``) have communicators of their own, and are played with the messages.
+Exchanges between all ranks (``meetings.py``) have communicators of their own, and are played with the messages; so are
+the sums of steps that are validated afterwards.
 """
 
 from collections import Counter, defaultdict, deque
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from meshwright.errors import Problem
 from meshwright.program.meetings import Meetings, check_order
+from meshwright.program.step_validation import Sums
 from meshwright.schedule.action import Action, ActionLists
 from meshwright.schedule.dependencies import Ways
 
@@ -72,15 +74,18 @@ def posted_ahead(lists: ActionLists, placement: Sequence[int], ways: Ways) -> in
 
 def _stuck(lists: ActionLists, queues: "_Queues", meetings: Meetings) -> list[str]:
     """Play the lists; the actions at which ranks wait for ever."""
-    positions, arrived = [0] * len(lists), set[Message]()
+    positions, arrived, sums = [0] * len(lists), set[Message](), Sums()
     progress = True
     while progress:
         progress = False
         for rank, actions in enumerate(lists):
             for action in actions[positions[rank] :]:
-                if not (_can_run(action, arrived) and meetings.can_run(action, rank)):
+                if not _can_run(action, arrived):
+                    break
+                if not (meetings.can_run(action, rank) and sums.can_run(action, rank)):
                     break
                 meetings.ran(action, rank)
+                sums.ran(action, rank)
                 positions[rank] += 1
                 progress = True
         for ends in queues.values():

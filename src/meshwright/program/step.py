@@ -3,9 +3,10 @@
 A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
 with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
 schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
-(``mirrored.py``), REDUCE_TIED where two ranks share the embedding table, NORM,
-STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass. With ``gather:
-per-unit`` GATHER, FREE and REDUCE are inside the schedule (``runs.py``).
+(``mirrored.py``), REDUCE_TIED where two ranks share the embedding table, NORM (with more around it where steps are
+validated after they are taken: ``step_validation.py``), STEP, and GATHER again at the end where the stack does not
+overlap it with the next forward pass. With ``gather: per-unit`` GATHER, FREE and REDUCE are inside the schedule
+(``runs.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from meshwright.program.program import Stage
 from meshwright.program.runs import UnitRule, exchange_units
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import Elements
+from meshwright.program.step_validation import norm_axes, sums_on, with_validation
 from meshwright.program.synchronise import add, step_gathers, unit_reduction
 from meshwright.schedule.action import MAKE_GRADIENTS, Action, ActionLists, Kind
 from meshwright.schedule.dependencies import Ways
@@ -38,7 +40,7 @@ class StepPlan:
 
     ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``). ``unit`` is how
     many micro-batches go through the schedule together; None where it has no units. ``shares`` are those of a
-    vocabulary that is spread over the ranks.
+    vocabulary that is spread over the ranks. ``validated_afterwards``: ranks do not wait for all before they step.
     """
 
     sharding: str
@@ -53,6 +55,7 @@ class StepPlan:
     expert_grid: RankGrid
     unit: int | None = None
     shares: tuple[Stage, ...] = ()
+    validated_afterwards: bool = False
 
     @property
     def parts(self) -> tuple[Stage, ...]:
@@ -131,7 +134,8 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
     if step.tied_ranks:
         embedding = step.elements[step.stages[0].blocks[0]]
         result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
-    result[None, "NORM"] = step.live((Collective("all-reduce", ("world",), NORM_BYTES, "gradient norm"),))
+    axes = norm_axes(step.validated_afterwards)
+    result[None, "NORM"] = step.live((Collective("all-reduce", axes, NORM_BYTES, "gradient norm"),))
     return {key: collectives for key, collectives in result.items() if collectives}
 
 
@@ -152,7 +156,8 @@ def wrap_lists(
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> tuple[tuple[Action, ...], ...]:
     """Put the step's own actions around each rank's schedule."""
-    return tuple(_wrap(rank, actions, step, collectives) for rank, actions in enumerate(lists))
+    wrapped = tuple(_wrap(rank, actions, step, collectives) for rank, actions in enumerate(lists))
+    return with_validation(wrapped, step.ways) if step.validated_afterwards else wrapped
 
 
 def _wrap(
@@ -204,7 +209,14 @@ def _end(
     mirrored = [Action("REDUCE_MIRRORED", s) for s in stages if (s, "REDUCE_MIRRORED") in collectives]
     tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
     norm = [Action("NORM")] if (None, "NORM") in collectives else []
+    if step.validated_afterwards:
+        norm = sums_on(rank, step.grid.sizes["pp"])
     return [*mirrored, *tied, *norm, Action("STEP")]
+
+
+def late_gathers(actions: Sequence[Action]) -> list[Action]:
+    """GATHER actions at the end of a list, which serve the next step: before the first one they are due too."""
+    return [action for action in actions[actions.index(Action("STEP")) :] if action.kind == "GATHER"]
 
 
 def _last_backward(actions: Sequence[Action]) -> dict[int, int]:

@@ -8,7 +8,7 @@ statistics), whatever dtype a run computes in, so that an fp64 proof checks the 
 Groups are created on all ranks in one order when a run begins. Each kind of exchange of a spread vocabulary has groups
 of its own: ``aside`` gives the communicator that works on them, beside what the rank does elsewhere. Messages between
 two pipeline ranks have a group for each direction on accelerators: with one for both, plain sends and receives of 1F1B
-can wait for each other under NCCL.
+can wait for each other under NCCL. The sums of steps that are validated afterwards have channels of their own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,14 @@ from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
+from meshwright.program.step import NORM_BYTES
+from meshwright.program.step_validation import sum_neighbours
 from meshwright.schedule.action import EXCHANGES, Action
 
 Axes = tuple[str, ...]
 MESSAGES: Axes = ("pp",)
+SUMS_TAG = 1
+"""Of messages that carry sums, where all messages between two ranks share a connection."""
 
 
 class Work(Protocol):
@@ -77,6 +81,7 @@ class Communicator:
     log: list[Traffic] = field(default_factory=list)
     _groups: dict[tuple[str, Axes], Group] = field(default_factory=dict)
     _channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
+    _sum_channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
 
     def connect(self) -> None:
         """Create all groups that the Program names; every rank does so in the same order."""
@@ -88,6 +93,8 @@ class Communicator:
         if self.device.type == "cuda":
             for source, target in sorted(_neighbours(self.program)):
                 self._channels[source, target] = self._new_group((source, target))
+            for pair in sorted(sum_neighbours(self.program.grid)) if self.program.steps_overlap else ():
+                self._sum_channels[pair] = self._new_group(pair)
 
     def aside(self, action: Action) -> "Communicator":
         """The communicator of an exchange that runs beside other work; log and groups are one."""
@@ -182,6 +189,23 @@ class Communicator:
         assert work is not None
         return NamedWork(work, self, f"receive {what}", (source, self.rank))
 
+    def send_sums(self, sums: torch.Tensor, target: int, what: str) -> Work:
+        """Begin to send the sums of a step to a neighbouring pipeline rank."""
+        pair = self.rank, target
+        self._note("p2p", MESSAGES, what, NORM_BYTES, pair)
+        with self.naming(what, pair):
+            work = dist.isend(sums, dst=target, group=self._sum_channels.get(pair), tag=SUMS_TAG)
+        assert work is not None
+        return NamedWork(work, self, what, pair)
+
+    def receive_sums(self, sums: torch.Tensor, source: int, what: str) -> Work:
+        """Begin to receive the sums of a step from a neighbouring pipeline rank."""
+        pair = source, self.rank
+        with self.naming(what, pair):
+            work = dist.irecv(sums, src=source, group=self._sum_channels.get(pair), tag=SUMS_TAG)
+        assert work is not None
+        return NamedWork(work, self, what, pair)
+
     def _note(self, kind: str, axes: Axes, what: str, logical_bytes: float, ranks: tuple[int, ...]) -> None:
         self.log.append(Traffic(self.action, kind, axes, what, logical_bytes, ranks))
 
@@ -235,12 +259,13 @@ def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
 
 
 def _groups_used(program: Program) -> set[tuple[str, Axes]]:
-    """The axes of every collective of the Program, each with the kind of exchange that it belongs to."""
+    """The axes of every collective of the Program, each with the kind of exchange that it belongs to; and all ranks."""
     found: set[tuple[str, Axes]] = {
         (kind if kind in EXCHANGES else "", c.axes)
         for (_, kind), collectives in program.collectives.items()
         for c in collectives
     }
+    found |= {("", ("world",))} if program.grid.ranks > 1 else set()
     for items in program.block_items.values():
         for item in items:
             found |= {("", c.axes) for c in _collectives(item)}

@@ -12,26 +12,28 @@ from typing import Protocol
 import torch
 
 from meshwright.program.program import Program, matching_receive
+from meshwright.program.step_validation import before_validation, validation_on
 from meshwright.runtime.channels import Channels
 from meshwright.runtime.rank_plan import RankPlan
+from meshwright.runtime.speculation import StepResult
 from meshwright.runtime.stage_run import StageRun
 from meshwright.runtime.step_states import StepStates
+from meshwright.runtime.sums import Sums
 from meshwright.runtime.visit import MicroBatch
 from meshwright.runtime.vocabulary.spread import SpreadVocabulary, spread_vocabulary
-from meshwright.schedule.action import EXCHANGES, PASS_KINDS, VOCABULARY_KINDS, Action, Kind
-from meshwright.schedule.dependencies import Ways
+from meshwright.schedule.action import (
+    EXCHANGES,
+    PASS_KINDS,
+    SUM_RECEIVES,
+    SUM_SENDS,
+    VOCABULARY_KINDS,
+    Action,
+    Kind,
+)
 
 TP = ("tp",)
 Listener = Callable[[Action, str], None]
 """Hears of every action when it begins ("begin") and when it has ended ("end")."""
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """The loss of the whole batch (mean over its labels) and the norm of all gradients before clipping."""
-
-    loss: float
-    norm: float
 
 
 class Passes(Protocol):
@@ -101,6 +103,7 @@ class Interpreter:
     spread: Callable[[RankPlan, StepStates], SpreadVocabulary] = spread_vocabulary
     vocabulary: SpreadVocabulary | None = field(init=False)
     channels: Channels = field(init=False)
+    sums: Sums = field(init=False)
     batches: Sequence[MicroBatch] = ()
     running: dict[tuple[int, int], Passes] = field(default_factory=dict)
     leaving: Leaving = field(default_factory=Leaving)
@@ -110,6 +113,7 @@ class Interpreter:
         self.channels = Channels(
             self.program, self.plan.communicator, self.plan.pipeline_rank, self.plan.message_buffer
         )
+        self.sums = Sums(self.plan, self.states)
         self.vocabulary = self.spread(self.plan, self.states) if self.program.vocabulary else None
 
     @property
@@ -117,19 +121,17 @@ class Interpreter:
         """What is run."""
         return self.plan.program
 
-    @property
-    def ways(self) -> Ways:
-        """How micro-batches go through the stages."""
-        return self.program.ways
+    def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult | None:
+        """One optimizer step on this rank's micro-batches.
 
-    def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult:
-        """One optimizer step on this rank's micro-batches."""
+        What is known of it; where steps are validated afterwards, of the one before, None if there was none.
+        """
         self.states.begin_step(lr_factor)
         self.walk(batches)
         shares = self.vocabulary.running if self.vocabulary else None
         assert not any((self.running, self.results, shares)), "passes were left over"
-        assert self.states.norm is not None
-        return StepResult(float(self.states.loss), self.states.norm)
+        self.sums.end_step()
+        return self.states.result
 
     def walk(self, batches: Sequence[MicroBatch]) -> None:
         """Every action of this rank's list, in its order."""
@@ -139,17 +141,21 @@ class Interpreter:
         if self.vocabulary:
             self.vocabulary.begin_step(batches)
         for action in self.program.lists[self.plan.pipeline_rank]:
-            self.plan.communicator.action = str(action)
-            self.hear(action, "begin")
-            if action.kind in PASS_KINDS:
-                self.leaving.before_pass()
-            ACTIONS[action.kind](self, action)
-            if action.kind in PASS_KINDS:
-                self.states.after_pass()
-            self.hear(action, "end")
+            self.execute(action)
         self.channels.end_step()
         if self.vocabulary:
             self.vocabulary.end_step()
+
+    def execute(self, action: Action) -> None:
+        """One action, heard of when it begins and ends."""
+        self.plan.communicator.action = str(action)
+        self.hear(action, "begin")
+        if action.kind in PASS_KINDS:
+            self.leaving.before_pass()
+        ACTIONS[action.kind](self, action)
+        if action.kind in PASS_KINDS:
+            self.states.reductions.after_pass()
+        self.hear(action, "end")
 
     # -- passes -------------------------------------------------------------------------------------------------
 
@@ -160,7 +166,7 @@ class Interpreter:
         x = self._input_of(action, stage, m)
         run = self.running[stage, m] = self.begin_passes(self.plan, stage, self.batches[m])
         y = run.forward(x)
-        if not self.ways.is_last(stage):
+        if not self.program.ways.is_last(stage):
             self.results["F", stage + 1, m] = y
         elif self.vocabulary:
             self.vocabulary.put("BROADCAST_F", m, y)
@@ -185,18 +191,18 @@ class Interpreter:
 
     def _input_of(self, action: Action, stage: int, m: int) -> torch.Tensor:
         """What a stage works on: tokens, where the first one looks them up itself."""
-        if not self.ways.is_first(stage):
+        if not self.program.ways.is_first(stage):
             return self.results.pop(("F", stage, m))
         return self.vocabulary.take(action) if self.vocabulary else self.batches[m].tokens
 
     def _gradient_for(self, action: Action, stage: int, m: int) -> torch.Tensor | None:
         """The gradient of a stage's output; the last one of a chain makes its own, where the loss is there."""
-        if not self.ways.is_last(stage):
+        if not self.program.ways.is_last(stage):
             return self.results.pop(("B", stage, m))
         return self.vocabulary.take(action) if self.vocabulary else None
 
     def _give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
-        if not self.ways.is_first(stage):
+        if not self.program.ways.is_first(stage):
             assert gradient is not None
             self.results["B", stage - 1, m] = gradient
         elif self.vocabulary:
@@ -220,6 +226,20 @@ class Interpreter:
         self.results[action.kind[-1], *_pass_of(action)] = self.channels.receive(action)
 
 
+def settle(interpreter: Interpreter) -> StepResult | None:
+    """Validate the last step now, where that is still to be done; all ranks do so behind the same step."""
+    interpreter.states.result = None
+    if interpreter.states.settled:
+        return None
+    for action in validation_on(interpreter.plan.pipeline_rank, interpreter.program.pipeline_ranks):
+        if action.kind == "VALIDATE":
+            interpreter.states.validate(action)
+        else:
+            interpreter.execute(action)
+    interpreter.sums.end_step()
+    return interpreter.states.result
+
+
 def _vocabulary(interpreter: Interpreter, action: Action) -> None:
     assert interpreter.vocabulary is not None, action
     interpreter.vocabulary.run(action)
@@ -236,8 +256,15 @@ def _reload(interpreter: Interpreter, action: Action) -> None:
     interpreter.running[_pass_of(action)].reload()
 
 
-def _refuse(interpreter: Interpreter, action: Action) -> None:
-    raise AssertionError(f"{action} is not run yet; plans that need it are refused")
+def _validate(interpreter: Interpreter, action: Action) -> None:
+    """Where the step before was wrong, begin this one anew."""
+    if not interpreter.states.validate(action):
+        return
+    interpreter.running.clear()
+    interpreter.results.clear()
+    interpreter.channels.begin_anew()
+    for earlier in before_validation(interpreter.program.lists[interpreter.plan.pipeline_rank]):
+        interpreter.execute(earlier)
 
 
 ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
@@ -252,14 +279,16 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "RECV_B": Interpreter.receive,
     "GATHER": lambda interpreter, action: interpreter.states.gather(action),
     "FREE": lambda interpreter, action: interpreter.states.free(action),
-    "REDUCE": lambda interpreter, action: interpreter.states.reduce(action),
-    "REDUCE_MIRRORED": lambda interpreter, action: interpreter.states.reduce_mirrored(action),
-    "REDUCE_TIED": lambda interpreter, action: interpreter.states.reduce_tied(action),
+    "REDUCE": lambda interpreter, action: interpreter.states.reductions.begin(action),
+    "REDUCE_MIRRORED": lambda interpreter, action: interpreter.states.reductions.mirrored(action),
+    "REDUCE_TIED": lambda interpreter, action: interpreter.states.reductions.tied(action),
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
     "STEP": lambda interpreter, action: interpreter.states.step(action),
     "OFFLOAD": _offload,
     "RELOAD": _reload,
-    "VALIDATE": _refuse,
+    **dict.fromkeys(SUM_SENDS, lambda interpreter, action: interpreter.sums.send(action)),
+    **dict.fromkeys(SUM_RECEIVES, lambda interpreter, action: interpreter.sums.receive(action)),
+    "VALIDATE": _validate,
 }
 """How each kind of action is executed."""
 

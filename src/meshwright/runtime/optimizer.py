@@ -51,6 +51,14 @@ class Moments:
     others: Ranges
 
 
+@dataclass(frozen=True)
+class Copies:
+    """Parameters and moments of every unit's shard, as they were after so many steps."""
+
+    step: int
+    shards: list[tuple[torch.Tensor, ...]]
+
+
 @dataclass
 class Optimizer:
     """The optimizer's part of one rank. ``step`` is how many steps it has taken."""
@@ -85,10 +93,29 @@ class Optimizer:
                 total += sum_of_squares(unit.reduced[start:stop])
         return total
 
+    def clipping(self, norm: float) -> float:
+        """By what all gradients are multiplied; 1 where their norm is below the limit."""
+        limit = self.options.clip
+        return 1.0 if limit is None else min(1.0, limit / (norm + CLIP_EPSILON))
+
+    def copies(self) -> Copies:
+        """Copies of all that a step overwrites."""
+        units = ((unit, self.moments[unit.name]) for unit in self.plan.all_units)
+        shards = [(unit.owned, moments.first, moments.second) for unit, moments in units]
+        return Copies(self.step, [tuple(buffer.clone() for buffer in buffers) for buffers in shards])
+
+    def restore(self, copies: Copies) -> None:
+        """Put back what the steps since have overwritten."""
+        self.step = copies.step
+        for unit, saved in zip(self.plan.all_units, copies.shards, strict=True):
+            moments = self.moments[unit.name]
+            for buffer, copy in zip((unit.owned, moments.first, moments.second), saved, strict=True):
+                buffer.copy_(copy)
+
     def update(self, norm: float, factor: float = 1.0) -> None:
         """One step on every shard; ``factor`` of the schedule scales the learning rate."""
         options, self.step = self.options, self.step + 1
-        clip = 1.0 if options.clip is None else min(1.0, options.clip / (norm + CLIP_EPSILON))
+        clip = self.clipping(norm)
         for unit in self.plan.all_units:
             assert unit.reduced is not None
             gradient = unit.reduced if clip == 1.0 else unit.reduced.mul_(clip)

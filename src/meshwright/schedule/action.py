@@ -39,8 +39,12 @@ Kind = Literal[
     "REDUCE",  # gradients of a stage over the data-parallel ranks
     "REDUCE_MIRRORED",  # gradients of a stage over the pipeline ranks that have its layers too
     "REDUCE_TIED",  # gradients of a table that two stages share
-    "NORM",  # gradient norm over all ranks
+    "NORM",  # gradient norm: over all ranks, or over those of a stage where steps are validated afterwards
+    "SEND_NORM",  # sums over this rank and those before it to the next one
+    "RECV_NORM",  # sums over all ranks before this one
     "STEP",  # optimizer
+    "SEND_TOTAL",  # sums over all ranks, of the step before, to the previous rank
+    "RECV_TOTAL",  # sums over all ranks, of the step before, from the next rank
     "OFFLOAD",  # activations of a micro-batch to host memory
     "RELOAD",
     "VALIDATE",  # checks of the optimizer step after the fact
@@ -58,12 +62,17 @@ SUMS: tuple[Kind, ...] = ("REDUCE_E", "REDUCE_S", "REDUCE_T")
 BROADCASTS: tuple[Kind, ...] = ("BROADCAST_F", "BROADCAST_B")
 EXCHANGES: tuple[Kind, ...] = (*SUMS, *BROADCASTS)
 """What all pipeline ranks exchange around the passes of a spread vocabulary: sums of all ranks, or one rank's."""
+SUM_SENDS: tuple[Kind, ...] = ("SEND_NORM", "SEND_TOTAL")
+SUM_RECEIVES: tuple[Kind, ...] = ("RECV_NORM", "RECV_TOTAL")
+SUM_MESSAGES: tuple[Kind, ...] = (*SUM_SENDS, *SUM_RECEIVES)
+"""Messages between neighbouring pipeline ranks where an optimizer step is validated after it is taken."""
 
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {
     **dict.fromkeys(KINDS, "pass"),
     **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED"), "stage"),
     **dict.fromkeys(("REDUCE_TIED", "NORM", "STEP", "VALIDATE"), "rank"),
+    **dict.fromkeys(SUM_MESSAGES, "rank"),
 }
 """What a kind belongs to: a stage and a micro-batch, a stage, or a whole rank."""
 SHAPES: dict[Scope, str] = {

@@ -10,6 +10,7 @@ they depend on the times of all passes; lists that somebody wrote have these pas
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
@@ -23,13 +24,17 @@ from meshwright.schedule.vocabulary.rows import with_rows
 from meshwright.schedule.vocabulary.times import PassTimes
 from meshwright.schedule.written import WrittenLists
 
+StepValidation = Literal["before", "after"]
+"""Whether a rank knows the norm of all gradients before it takes its optimizer step, or hears of it afterwards."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChoice:
     """``memory_limit``: in times of what 1F1B holds; ``unit``: micro-batches that go together; None: as usual.
 
     ``vocabulary``: the form in which it is spread over the ranks, None where it lies at the ends. ``written``: lists
-    that stand for those of a name.
+    that stand for those of a name. ``step_validation``: when an optimizer step is held against the norm of all
+    gradients; None: as the stack does it. It changes no pass of a list.
     """
 
     name: str
@@ -37,11 +42,13 @@ class ScheduleChoice:
     unit: int | None = None
     vocabulary: str | None = None
     written: WrittenLists | None = None
+    step_validation: StepValidation | None = None
 
     def __str__(self) -> str:
-        said = ", ".join(f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.turned.items())
+        said = [f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.turned.items()]
+        said += [f"step validated {self.step_validation}"] if self.step_validation else []
         name = f"{self.name}+{self.vocabulary}" if self.vocabulary else self.name
-        return f"{name} ({said})" if said else name
+        return f"{name} ({', '.join(said)})" if said else name
 
     @property
     def kind(self) -> ScheduleKind:
@@ -123,6 +130,12 @@ class ScheduleChoice:
     def fault(self, ranks: int, micro_batches: int) -> str | None:
         """Why there are no lists for so many ranks and micro-batches; None where there are."""
         return self.kind.fault(ranks, micro_batches, self.knobs(ranks))
+
+
+def validates_afterwards(choice: ScheduleChoice, usually: bool, ranks: int) -> bool:
+    """Whether an optimizer step is validated after it is taken; ``usually``: with split backward passes it is."""
+    said = choice.step_validation
+    return ranks > 1 and (usually and choice.kind.split if said is None else said == "after")
 
 
 def known_kind(choice: ScheduleChoice) -> ScheduleKind | None:

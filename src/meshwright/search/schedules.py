@@ -85,11 +85,15 @@ def all_schedules(stack: Stack, ranks: Sequence[int]) -> Searched:
     return tuple(dict.fromkeys(found))
 
 
-def with_knobs(schedules: Searched, knobs: Mapping[str, float], stack: Stack) -> Searched:
-    """The schedules with these knobs turned, each once; without those that do not have them, or whose stack has not."""
-    able = (
-        choice for choice in schedules if knobs.keys() <= choice.kind.looks_at & set(stack.schedule_knobs)
-    )
+def with_knobs(schedules: Searched, knobs: Mapping[str, float | str], stack: Stack) -> Searched:
+    """The schedules with these knobs turned, each once; without those that do not have them, or whose stack has not.
+
+    When a step is validated is no matter of the schedule.
+    """
+    if knobs.get("step_validation", "before") not in stack.step_validations:
+        return ()
+    asked = knobs.keys() - {"step_validation"}
+    able = (choice for choice in schedules if asked <= choice.kind.looks_at & set(stack.schedule_knobs))
     return tuple(dict.fromkeys(replace(choice, **knobs) for choice in able))  # type: ignore[arg-type]
 
 

@@ -190,7 +190,8 @@ def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
 
 def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_unit: bool) -> None:
     layers, stack = setting.model.architecture.layers, setting.stack
-    is_1f1b = np.array([choice == ScheduleChoice("1f1b") for choice in schedules], dtype=np.bool_)
+    alone = (ScheduleChoice("1f1b"), ScheduleChoice("1f1b", step_validation="before"))
+    is_1f1b = np.array([choice in alone for choice in schedules], dtype=np.bool_)
     runs = np.array(
         [choice.written or choice.name in stack.schedules for choice in schedules], dtype=np.bool_
     )

@@ -4,6 +4,7 @@ The order of a list alone decides what is held when, so no durations are needed.
 it away, I leaves what W needs, which W takes away (see ``program/activations.py``). S adds what its share of the
 vocabulary keeps, T takes it away. What OFFLOAD copies away is free when the pass behind it has ended, what RELOAD
 brings is held from when it begins (``schedule/offload.py``).
+Where steps are validated afterwards, what they overwrite is kept meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from meshwright.program.program import Program
 from meshwright.program.shape import Number
 from meshwright.program.sharding import cut_as
 from meshwright.program.states import Elements, block_elements
+from meshwright.program.step_validation import saves_states
 from meshwright.program.synchronise import add
 from meshwright.program.vocabulary import ends_together
 from meshwright.program.whole import whole_at_once
@@ -32,7 +34,7 @@ def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str
     return {
         "parameters": program.held_bytes(rank, "parameter"),
         "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),
-        "optimizer": program.held_bytes(rank, "optimizer"),
+        "optimizer": program.held_bytes(rank, "optimizer") * (1 + saves_states(program, rank)),
         "activations": peak_activation_bytes(program, rank),
         "working": max(program.working_bytes[stage.index] for stage in stages),
         "buffers": _unit_buffers(program, rank, every)

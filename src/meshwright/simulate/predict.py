@@ -65,14 +65,14 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     simulation, waiting = _without_copies(program, simulation, prices)
     busiest = max(range(program.pipeline_ranks), key=simulation.busy_s)
     parts = dict.fromkeys(PARTS, 0.0)
-    schedule_end = 0.0
+    schedule_end, begin = 0.0, simulation.ranks[busiest][0].start if program.steps_overlap else 0.0
     for record in simulation.ranks[busiest]:
         action = record.action
         if action.kind in PASS_KINDS:
             assert action.stage is not None
             for name, value in prices.body(program.bodies[action.stage, action.kind]).items():
                 parts[name] += float(value)
-            schedule_end = record.end
+            schedule_end = record.end - begin
         elif action.kind == "STEP":
             parts["optimizer"] += record.end - record.start
     sends = sum(r.action.kind in ("SEND_F", "SEND_B") for r in simulation.ranks[busiest])

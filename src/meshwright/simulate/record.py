@@ -1,6 +1,6 @@
 """What a simulation returns: every action with its start and end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.schedule.action import PASS_KINDS, Action
 
@@ -14,26 +14,29 @@ class Record:
     end: float
     stream: str
 
+    def earlier(self, seconds: float) -> "Record":
+        """The same by so much earlier."""
+        return replace(self, start=self.start - seconds, end=self.end - seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """A simulated step: per pipeline rank the records in the order in which they ran.
 
-    ``overlapping``: ranks go on to the next step by themselves, so that steps follow each other at the pace of the
-    rank that needs longest from its first action to its last.
+    Where ranks go on to the next step by themselves, this is one step of many: ``period_s`` is from the end of one to
+    the end of the next. Then it is longer than ``period_s`` from the first start of all to the last end of all, for the
+    first ranks are ahead of the last ones.
     """
 
     ranks: tuple[tuple[Record, ...], ...]
-    overlapping: bool = False
+    period_s: float | None = None
 
     @property
     def step_s(self) -> float:
-        """Length of the step in seconds."""
-        ends = [max(record.end for record in records) for records in self.ranks]
-        if not self.overlapping:
-            return max(ends)
-        starts = [min(r.start for r in records if r.action.kind in PASS_KINDS) for records in self.ranks]
-        return max(end - start for start, end in zip(starts, ends, strict=True))
+        """Length of the step in seconds: by so much every further step makes a run longer."""
+        if self.period_s is not None:
+            return self.period_s
+        return max(max(record.end for record in records) for records in self.ranks)
 
     def busy_s(self, rank: int) -> float:
         """Seconds that a rank spends in forward and backward passes."""

@@ -3,12 +3,14 @@
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
-that take part.
-Where steps overlap they wait for nobody, and the norm, which travels with messages, takes no time. Since all ranks of
-a class do the same, a collective inside a class needs no partner to wait for. What runs beside
-compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not measurements.
-Exchanges of a spread vocabulary have channels of their own (``exchanges.py``), and so have copies to the host and back
-(``copies.py``).
+that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What
+runs beside compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not
+measurements. Exchanges of a spread vocabulary have channels of their own (``exchanges.py``), and so have copies to the
+host and back (``copies.py``).
+
+Where steps are validated afterwards NORM is a matter of one rank, and sums go on as messages that keep nobody. Then
+ranks end their steps at unlike times, and some steps are played one behind the other: what counts is the last one, by
+how much later it ends than the one before. No step is a wrong one.
 """
 
 from collections import Counter
@@ -26,14 +28,16 @@ from meshwright.cost.step import (
 )
 from meshwright.program.program import Program, matching_receive
 from meshwright.program.runs import NEED_PARAMETERS
-from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action, Kind
+from meshwright.program.step import NORM_BYTES
+from meshwright.program.step_validation import STEADY_STEPS, sender_of
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, SUM_RECEIVES, SUM_SENDS, Action, Kind
 from meshwright.schedule.dependencies import Ways
 from meshwright.schedule.offload import COPIES
 from meshwright.simulate.copies import HostCopies
 from meshwright.simulate.exchanges import Exchanges
 from meshwright.simulate.record import Record, Simulation
 
-BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM")
+BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED")
 Meeting = tuple[Kind, int | None]
 """A kind of barrier, and the place in a chain of the stages that it is for."""
 
@@ -41,13 +45,18 @@ Meeting = tuple[Kind, int | None]
 def simulate(program: Program, prices: Prices) -> Simulation:
     """Play one step of the Program. Times in seconds from the start of the step."""
     player = _Player(program, prices)
-    waiting = set(range(program.pipeline_ranks))
-    while waiting:
-        moved = [rank for rank in sorted(waiting) if player.advance(rank)]
-        moved += player.release_barrier()
-        waiting = {rank for rank in waiting if not player.done(rank)}
-        assert moved or not waiting, "the validator let a deadlock through"
-    return Simulation(tuple(tuple(records) for records in player.records), program.steps_overlap)
+    if not program.steps_overlap:
+        _play(player)
+        return Simulation(tuple(map(tuple, player.records)))
+    for _ in range(STEADY_STEPS):
+        before = _ended_s(player)
+        player.begin_step()
+        _play(player)
+    first = min(record.start for records in player.records for record in records)
+    return Simulation(
+        tuple(tuple(record.earlier(first) for record in records) for records in player.records),
+        _ended_s(player) - before,
+    )
 
 
 def message_occupancy(program: Program, forms: Forms) -> float:
@@ -77,8 +86,7 @@ class _Player:
     def __init__(self, program: Program, prices: Prices) -> None:
         self.program, self.prices = program, prices
         self.ranks = [_Rank() for _ in program.lists]
-        self.records: list[list[Record]] = [[] for _ in program.lists]
-        self.arrivals: dict[Action, float] = {}
+        self.barriers = BARRIERS if program.steps_overlap else (*BARRIERS, "NORM")
         self.links: dict[tuple[int, int], float] = {}
         self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
         self.occupancy = message_occupancy(program, prices.local.forms)
@@ -86,11 +94,23 @@ class _Player:
             meeting(action, program.ways)
             for actions in program.lists
             for action in actions
-            if action.kind in BARRIERS
+            if action.kind in self.barriers
         )
-        self.message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
-        self.exchanges = Exchanges(program, prices, self.records)
-        self.copies = HostCopies(program, prices, self.records)
+        self.message, self.sums_message = (
+            float(message_seconds(prices.mesh, prices.local.forms, size))
+            for size in (program.p2p_bytes, NORM_BYTES)
+        )
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """All lists from their beginning, on ranks and links that are free when they are."""
+        self.records: list[list[Record]] = [[] for _ in self.program.lists]
+        self.arrivals: dict[Action, float] = {}
+        self.sums: dict[tuple[Kind, int], float] = {}
+        self.exchanges = Exchanges(self.program, self.prices, self.records)
+        self.copies = HostCopies(self.program, self.prices, self.records)
+        for rank in self.ranks:
+            rank.position = 0
 
     def done(self, rank: int) -> bool:
         return self.ranks[rank].position == len(self.program.lists[rank])
@@ -99,7 +119,7 @@ class _Player:
         """Run a rank's actions until one can not start; False if not even one could."""
         start = self.ranks[rank].position
         for action in self._remaining(rank):
-            if action.kind in BARRIERS and not self.program.steps_overlap:
+            if action.kind in self.barriers:
                 break
             if not self._run(action, rank):
                 break
@@ -111,7 +131,7 @@ class _Player:
         at: dict[Meeting, list[int]] = {}
         for rank in range(len(self.ranks)):
             action = next(self._remaining(rank), None)
-            if action is not None and action.kind in BARRIERS:
+            if action is not None and action.kind in self.barriers:
                 at.setdefault(meeting(action, self.program.ways), []).append(rank)
         for where, members in at.items():
             if len(members) == self.expected[where]:
@@ -138,10 +158,19 @@ class _Player:
             self._send(action, rank)
         elif action.kind in ("GATHER", "REDUCE"):
             self._exchange(action, rank)
-        elif action.kind in BARRIERS:
-            self._compute(action, rank, 0.0 if action.kind == "NORM" else self._exchange_seconds(action))
+        elif action.kind == "NORM":
+            state.clock = max(state.clock, state.data_parallel)
+            if (None, "NORM") in self.program.collectives:
+                self._compute(action, rank, self._exchange_seconds(action))
+        elif action.kind in SUM_SENDS:
+            self.sums[action.kind, rank] = state.clock + self.sums_message
+        elif action.kind in SUM_RECEIVES:
+            arrival = self.sums.get(sender_of(action, rank) or (action.kind, rank))
+            if arrival is None:
+                return False
+            state.clock = max(state.clock, arrival)
         elif action.kind == "STEP":
-            self._compute(action, rank, self._optimizer(rank))
+            self._compute(action, rank, _optimizer_seconds(self.program, self.prices, rank))
         elif action.kind in EXCHANGES:
             clock = self.exchanges.enter(action, rank, state.clock)
             if clock is None:
@@ -221,10 +250,6 @@ class _Player:
         start = max(state.data_parallel, began + duration / units)
         return start, max(start + seconds, state.clock + seconds / units)
 
-    def _optimizer(self, rank: int) -> float:
-        owned = self.program.held_elements(rank, "optimizer")
-        return float(optimizer_seconds(owned, self.prices.local.forms))
-
     def _record(self, rank: int, action: Action, start: float, end: float, stream: str) -> None:
         self.records[rank].append(Record(action, start, end, stream))
 
@@ -232,3 +257,23 @@ class _Player:
         actions = self.program.lists[rank]
         while self.ranks[rank].position < len(actions):
             yield actions[self.ranks[rank].position]
+
+
+def _play(player: _Player) -> None:
+    """Run all lists to their ends."""
+    waiting = set(range(player.program.pipeline_ranks))
+    while waiting:
+        moved = [rank for rank in sorted(waiting) if player.advance(rank)]
+        moved += player.release_barrier()
+        waiting = {rank for rank in waiting if not player.done(rank)}
+        assert moved or not waiting, "the validator let a deadlock through"
+
+
+def _ended_s(player: _Player) -> float:
+    """When all that was recorded has ended."""
+    return max((record.end for records in player.records for record in records), default=0.0)
+
+
+def _optimizer_seconds(program: Program, prices: Prices, rank: int) -> float:
+    owned = program.held_elements(rank, "optimizer")
+    return float(optimizer_seconds(owned, prices.local.forms))

@@ -7,6 +7,8 @@ source or documentation (``source`` says which); the two fitted numbers are name
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.schedule.choice import StepValidation
+
 AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
 GradientReduction = Literal["reduce-scatter", "all-reduce"]
 
@@ -56,7 +58,12 @@ class Stack:
         forward pass.
     validates_step_afterwards
         with split backward passes a rank takes its optimizer step at once; the norm of all gradients follows with
-        the next step's messages, and a step that it forbids is undone. Steps then overlap.
+        the next step's messages, and a step that it forbids is undone. Steps then overlap. So it is where a plan says
+        nothing else.
+    step_validations
+        what a plan may say of it.
+    undoes_step_in_place
+        a step is undone by its inverse; False: from copies of what it overwrites.
     overlap_p2p
         pipeline messages travel beside compute in interleaved schedules.
     partitioned_p2p
@@ -118,6 +125,8 @@ class Stack:
     gathers_per_unit: bool = False
     gathers_layers_ahead: bool = False
     validates_step_afterwards: bool = False
+    step_validations: tuple[StepValidation, ...] = ("before",)
+    undoes_step_in_place: bool = False
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
     tp_regathers_input: bool = True

@@ -13,6 +13,7 @@ from meshwright.cost.pricing import program_prices
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plan.resolve import Resolved
 from meshwright.program.program import Program
+from meshwright.program.step_validation import STEADY_STEPS
 from meshwright.result import Report
 from meshwright.runtime.emulation.classes import check_processes, local_program, stands_for
 from meshwright.runtime.emulation.record import Emulation
@@ -74,7 +75,8 @@ def emulated(
     _check_question(program, processes, limit_s)
     local = local_program(program, processes)
     times = modelled_times(program, program_prices(program, resolved.setting))
-    _check_length(scale_of(local, times) * simulation.step_s, limit_s, resolved)
+    steps = STEADY_STEPS if program.steps_overlap else 1
+    _check_length(scale_of(local, times) * simulation.step_s * steps, limit_s, resolved)
     emulation = run(local, times, simulation.step_s, tell=progress or _silent)
     return Emulated(_report(resolved, program, emulation), program, local, simulation, emulation)
 
@@ -135,11 +137,14 @@ def _report(resolved: Resolved, program: Program, emulation: Emulation) -> Repor
 
 def as_simulation(emulation: Emulation, program: Program) -> Simulation:
     """An emulated step in the simulator's form: of each pipeline rank the process that ended last."""
+    ranks = [_last(emulation, rank) for rank in range(program.pipeline_ranks)]
+    first = min(one.start for actions in ranks for one in actions) if program.steps_overlap else 0.0
     return Simulation(
         tuple(
-            tuple(Record(one.action, one.start, one.end, one.stream) for one in _last(emulation, rank))
-            for rank in range(program.pipeline_ranks)
-        )
+            tuple(Record(one.action, one.start - first, one.end - first, one.stream) for one in actions)
+            for actions in ranks
+        ),
+        emulation.step_s if program.steps_overlap else None,
     )
 
 

@@ -10,6 +10,7 @@ from meshwright.cost.prices import CATEGORY, Prices, message_seconds
 from meshwright.cost.step import beside_exchange, beside_gather, optimizer_seconds, reduction_slowdown
 from meshwright.program.items import Body, Collective, Overlap
 from meshwright.program.program import Program
+from meshwright.program.step import NORM_BYTES
 from meshwright.runtime.emulation.times import ModelledTimes, PassTime
 from meshwright.simulate.exchanges import exchange_occupancy
 from meshwright.simulate.simulator import message_occupancy
@@ -26,6 +27,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
         },
         message_s=float(message_seconds(prices.mesh, forms, program.p2p_bytes)),
         send_occupancy=message_occupancy(program, forms),
+        sums_s=float(message_seconds(prices.mesh, forms, NORM_BYTES)),
         exchange_occupancy=exchange_occupancy(program, forms),
         copies=tuple(
             float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import memory_floor
@@ -20,6 +20,7 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import unsupported_workload, workload_of
 from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import StepValidation
 from meshwright.search.exhaustive import Found
 from meshwright.search.restage import Restaged
 from meshwright.search.schedules import names_lists
@@ -111,9 +112,9 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
     proposals = tuple(proposal(staged, row, question.header, setting) for row in rows)
     better = None
     if question.solving is not None and not found.interrupted:
-        better = solved(
-            staged, question.header, setting, question.solving, scope.knobs.get("memory_limit"), tell
-        )
+        limit = scope.knobs.get("memory_limit")
+        limit = None if limit is None else float(limit)
+        better = solved(staged, question.header, setting, question.solving, limit, tell)
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
         proposals = ranked([*own, *better.proposals.values()], question.top)
     return PlanAnswer(
@@ -191,6 +192,7 @@ def parse_keep(keep: tuple[str, ...]) -> Keep:
         "schedule": tuple(SCHEDULES),
         "recompute": RECOMPUTES,
         "gather": GATHERS,
+        "step_validation": get_args(StepValidation),
     }
     numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"] + ["unit"]
     result: dict[str, int | float | str] = {}

@@ -29,8 +29,12 @@ from meshwright.search.schedules import (
 )
 from meshwright.search.space import Keep, Space, divisors, enumerate_space
 
-KNOBS = ("memory_limit", "unit")
-"""Knobs of a schedule that a question can fix."""
+KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
+    "memory_limit": float,
+    "unit": int,
+    "step_validation": str,
+}
+"""Knobs of a schedule that a question can fix, and what their values are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,16 @@ class Scope:
     keep: Keep
     schedules: str | None = None
     top: int = 5
-    knobs: Mapping[str, float] = field(default_factory=dict)
+    knobs: Mapping[str, float | str] = field(default_factory=dict)
     whole: bool = False
 
 
 def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> Scope:
     """The scope of a question; a schedule that is kept is the only one. Raises InputError with all problems."""
     kept = keep.get("schedule")
-    knobs = {
-        name: float(keep[name]) if name == "memory_limit" else int(keep[name])
-        for name in KNOBS
-        if name in keep
-    }
-    rest = {name: value for name, value in keep.items() if name not in ("schedule", "memory_limit")}
+    knobs = {name: value(keep[name]) for name, value in KNOBS.items() if name in keep}
+    apart = ("schedule", "memory_limit", "step_validation")
+    rest = {name: value for name, value in keep.items() if name not in apart}
     if kept is not None and schedules is not None:
         rule = f"and --keep schedule={kept}: the schedule is said twice"
         raise InputError(Problem("schedule", schedules, rule, "say it once"))
@@ -73,7 +74,7 @@ def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> S
 
 
 def _unlike(
-    choice: ScheduleChoice, keep: Keep, knobs: Mapping[str, float], setting: Setting, field: str
+    choice: ScheduleChoice, keep: Keep, knobs: Mapping[str, float | str], setting: Setting, field: str
 ) -> Iterator[Problem]:
     """Lists that somebody wrote and that no plan of this question can have."""
     if choice.written is None or choice.kind.only is None:
@@ -100,7 +101,7 @@ def _unlike(
         rule = f"has {count} micro-batches, which do not divide global_batch = {batch}"
         yield Problem(field, choice.name, rule, f"--global-batch {-(-batch // count) * count}")
     if "memory_limit" in knobs:
-        yield from choice.written.beyond(knobs["memory_limit"])
+        yield from choice.written.beyond(float(knobs["memory_limit"]))
 
 
 def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") -> Searched:

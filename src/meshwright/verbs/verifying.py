@@ -74,12 +74,12 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         raise UnsupportedError(wrong)
     small = small_plans(resolved.long, model, ranks)
     programs = [program_of(plan) for plan in small.plans]
-    outcomes = []
-    for number, program in enumerate(programs):
-        label = f"plan {number + 1} of {len(programs)}: {small.plans[number].said}"
-        outcomes.append(_tried(program, small.plans[number], label, number / len(programs), progress))
+    trials = []
+    for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
+        label = f"plan {number + 1} of {len(programs)}: {plan.said}"
+        trials.append((plan, _tried(program, plan, label, number / len(programs), progress)))
     return Verified(
-        tuple(zip(small.plans, outcomes, strict=True)),
+        tuple(trials),
         small.features,
         small.covering.covered,
         small.covering.not_covered,
@@ -97,12 +97,12 @@ def program_of(small: SmallPlan) -> Program:
 def _tried(program: Program, small: SmallPlan, label: str, part: float, progress: Progress) -> "Outcome":
     try:
         from meshwright.runtime.verify.trial import Trial
-        from meshwright.runtime.verify.tried import tried
+        from meshwright.runtime.verify.tried import tried_both_ways
     except ImportError as missing:
         rule = f"needs {missing.name}, which is not installed"
         raise InputError(Problem("verify", missing.name, rule, "pip install 'meshwright[run]'")) from missing
     progress(label, part)
-    return tried(Trial(program, small.model), lambda what, _: progress(f"{label}, {what}", part))
+    return tried_both_ways(Trial(program, small.model), lambda what, _: progress(f"{label}, {what}", part))
 
 
 def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:

@@ -94,6 +94,7 @@ def plain(schedule, micro_batches=6, pp=3, chunks=1):
         exchanges={},
         message_s=MESSAGE_S,
         send_occupancy=0.0,
+        sums_s=0.0,
         exchange_occupancy=0.0,
         copies=(0.0,) * len(program.stages),
         optimizer_s=(0.0,) * pp,

@@ -81,11 +81,6 @@ def test_too_few_and_too_many_processes_are_refused(program, processes):
         local_program(program, processes)
 
 
-def test_steps_that_overlap_are_refused_by_the_stacks_name():
-    with pytest.raises(UnsupportedError, match="megatron-zero-bubble@2024"):
-        local_program(case(stack="megatron-zero-bubble", schedule="zb-h1", pp=2).program, 2)
-
-
 def test_the_scale_lets_the_shortest_pass_and_exchange_last_long_enough():
     local, times = plain("zb-h1")
     scale = chosen_scale(local, times, real_time=True, load=9.0)

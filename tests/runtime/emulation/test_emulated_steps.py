@@ -43,6 +43,8 @@ CASES = [
         2,
     ),
     (UNITS | {"offload": {"activations": "all"}}, 4),
+    ({"pp": 4, "schedule": "zb-h2", "stack": "megatron-zero-bubble"}, 4),
+    ({"pp": 2, "tp": 2, "sharding": "zero1", "schedule": "zb-h1", "stack": "megatron-zero-bubble"}, 4),
     (UNITS, 4),
     (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]

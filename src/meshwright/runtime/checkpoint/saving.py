@@ -34,6 +34,7 @@ def save_checkpoint(folder: Path, rank: Rank, facts: Mapping[str, object]) -> Pa
     are as they were. A checkpoint of the same step is replaced.
     """
     json.dumps(facts)
+    assert rank.interpreter.states.settled, "a step is still to be validated"
     step, first = rank.interpreter.states.optimizer.step, rank.place.rank == 0
     try:
         together(rank, "beginning of a checkpoint", lambda: begin(folder, step) if first else None)

@@ -46,9 +46,6 @@ def check_processes(program: Program, processes: int) -> None:
         nearest = min(max(processes, fewest), MOST_PROCESSES)
         hint = f"--ranks {nearest}" if fewest <= MOST_PROCESSES else f"layout.pp: {MOST_PROCESSES} or less"
         problems.append(Problem("ranks", processes, rule, hint))
-    if program.steps_overlap:
-        rule = "its steps overlap: the norm follows with the next step, and the interpreter waits for it in its own"
-        problems.append(Problem("stack", program.stack.id, rule, "stack: generic, or predict"))
     if problems:
         raise UnsupportedError(problems)
 

@@ -84,19 +84,6 @@ class EmulatedCommunicator(Communicator):
     def _new_group(self, ranks: Sequence[int], kind: str = "") -> dist.ProcessGroup | None:
         return super()._new_group(ranks, kind) if len(ranks) > 1 else None
 
-    def warm(self, empty: Callable[[], torch.Tensor]) -> None:
-        """Use every connection once: the first time is slow."""
-        for kind, axes in sorted(self._groups):
-            self.meet(axes, 0.0, kind)
-        here = self.program.grid.coordinates(self.rank)["pp"]
-        peers = self.program.grid.group_of(self.rank, MESSAGES)
-        pairs = sorted({(edge.source_rank, edge.target_rank) for edge in self.program.edges()})
-        works = [dist.isend(empty(), peers[b]) for a, b in pairs if a == here]
-        works += [dist.irecv(empty(), peers[a]) for a, b in pairs if b == here]
-        for work in works:
-            assert work is not None
-            work.wait()
-
     # -- collectives --------------------------------------------------------------------------------------------
 
     def meet_all(self, moment: float) -> float:
@@ -234,6 +221,33 @@ class EmulatedCommunicator(Communicator):
             self.clock.wait_until(tensor.flatten()[0].item())
 
         return Ending(super().receive(tensor, source, what), end)
+
+    def send_sums(self, sums: torch.Tensor, target: int, what: str) -> Work:
+        """Begin to send when sums arrive, in their place."""
+        return super().send_sums(torch.full_like(sums, self.clock.begin() + self.times.sums_s), target, what)
+
+    def receive_sums(self, sums: torch.Tensor, source: int, what: str) -> Work:
+        """Begin to receive sums of nothing: there when they have arrived."""
+
+        def end() -> None:
+            self.clock.wait_until(sums[0].item())
+            sums.zero_()
+
+        return Ending(super().receive_sums(sums, source, what), end)
+
+
+def warm(communicator: EmulatedCommunicator, empty: Callable[[], torch.Tensor]) -> None:
+    """Use every connection once: the first time is slow."""
+    for kind, axes in sorted(communicator._groups):
+        communicator.meet(axes, 0.0, kind)
+    here = communicator.program.grid.coordinates(communicator.rank)["pp"]
+    peers = communicator.program.grid.group_of(communicator.rank, MESSAGES)
+    pairs = sorted({(edge.source_rank, edge.target_rank) for edge in communicator.program.edges()})
+    works = [dist.isend(empty(), peers[b]) for a, b in pairs if a == here]
+    works += [dist.irecv(empty(), peers[a]) for a, b in pairs if b == here]
+    for work in works:
+        assert work is not None
+        work.wait()
 
 
 def _moment(moment: float) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Emulate one step of a Program on local processes: the real interpreter, with another clock and other passes.
+"""Emulate a step of a Program on local processes: the real interpreter, with another clock and other passes.
+
+Where steps overlap it is the last of some.
 
 The ranks are forked, run under SCHED_RR where that is allowed, use every connection once, agree on an origin of time,
 and execute their lists. A run in which more than one start in twenty was late is repeated once at double scale, and
@@ -19,8 +21,9 @@ import torch.distributed as dist
 
 from meshwright.errors import RunError
 from meshwright.program.program import Program
+from meshwright.program.step_validation import STEADY_STEPS
 from meshwright.runtime.emulation.clock import Clock
-from meshwright.runtime.emulation.communicator import EmulatedCommunicator
+from meshwright.runtime.emulation.communicator import EmulatedCommunicator, warm
 from meshwright.runtime.emulation.exchanges import EmulatedExchanges
 from meshwright.runtime.emulation.passes import EmulatedStages
 from meshwright.runtime.emulation.record import Emulation, RankRecord, merged
@@ -89,7 +92,7 @@ def emulate(
     chosen = scale or scale_here(program, times)
 
     def run(at_scale: float) -> Emulation:
-        waits = grace_s + 2 * at_scale * expected_s
+        waits = grace_s + 2 * at_scale * expected_s * steps_of(program)
         return _run(EmulatedJob(program, times, at_scale, real_time, waits, prepare), tell)
 
     first = run(chosen)
@@ -149,24 +152,38 @@ def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
     interpreter = Interpreter(
         plan,
         StepStates(plan, optimizer),
-        hear=Listening(clock, len(program.lists[plan.pipeline_rank]), tell if place.rank == 0 else None),
+        hear=Listening(
+            clock,
+            steps_of(program) * len(program.lists[plan.pipeline_rank]),
+            tell if place.rank == 0 else None,
+        ),
         begin_passes=stages.begin,
         spread=lambda plan, states: SpreadVocabulary(
             plan, states, EmulatedExchanges(plan, stages), stages.begin_share
         ),
     )
     job.prepare(interpreter)
-    communicator.warm(plan.message_buffer)
+    warm(communicator, plan.message_buffer)
     clock.origin = communicator.meet_all(monotonic())
     nothing = MicroBatch(torch.zeros(0), torch.zeros(0), 1)
-    interpreter.step([nothing] * program.micro_batches)
+    before_s = 0.0
+    for _ in range(steps_of(program)):
+        before_s = max((timed.end for timed in clock.records), default=0.0)
+        clock.records.clear()
+        interpreter.step([nothing] * program.micro_batches)
     return RankRecord(
         plan.pipeline_rank,
         merged(clock.records, program.collectives),
         clock.starts,
         clock.late,
         stages.ledger.peak,
+        before_s,
     )
+
+
+def steps_of(program: Program) -> int:
+    """How many steps are emulated."""
+    return STEADY_STEPS if program.steps_overlap else 1
 
 
 @dataclass

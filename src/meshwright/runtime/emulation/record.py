@@ -38,7 +38,8 @@ def merged(records: Iterable[Timed], exchanges: Mapping[tuple[int | None, Kind],
 class RankRecord:
     """One process: the pipeline rank for which it stands, and what it did. ``starts`` of which ``late`` were late.
 
-    ``peak_bytes`` is the largest sum of activations in flight, in the ledger's bytes of each pass.
+    ``peak_bytes`` is the largest sum of activations in flight, in the ledger's bytes of each pass. ``before_s`` is when
+    it had ended the step before, where one was.
     """
 
     pipeline_rank: int
@@ -46,6 +47,7 @@ class RankRecord:
     starts: int
     late: int
     peak_bytes: int
+    before_s: float = 0.0
 
     @property
     def end_s(self) -> float:
@@ -74,8 +76,8 @@ class Emulation:
 
     @property
     def step_s(self) -> float:
-        """The makespan: the end of the last action of any rank."""
-        return max(rank.end_s for rank in self.ranks)
+        """From the end of the step before, on the last rank to end it, to the end of the last action of any rank."""
+        return max(rank.end_s for rank in self.ranks) - max(rank.before_s for rank in self.ranks)
 
     @property
     def starts(self) -> int:

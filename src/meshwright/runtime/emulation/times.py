@@ -32,6 +32,8 @@ class ModelledTimes:
         by stage and kind as in ``Program.collectives``: one number for each of its collectives.
     message_s, send_occupancy
         a message between pipeline ranks, and the part of it that keeps the sender's compute waiting.
+    sums_s
+        a message with the sums of a step that is validated afterwards; it keeps nobody waiting.
     exchange_occupancy
         the part of an exchange of a spread vocabulary that keeps each rank's compute waiting.
     copies
@@ -50,6 +52,7 @@ class ModelledTimes:
     exchanges: Mapping[tuple[int | None, Kind], tuple[float, ...]]
     message_s: float
     send_occupancy: float
+    sums_s: float
     exchange_occupancy: float
     copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]

@@ -1,11 +1,12 @@
 """The loop of a training run on one rank: step after step, and between them what is due.
 
 Ranks do the same in the same order; rank 0 also tells of it. A loss or norm that is not finite ends the run before the
-optimizer has seen its gradients, on all ranks at once, since all have the same numbers.
+optimizer has seen its gradients, on all ranks at once, since all have the same numbers. Where steps are validated
+afterwards a step's loss and norm are known amid the next one, and its gradients' effect is undone before the run ends;
+before parameters are evaluated or saved the last step is validated.
 """
 
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from time import perf_counter, time
 
@@ -15,11 +16,13 @@ from meshwright.errors import InputError, RunError
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.opening import TrainingData
+from meshwright.runtime.interpreter import settle
 from meshwright.runtime.progress.display import Display
 from meshwright.runtime.progress.log import MetricsLog
 from meshwright.runtime.progress.metrics import StepMetrics
 from meshwright.runtime.progress.utilisation import Utilisation
 from meshwright.runtime.rank import Rank
+from meshwright.runtime.speculation import StepResult
 from meshwright.runtime.training.batches import counted_labels, micro_batches
 from meshwright.runtime.training.evaluation import Evaluation, HeldOut
 from meshwright.runtime.training.outcome import Outcome, Training
@@ -45,6 +48,7 @@ class Loop:
     norms: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
     held_out: list[HeldOut] = field(default_factory=list)
+    first: int = 0
     saved: Path | None = None
     peak_bytes: int | None = None
 
@@ -56,14 +60,21 @@ class Loop:
     def run(self, first: int) -> Outcome:
         """Steps ``first`` … up to the last one, or to a signal."""
         options, device, stop = self.training.options, self.rank.communicator.device, False
+        self.first = first
         for step in range(first, options.steps):
-            self._step(step, first)
+            self._step(step)
             done = step + 1
             stop = self.stopping.agreed() and done < options.steps
             last = stop or done == options.steps
-            if _due(options.evaluate_every, done):
+            evaluated, saved = (
+                _due(options.evaluate_every, done),
+                last or _due(options.checkpoint_every, done),
+            )
+            if evaluated or saved:
+                self._known(settle(self.rank.interpreter))
+            if evaluated:
                 self._evaluate(step)
-            if last or _due(options.checkpoint_every, done):
+            if saved:
                 self._save()
             if stop:
                 self.display.note(
@@ -84,27 +95,37 @@ class Loop:
             export=None,
         )
 
-    def _step(self, step: int, first: int) -> None:
-        """One optimizer step, and word of it."""
+    def _step(self, step: int) -> None:
+        """One optimizer step, and word of it, or of the one before."""
         rank, options, began = self.rank, self.training.options, perf_counter()
         self.stopping.step = step
-        rate = options.learning_rate(step)
         batch = whole_batch(self.data.training, step)
         labels = max(1, counted_labels(batch))
         result = rank.interpreter.step(
             micro_batches(batch, rank.job.program, rank.place.rank, labels, rank.communicator.device),
-            rate / options.lr,
+            options.learning_rate(step) / options.lr,
         )
-        rank.communicator.log.clear()
-        seconds = perf_counter() - began
-        if step < first + PEAK_STEPS:
+        self.times_s.append(perf_counter() - began)
+        if step < self.first + PEAK_STEPS:
             self.peak_bytes = self._peak()
+        self._known(result)
+
+    def _known(self, result: StepResult | None) -> None:
+        """Take what is known of the first step of which nothing was, if it is."""
+        self.rank.communicator.log.clear()
+        if result is None:
+            return
+        step = self._unknown
         self.losses.append(result.loss)
         self.norms.append(result.norm)
-        self.times_s.append(seconds)
-        self._tell(step, rate, seconds)
+        self._tell(step, self.times_s[step - self.first])
 
-    def _tell(self, step: int, rate: float, seconds: float) -> None:
+    @property
+    def _unknown(self) -> int:
+        """The first step whose loss is not known."""
+        return self.first + len(self.losses)
+
+    def _tell(self, step: int, seconds: float) -> None:
         if self.log is None:
             return
         tokens = self.training.tokens_per_step
@@ -112,7 +133,7 @@ class Loop:
             step=step,
             loss=self.losses[-1],
             grad_norm=self.norms[-1],
-            lr=rate,
+            lr=self.training.options.learning_rate(step),
             tokens=(step + 1) * tokens,
             tokens_per_s=tokens / seconds,
             mfu=self.utilisation.mfu(tokens / seconds),
@@ -150,17 +171,14 @@ class Loop:
         own = torch.cuda.max_memory_allocated(device)
         return int(most(self.rank.communicator, own, "peak of memory"))
 
-    def _refuse_what_is_not_finite(self) -> None:
+    def _refuse_what_is_not_finite(self, result: StepResult) -> None:
         """Raises RunError before the optimizer takes in what would spoil every parameter."""
-        states, step = self.rank.interpreter.states, self.stopping.step
-        loss, norm = float(states.loss), states.norm
-        assert norm is not None
-        if not isfinite(loss) or not isfinite(norm):
+        if not result.finite:
             there = self.saved or self.training.resume
             after = f"the last checkpoint is {there}" if there else "there is no checkpoint yet"
             raise RunError(
-                f"step {step}: the loss is {loss:g} and the norm of gradients {norm:g}; nothing was updated, {after}. "
-                "Suggestion: a smaller --lr, a longer --warmup, or other data"
+                f"step {self._unknown}: the loss is {result.loss:g} and the norm of gradients {result.norm:g}; "
+                f"nothing was updated, {after}. Suggestion: a smaller --lr, a longer --warmup, or other data"
             )
 
 

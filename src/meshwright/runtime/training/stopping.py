@@ -2,7 +2,9 @@
 
 Ranks hear of a signal at unlike moments, and must stop behind the same step. A rank that has heard writes the step
 into the store of all ranks before it takes part in that step's norm; no rank gets beyond the norm before all have taken
-part; and behind the step every rank looks whether this very step was named. So either all see it or none.
+part; and behind the step every rank looks whether this very step was named. So either all see it or none. Where steps
+are validated afterwards the sums of all ranks come one step later, and every rank looks whether the step before was
+named.
 """
 
 import os
@@ -36,25 +38,26 @@ def acknowledge(more: str = "") -> None:
 
 @dataclass
 class Stopping:
-    """What one rank has heard. ``step`` is the one under way."""
+    """What one rank has heard. ``step`` is the one under way; all have met for a step when ``later`` more are done."""
 
     store: dist.Store
     meeting: Kind
+    later: int = 0
     asked: bool = False
     step: int = 0
 
     def hear(self, action: Action, word: str) -> None:
         """Told by the interpreter: before the action in which all ranks meet, the step is named if it was asked for."""
         if self.asked and word == "begin" and action.kind == self.meeting:
-            self.store.set(self._key, "")
+            self.store.set(_key(self.step), "")
 
     def agreed(self) -> bool:
         """Whether all ranks stop behind this step."""
-        return self.store.check([self._key])
+        return self.store.check([_key(self.step - self.later)])
 
-    @property
-    def _key(self) -> str:
-        return f"stop behind {self.step}"
+
+def _key(step: int) -> str:
+    return f"stop behind {step}"
 
 
 @contextmanager
@@ -65,8 +68,8 @@ def stopping(
 
     ``told``: people are told of the first one. ``early`` are signals that were heard before.
     """
-    met = (None, "NORM") in program.collectives
-    heard = Stopping(store, "NORM" if met else "STEP")
+    met = program.steps_overlap or (None, "NORM") in program.collectives
+    heard = Stopping(store, "NORM" if met else "STEP", int(program.steps_overlap))
 
     def hear(number: int, frame: FrameType | None) -> None:
         if told and not heard.asked:

@@ -14,7 +14,10 @@ NONE = Error(0.0, "")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The worst error of each quantity over all steps; what differs in words; ``failure`` where a rank failed."""
+    """The worst error of each quantity over all steps; what differs in words; ``failure`` where a rank failed.
+
+    ``norms`` are those of all gradients as the reference has them, step by step.
+    """
 
     loss: Error = NONE
     gradient: Error = NONE
@@ -23,6 +26,7 @@ class Outcome:
     traffic: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     failure: str = ""
+    norms: tuple[float, ...] = ()
 
     @property
     def worst(self) -> Error:

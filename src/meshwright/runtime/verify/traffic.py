@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from meshwright.program.items import Collective, Compute
 from meshwright.program.program import Program
+from meshwright.program.step import NORM_BYTES, late_gathers
+from meshwright.program.step_validation import before_validation
 from meshwright.runtime.communicator import MESSAGES, Traffic
-from meshwright.schedule.action import EXCHANGES, PASS_KINDS, Action
+from meshwright.schedule.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
 
 Exchange = tuple[str, tuple[str, ...], float]
 """Kind, axes, logical bytes."""
@@ -18,9 +20,11 @@ STEP = "step"
 """Stands for all actions that are neither passes nor messages nor exchanges of shares."""
 
 
-def differing_traffic(program: Program, pipeline_rank: int, log: Sequence[Traffic]) -> list[str]:
-    """Where the log of one step differs from the Program, in words."""
-    expected = expected_traffic(program, pipeline_rank)
+def differing_traffic(
+    program: Program, pipeline_rank: int, log: Sequence[Traffic], *, anew: bool = False
+) -> list[str]:
+    """Where the log of one step differs from the Program, in words; ``anew``: it had to begin a second time."""
+    expected = expected_traffic(program, pipeline_rank, anew=anew)
     logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
     for entry in log:
         exchange = (entry.kind, entry.axes, float(entry.logical_bytes))
@@ -29,11 +33,18 @@ def differing_traffic(program: Program, pipeline_rank: int, log: Sequence[Traffi
     return list(_differences(expected, logged))
 
 
-def expected_traffic(program: Program, pipeline_rank: int) -> dict[str, Counter[Exchange]]:
-    """What a rank exchanges in a step: per pass and message, and in the rest of the step."""
+def expected_traffic(
+    program: Program, pipeline_rank: int, *, anew: bool = False
+) -> dict[str, Counter[Exchange]]:
+    """What a rank exchanges in a step: per pass and message, and in the rest of the step.
+
+    One that begins anew repeats what stands before VALIDATE, and the gathers at the end of the step before.
+    """
     expected: dict[str, Counter[Exchange]] = {STEP: Counter()}
-    for action in program.lists[pipeline_rank]:
-        named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B")
+    actions = program.lists[pipeline_rank]
+    again = (*before_validation(actions), *late_gathers(actions)) if anew else ()
+    for action in (*actions, *again):
+        named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B", *SUM_SENDS)
         expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
     return expected
 
@@ -41,6 +52,9 @@ def expected_traffic(program: Program, pipeline_rank: int) -> dict[str, Counter[
 def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
     if action.kind in ("SEND_F", "SEND_B"):
         yield "p2p", MESSAGES, float(program.p2p_bytes)
+        return
+    if action.kind in SUM_SENDS:
+        yield "p2p", MESSAGES, float(NORM_BYTES)
         return
     own = _pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from ((c.kind, c.axes, float(c.logical_bytes)) for c in own)

@@ -42,10 +42,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Trial:
-    """A Program in which ``program.shape`` gives the lengths, and the model that it was lowered for."""
+    """A Program in which ``program.shape`` gives the lengths, the model that it was lowered for, and the optimizer."""
 
     program: Program
     model: ModelGraph
+    options: AdamW = OPTIONS
 
     @property
     def sequences(self) -> int:
