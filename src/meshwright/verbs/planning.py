@@ -149,7 +149,7 @@ def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Scop
         scope = attempted(lambda: scope_of(kept, question.schedules, question.top, found), problems)
     if problems or found is None or scope is None:
         raise InputError(problems)
-    return found, scope
+    return found, replace(scope, whole=question.stages != "balanced")
 
 
 def setting_of(header: ShortPlan) -> Setting:

@@ -16,7 +16,8 @@ from meshwright.schedule.action import Action
 from meshwright.simulate.ledger import peak_activation_bytes
 
 LATE = 0.10
-"""What the other work of a busy machine may add. A step is never shorter than simulated."""
+"""What the other work of a busy machine may add. A step is never shorter than simulated; of steps that overlap one is
+timed from the end of the one before, which may have been late itself."""
 UNIT_S = 0.02
 UNITS = {"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-unit", "schedule": "zeropp", "chunks": 2}
 UNITS |= {"stack": "meshwright"}
@@ -73,7 +74,8 @@ def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, 
     found = case(**arguments)
     local, emulation = found.emulated(processes)
     assert local.grid.ranks == processes
-    assert 0 <= emulation.step_s / found.simulated.step_s - 1 + 1e-9 < LATE
+    earliest = -LATE if found.program.steps_overlap else 0.0
+    assert earliest <= emulation.step_s / found.simulated.step_s - 1 + 1e-9 < LATE
     for rank in emulation.ranks:
         assert rank.peak_bytes == peak_activation_bytes(found.program, rank.pipeline_rank)
         simulated = spans(found.simulated.ranks[rank.pipeline_rank])
