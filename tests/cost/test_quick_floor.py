@@ -10,6 +10,7 @@ from meshwright.cost.evaluate import evaluate
 from meshwright.cost.quick_floor import quick_floor
 from meshwright.model.load import load_model
 from meshwright.plan.setting import Setting
+from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.schedules import all_schedules, usual_schedules
 from meshwright.search.space import divisors, enumerate_space
 from meshwright.stack.load import load_stack
@@ -38,6 +39,22 @@ def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every, count)
     assert (floor.step_s <= scores.step_s * ROUNDED).all()
     assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
     assert (floor.step_s > 0).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_steps_that_overlap_take_no_less_either(model):
+    cluster = load_cluster("h100-sxm-80gb x 16")
+    setting = Setting.of(
+        MODELS[model], cluster, Workload(seq_len=2048, global_batch=64), load_stack("meshwright")
+    )
+    names = ("gpipe", "1f1b", "interleaved-1f1b", "zb-h1")
+    schedules = tuple(ScheduleChoice(name, step_validation="after") for name in names)
+    plans = enumerate_space(setting, {}, schedules).plans
+    plans = plans.take(np.random.default_rng(0).permutation(len(plans))[:SOME])
+    assert len(plans) == SOME
+    scores, floor = evaluate(plans, setting), quick_floor(plans, setting)
+    assert (floor.step_s <= scores.step_s * ROUNDED).all()
+    assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"])

@@ -11,25 +11,35 @@ from meshwright.cost.memory import fits
 from meshwright.cost.pricing import array_shape
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.program.shape import LocalShape
 from meshwright.program.sharding import cut_as
-from meshwright.program.states import STATE_KINDS, block_elements, state_bytes
+from meshwright.program.states import STATE_KINDS, Elements, block_elements, state_bytes
 from meshwright.program.synchronise import add
 from meshwright.program.table import SHARDED
+from meshwright.stack.stack import Stack
 
 
 def memory_floor(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
-    """Lower bound of every plan's peak memory in bytes: parameters and optimizer states of the mean rank."""
+    """Lower bound of every plan's peak memory in bytes: states of the mean rank."""
     shape = array_shape(plans, setting)
     elements = block_elements(setting.model.blocks, shape, ends_together=True)
     whole = add(*(elements[index] for index, repeat in setting.model.chain for _ in range(repeat)))
-    total = np.zeros(len(plans))
+    return least_state_bytes(whole, plans, shape, setting.stack) / plans.pp
+
+
+def least_state_bytes(
+    elements: Elements, plans: PlanArrays, shape: LocalShape, stack: Stack
+) -> NDArray[np.float64]:
+    """Bytes of the states of so many elements on a rank that holds them, a row for each plan.
+
+    Gradients that are cut are whole or not, depending on when they are reduced; leaving them out keeps it a bound.
+    """
+    result = np.zeros(len(plans))
     for kind in STATE_KINDS:
-        if kind == "gradient":
-            continue  # whole or sharded, depending on when it is reduced; leaving it out keeps the bound a bound
-        cut = np.array([kind in SHARDED[cut_as(name, setting.stack)] for name in SHARDINGS])[plans.sharding]
-        sharded = state_bytes(whole, kind, True, shape, setting.stack)
-        total = total + np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
-    return total / plans.pp
+        cut = np.array([kind in SHARDED[cut_as(name, stack)] for name in SHARDINGS])[plans.sharding]
+        sharded = 0.0 if kind == "gradient" else state_bytes(elements, kind, True, shape, stack)
+        result = result + np.where(cut, sharded, state_bytes(elements, kind, False, shape, stack))
+    return result
 
 
 def may_fit(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:

@@ -5,7 +5,8 @@ than
 
 * the work of the mean rank: M·Σ (F + B) of all blocks / P, for the busiest rank has no less;
 * what the last rank needs: M times its stages, behind the forward passes of the stages before its first one and ahead
-  of their backward passes, where stages lie in a loop.
+  of their backward passes, where stages lie in a loop. Steps that overlap gain nothing there: the first rank's list
+  ends with a backward pass, behind which its next step begins.
 
 A device holds no less than the first rank's states, workspace, and activations: as many forward passes as its schedule
 has in flight there where it declares that, else one of each of its stages; of these the smallest counts, with its
@@ -22,19 +23,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.bounds import least_state_bytes
 from meshwright.cost.evaluate import ModeGroup, mode_groups
 from meshwright.cost.memory import workspace_bytes
 from meshwright.cost.prices import total
 from meshwright.cost.pricing import array_shape, pass_kinds
 from meshwright.model.graph import BlockKind
-from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.distinct import distinct, looked_up
 from meshwright.plan.layers import balanced_counts
 from meshwright.plan.setting import Setting
-from meshwright.program.shape import LocalShape, Number
-from meshwright.program.sharding import cut_as
-from meshwright.program.states import STATE_KINDS, Elements, block_elements, state_bytes
-from meshwright.program.table import SHARDED
+from meshwright.program.shape import Number
+from meshwright.program.states import block_elements
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.pipeline import looped_placement
 
@@ -167,19 +167,13 @@ class _Same:
         return looked_up(held, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
 
     def _states(self) -> dict[int, Floats]:
-        """Bytes of each block's states on a rank that holds it: what is cut in any case is."""
+        """Bytes of each block's states on a rank that holds it, at least."""
         setting, shape = self.group.setting, array_shape(self.plans, self.group.setting)
         elements = block_elements(setting.model.blocks, shape, ends_together=True)
-        return {block: self._state_bytes(elements[block], shape) for block, _ in self.chain}
-
-    def _state_bytes(self, elements: Elements, shape: LocalShape) -> Floats:
-        stack, result = self.group.setting.stack, np.zeros(len(self.plans))
-        for kind in STATE_KINDS:
-            cut = np.array([kind in SHARDED[cut_as(name, stack)] for name in SHARDINGS])[self.plans.sharding]
-            whole = state_bytes(elements, kind, False, shape, stack)
-            sharded = 0.0 if kind == "gradient" else state_bytes(elements, kind, True, shape, stack)
-            result = result + np.where(cut, sharded, whole)
-        return result
+        return {
+            block: least_state_bytes(elements[block], self.plans, shape, setting.stack)
+            for block, _ in self.chain
+        }
 
 
 @dataclass(frozen=True)
