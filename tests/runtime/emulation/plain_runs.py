@@ -1,5 +1,6 @@
 """Programs that are emulated in tests: whole plans, and pipelines of given times that only pass and send."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from meshwright.cost.pricing import program_prices
@@ -11,6 +12,7 @@ from meshwright.program.program import Program
 from meshwright.runtime.channels import Channels
 from meshwright.runtime.emulation.classes import local_program
 from meshwright.runtime.emulation.emulate import emulate
+from meshwright.runtime.emulation.record import Emulation
 from meshwright.runtime.emulation.scale import PASS_S, shortest_pass
 from meshwright.runtime.emulation.times import ModelledTimes, PassTime
 from meshwright.schedule.action import COMPUTE_KINDS
@@ -21,6 +23,9 @@ from meshwright.verbs.modelled_times import modelled_times
 
 SECONDS = {"F": 1.25, "I": 1.4, "W": 1.0, "B": 2.4}
 MESSAGE_S = 0.4
+LATE = 0.10
+"""What the other work of a busy machine may add."""
+TRIES = 3
 MOVED = ("SEND_F", "RECV_F", "SEND_B", "RECV_B", "STEP")
 
 
@@ -40,7 +45,20 @@ class Case:
         """One step, its shortest pass as long as it must be on a machine that is not idle."""
         local = local_program(self.program, processes)
         scale = 2 * PASS_S / shortest_pass(local, self.times)
-        return local, emulate(local, self.times, self.simulated.step_s, scale=scale)
+        expected_s = self.simulated.step_s
+        return local, in_time(lambda: emulate(local, self.times, expected_s, scale=scale), expected_s)
+
+
+def in_time(run: Callable[[], Emulation], expected_s: float) -> Emulation:
+    """A run that no other work of the machine held up, the last one where all were held up.
+
+    Other work comes and goes, what an interpreter does wrong is in every run.
+    """
+    for _ in range(TRIES):
+        emulation = run()
+        if abs(emulation.step_s / expected_s - 1) < LATE:
+            break
+    return emulation
 
 
 def case(
