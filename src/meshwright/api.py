@@ -20,7 +20,7 @@ from meshwright.plan.short import ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
 from meshwright.plan.written_lists import with_lists
 from meshwright.result import Report
-from meshwright.verbs.predicting import check_playable, predicted
+from meshwright.verbs.predicting import check_playable
 
 if TYPE_CHECKING:
     from meshwright.calibration.own import OwnCalibration
@@ -96,6 +96,8 @@ def plan(
     stages: str = "balanced",
     schedule: str | None = None,
     solving: "Solving | None" = None,
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
     progress: "Progress | None" = None,
 ) -> "PlanAnswer":
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
@@ -103,19 +105,32 @@ def plan(
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said.
     ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". ``solving``: for how long a solver
-    looks for better lists for the best plans; ``progress`` hears how far it is. Raises InfeasibleError when nothing
-    fits.
+    looks for better lists for the best plans; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
+    ``predict``. Raises InfeasibleError when nothing fits.
     """
-    from meshwright.verbs.planning import Question, answer
+    from meshwright.verbs.choosing import answer_on_terms
+    from meshwright.verbs.planning import Question
 
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
-    return answer(Question(header, tuple(keep), top, stages, schedule, solving), tell=progress)
+    question = Question(header, tuple(keep), top, stages, schedule, solving)
+    return answer_on_terms(question, tokens, assume, progress)
 
 
-def predict(path: str | Path, *, settings: Iterable[str] = ()) -> Report:
-    """The Report of a plan file; ``settings`` change it first, as ``tp=4``."""
-    return predicted(load(path, settings))
+def predict(
+    path: str | Path,
+    *,
+    settings: Iterable[str] = (),
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+) -> Report:
+    """The Report of a plan file; ``settings`` change it first, as ``tp=4``.
+
+    ``tokens``: what a training of so many comes to, "15T". ``assume``: what nobody else says, as ``restart_s=300``.
+    """
+    from meshwright.verbs.weighing import report_on_terms
+
+    return report_on_terms(lambda: load(path, settings), tokens, assume)
 
 
 def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:

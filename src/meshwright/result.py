@@ -16,8 +16,10 @@ class Report:
     """One step of a plan.
 
     Times in seconds, memory in bytes (``memory_bytes`` is the worst device's; its ``stages`` list has one entry per
-    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval. ``remarks`` are doubts
-    about the plan; they are no part of what a step costs, and reports that differ in them alone are equal.
+    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval. ``goodput`` and
+    ``training`` are what many steps come to where nodes fail, as ``economy/weighed.py`` fills them in for predictions.
+    ``remarks`` are doubts about the plan; they are no part of what a step costs, and reports that differ in them alone
+    are equal.
     """
 
     kind: Kind
@@ -37,6 +39,8 @@ class Report:
     usd_per_hour: float | None
     usd_per_step: float | None
     joules_per_step: float | None
+    goodput: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None
     origin: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 

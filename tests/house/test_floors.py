@@ -21,6 +21,7 @@ FLOORS: dict[str, float] = {
     "cost": 2,
     "simulate": 2,
     "runtime": 2,
+    "economy": 2.5,
     "search": 3,
     "export": 3,
     "import_": 3,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli import plan_options as options
+from meshwright.cli.objective_options import Assume, Tokens
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
 from meshwright.cli.progress import Telling
@@ -39,6 +40,8 @@ def plan(
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
+    tokens: Tokens = None,
+    assume: Assume = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
@@ -65,6 +68,8 @@ def plan(
             stages=stages,
             schedule=schedule,
             solving=solving,
+            tokens=tokens,
+            assume=assume or (),
             progress=Telling(),
         )
         files = answer.proposals[0].files(output) if output else {}

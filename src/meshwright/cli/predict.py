@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli.objective_options import Assume, Tokens
 from meshwright.cli.options import AsJson, Debug, PlanFile
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
 
@@ -25,6 +26,8 @@ def predict(
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write the plan's lists, one row for each pipeline rank.")
     ] = None,
+    tokens: Tokens = None,
+    assume: Assume = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -35,7 +38,7 @@ def predict(
         for option, path in (("trace", trace), ("stage-times", stage_times), ("csv", csv)):
             if path:
                 check_writable(path, option)
-        report = api.predict(plan, settings=set_ or ())
+        report = api.predict(plan, settings=set_ or (), tokens=tokens, assume=assume or ())
         if trace:
             import json
 

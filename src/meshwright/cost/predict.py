@@ -157,7 +157,7 @@ def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"activations on a host take {memory['host'] / GIB:,.0f} GiB, more than {usable}: offload fewer",)
 
 
-def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict[str, float | None]:
+def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict[str, Any]:
     cluster, workload, model = setting.cluster, setting.workload, setting.model
     peak = cluster.pool.device.peak_flops.get(workload.peak_precision)
     if not peak:

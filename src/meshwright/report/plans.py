@@ -9,6 +9,7 @@ from meshwright.plan.short import Schedule
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
 from meshwright.report.solved import render_solved
+from meshwright.report.training import print_goodput, print_training
 from meshwright.units import format_seconds
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
@@ -44,6 +45,9 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
         out.print(f"  {reason['field']}: {reason['value']}  [dim]{escape(reason['reason'])}[/dim]")
     out.print("\n[bold]Memory of plan 1[/bold] (predicted, per device of each pipeline rank)")
     print_memory(out, plans[0]["predict"]["memory_bytes"])
+    if plans[0]["predict"]["training"]:
+        print_goodput(out, plans[0]["predict"])
+        print_training(out, plans[0]["predict"])
     if data["solved"]:
         render_solved(out, data["solved"])
     _print_space(out, data)

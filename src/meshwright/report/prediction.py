@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.report.console import console, gib, percent, plain_table
+from meshwright.report.training import print_goodput, print_training
 from meshwright.units import format_seconds
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
@@ -30,6 +31,8 @@ def render_report(data: dict[str, Any], trace: str | None, times: str | None = N
     print_memory(out, memory)
     print_hosts(out, memory)
     print_money(out, data)
+    print_goodput(out, data)
+    print_training(out, data)
     out.print("\n[bold]Origin[/bold]")
     for name, text in data["origin"].items():
         out.print(f"  {name}: [dim]{escape(text)}[/dim]")

@@ -1,0 +1,98 @@
+"""Goodput: what share of the time becomes training, on a cluster whose nodes fail.
+
+    share = (1 − stopped)·useful
+
+``stopped``: the share in which too few whole nodes are left (``spares.py``). ``useful``: of the rest, the share that
+becomes work that is kept (``young_daly.py``). The product is exact for Poisson failures in the hours in which all nodes
+work: stopping and going on again changes nothing for them (a test plays both together, failure by failure). It is the
+share of a long training; one that is shorter than the time between two failures may be lucky.
+
+A checkpoint has the working parameters and the optimizer's states once, however often the plan holds them; all nodes
+write it together, and training waits for it. A restart takes ``restart_s`` and reads it again.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from meshwright.economy.assumptions import Assumptions
+from meshwright.economy.spares import stopped_share
+from meshwright.economy.young_daly import best_interval, useful_share
+from meshwright.plan.setting import Setting
+from meshwright.program.shape import LocalShape
+from meshwright.program.states import block_elements, state_bytes
+from meshwright.units import DAY_S, GIGA, HOUR_S
+
+NOTHING = 1e-6
+"""A share below which a training does not get on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """What failures do to a job, before anything is known of its plan but its states. Times in seconds.
+
+    ``mtbf_s`` is the time between two failures of any of its nodes, infinite where none fails.
+    """
+
+    nodes: int
+    mtbf_s: float
+    checkpoint_bytes: float
+    write_s: float
+    restart_s: float
+    interval_s: float
+    stopped: float
+    source: str
+
+    def work_s(self, step_s: float) -> float:
+        """Work between two checkpoints: at least a step."""
+        return max(self.interval_s, step_s)
+
+    def share(self, step_s: float) -> float:
+        """Goodput at a step time; falls as steps get longer than the best interval."""
+        return (1 - self.stopped) * self.useful(step_s)
+
+    def useful(self, step_s: float) -> float:
+        """The share of the time in which all nodes work that becomes training."""
+        return useful_share(self.work_s(step_s), self.write_s, self.restart_s, self.mtbf_s)
+
+
+def outages(setting: Setting, assumed: Assumptions) -> Outages | None:
+    """What failures do on a cluster; None where nobody has said how often its nodes fail."""
+    rate = setting.cluster.failures_per_1000_node_days
+    if rate is None:
+        return None
+    nodes = job_nodes(setting)
+    mtbf = 1000 * DAY_S / (rate.value * nodes) if rate.value else inf
+    size = checkpoint_bytes(setting)
+    write = size / (nodes * assumed.storage_gbyte_per_s_per_node * GIGA)
+    own = assumed.checkpoint_every_s
+    return Outages(
+        nodes=nodes,
+        mtbf_s=mtbf,
+        checkpoint_bytes=size,
+        write_s=write,
+        restart_s=assumed.restart_s + write,
+        interval_s=best_interval(write, mtbf) if own is None else own,
+        stopped=stopped_share(mtbf, assumed.repair_hours * HOUR_S, assumed.spare_nodes),
+        source=f"{rate.value:g} failures per 1000 node-days: {rate.source}",
+    )
+
+
+def job_nodes(setting: Setting) -> int:
+    """Nodes that work, the last of them perhaps in part."""
+    return sum(ceil(pool.count / pool.node.devices) for pool in setting.cluster.pools)
+
+
+def checkpoint_bytes(setting: Setting) -> float:
+    """Working parameters and optimizer states of what is trained, once."""
+    whole = LocalShape(
+        micro_batch=1, seq_len=1, cp=1, tp=1, ep=1, etp=1, vocab_multiple=setting.stack.vocab_multiple
+    )
+    elements = block_elements(setting.model.blocks, whole, ends_together=True)
+    return float(
+        sum(
+            repeat * state_bytes(trained, kind, False, whole, setting.stack)
+            for block, repeat in setting.model.chain
+            for trained in [elements[block].of("optimizer")]
+            for kind in ("parameter", "optimizer")
+        )
+    )

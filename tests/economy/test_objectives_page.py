@@ -1,0 +1,25 @@
+"""The page on objectives names every assumption with its usual value, and every number of a training."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from meshwright.economy.assumptions import Assumptions
+from meshwright.economy.weighed import QUANTITIES
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+
+
+def test_every_assumption_stands_there_with_its_usual_value():
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
+    for field in fields(Assumptions):
+        usual = "the best" if field.name == "checkpoint_every_s" else "of the cluster"
+        assert rows[field.name] == (usual if field.default is None else f"{field.default:g}")
+
+
+def test_every_number_of_a_training_stands_there():
+    assert not [
+        name
+        for name in (*QUANTITIES, "steps", "days_without_failures", "failures")
+        if f"`{name}`" not in PAGE
+    ]
