@@ -169,13 +169,16 @@ def is_worth_searching(choice: Choice, setting: Setting) -> bool:
     return even or choice["virtual_stages"] == 1
 
 
-def short_plan(choice: Choice, header: ShortPlan) -> ShortPlan:
+def short_plan(choice: Choice, question: Asked) -> ShortPlan:
     """The plan of a choice."""
+    sequence_parallel = choice["tp"] > 1 and question.setting.stack.sequence_parallel
     degrees = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
     pipeline = ("schedule", "micro_batch", "virtual_stages")
-    return header.model_copy(
+    return question.header.model_copy(
         update={
-            "layout": ShortLayout(**{name: choice[name] for name in degrees}),
+            "layout": ShortLayout(
+                **{name: choice[name] for name in degrees}, sequence_parallel=sequence_parallel
+            ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],
             "recompute": choice["recompute"],
@@ -186,7 +189,7 @@ def short_plan(choice: Choice, header: ShortPlan) -> ShortPlan:
 def is_legal(choice: Choice, question: Asked) -> bool:
     """Whether the plan of a choice has no problem."""
     setting = question.setting
-    long = expand(short_plan(choice, question.header), setting.model.architecture)
+    long = expand(short_plan(choice, question), setting.model.architecture)
     found = check_plan(long, setting.model, setting.cluster, setting.stack)
     return not any(problem.severity == "error" for problem in found)
 

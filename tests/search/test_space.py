@@ -21,7 +21,18 @@ QUESTIONS = 36
 
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_the_space_is_what_walking_through_all_plans_finds(seed):
-    question = random_question(seed)
+    _check_space(random_question(seed))
+
+
+@pytest.mark.parametrize(("kind", "without"), [("dense", True), ("sparse", False)])
+def test_a_stack_without_sequence_parallelism_has_plans_with_whole_sequences(kind, without):
+    question = asked(kind, 8, "megatron-deepspeed-2022", seq_len=50, batch=8)
+    plans = _check_space(question).plans
+    assert len(plans) >= 20
+    assert (plans.tp > 1).any() == without
+
+
+def _check_space(question):
     raw = list(raw_choices(question.setting))
     wanted = [c for c in raw if is_worth_searching(c, question.setting) and is_legal(c, question)]
     space = enumerate_space(question.setting)
@@ -29,7 +40,9 @@ def test_the_space_is_what_walking_through_all_plans_finds(seed):
     assert space.considered == len(raw)
     assert sum(space.rejected.values()) == len(raw) - len(wanted)
     assert all(count > 0 for count in space.rejected.values())
-    assert (space.plans.sequence_parallel == (space.plans.tp > 1)).all()
+    cuts = (space.plans.tp > 1) & question.setting.stack.sequence_parallel
+    assert (space.plans.sequence_parallel == cuts).all()
+    return space
 
 
 def test_the_questions_have_all_kinds_of_models_and_are_not_trivial():

@@ -123,8 +123,13 @@ def one_pool(case: Case) -> Iterator[Problem]:
 
 
 def sequence_parallelism(case: Case) -> Iterator[Problem]:
-    """Sequence parallelism is a companion of tp."""
-    if case.layout.sequence_parallel and case.grid.tp == 1:
+    """Sequence parallelism is a companion of tp, where the stack has it."""
+    if not case.layout.sequence_parallel:
+        return
+    if case.grid.tp > 1 and not case.stack.sequence_parallel:
+        rule = f"{case.stack.id} has no sequence parallelism"
+        yield Problem("layout.sequence_parallel", True, rule, "sequence_parallel: false")
+    if case.grid.tp == 1:
         rule = "has no effect: it cuts sequences over tp, and tp = 1"
         yield Problem("layout.sequence_parallel", True, rule, "sequence_parallel: false", "warning")
 

@@ -116,7 +116,7 @@ def enumerate_space(setting: Setting, keep: Keep | None = None, schedules: Searc
     _cut_kept(cutter, keep)
     plans = PlanArrays(
         **cutter.table,  # type: ignore[arg-type]
-        sequence_parallel=cutter.column("tp") > 1,
+        sequence_parallel=(cutter.column("tp") > 1) & setting.stack.sequence_parallel,
         schedules=schedules,
         recomputes=RECOMPUTES,
         gather=keep.get("gather"),  # type: ignore[arg-type]
@@ -179,7 +179,10 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     cp, tp = cutter.column("cp"), cutter.column("tp")
     cutter.cut(f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
     cp, tp = cutter.column("cp"), cutter.column("tp")
-    cutter.cut(f"cp·tp does not divide seq_len = {seq_len}", (tp == 1) | (seq_len % (cp * tp) == 0))
+    if stack.sequence_parallel:
+        cutter.cut(f"cp·tp does not divide seq_len = {seq_len}", (tp == 1) | (seq_len % (cp * tp) == 0))
+    elif arch.moe is not None:
+        cutter.cut(f"experts need sequence parallelism with tp > 1, and {stack.id} has none", tp == 1)
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:

@@ -68,6 +68,8 @@ class Stack:
         pipeline messages travel beside compute in interleaved schedules.
     partitioned_p2p
         pipeline messages are cut over tp.
+    sequence_parallel
+        tp ranks cut sequences between their matrix products; False: each of them holds whole ones there.
     tp_regathers_input
         with sequence parallelism the backward pass gathers the column-parallel input again.
     ties_shards
@@ -129,6 +131,7 @@ class Stack:
     undoes_step_in_place: bool = False
     overlap_p2p: bool = True
     partitioned_p2p: bool = True
+    sequence_parallel: bool = True
     tp_regathers_input: bool = True
     ties_shards: bool = False
     deduplicates_exchange: bool = False
