@@ -1,0 +1,105 @@
+"""Published plans as plans of ours: the table ``expert-plans/runs.csv``, the best of a search, what is not searched.
+
+The table has the columns that ``validate`` reads, and a ``note``. A row is a setting (model, cluster, batch, stack) and
+a plan for it; both are checked and predicted like anybody's.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.explain.beside import changed_choices, legal_plan
+from meshwright.plan.arrays import COLUMNS, PlanArrays, from_shorts
+from meshwright.plan.expand import short_of
+from meshwright.plan.resolve import Resolved
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import ShortPlan, WorkloadSpec
+from meshwright.validation.plans import plan_arrays, run_plan
+from meshwright.validation.rows import Run, Skipped, read_runs
+from meshwright.validation.settings import setting_of
+from meshwright.verbs.searching import scope_of, search
+
+RUNS = Path(__file__).parent / "expert-plans" / "runs.csv"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published plan. ``plan`` is the rule that it breaks where it is illegal."""
+
+    run: Run
+    note: str
+    setting: Setting
+    header: ShortPlan
+    plan: Resolved | str
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best plan of a search, and how the published one differs from the nearest plan that was searched."""
+
+    plan: Resolved
+    beyond: Mapping[str, tuple[Any, Any]]
+
+
+def cases() -> list[Case]:
+    """Every line of the table. Raises ValueError for one that can not be read."""
+    with RUNS.open(encoding="utf-8") as lines:
+        notes = [line["note"] for line in csv.DictReader(lines)]
+    return [_case(run, note) for run, note in zip(read_runs(RUNS), notes, strict=True)]
+
+
+def _case(run: Run | Skipped, note: str) -> Case:
+    if isinstance(run, Skipped):
+        raise ValueError(f"{RUNS.name}, line {run.line}: {run.reason}")
+    setting = setting_of(run.given)
+    workload = setting.workload
+    spec = WorkloadSpec(
+        task=workload.task,
+        seq_len=workload.seq_len,
+        global_batch=workload.global_batch,
+        precision=workload.precision,
+    )
+    names = {"model": setting.model.name, "cluster": setting.cluster.name, "stack": setting.stack.id}
+    header = ShortPlan(plan=1, workload=spec, **names)
+    ((_, arrays),) = plan_arrays([run_plan(run.chosen, setting.cluster.devices)], setting)
+    return Case(run, note, setting, header, legal_plan(arrays.short(0, header), arrays.stages, setting))
+
+
+def best_of(case: Case) -> Best:
+    """What ``plan`` answers to the question of a case. Raises ValueError where nothing fits."""
+    setting = case.setting
+    space, found = search(scope_of({}, None, 1, setting), setting)
+    if not len(found.ranking):
+        raise ValueError(f"{case.run.run_id}: nothing fits")
+    plan = _searched(found.plans, found.top(1)[0], case)
+    return Best(plan, _beyond(case, space.plans))
+
+
+def _searched(plans: PlanArrays, row: int, case: Case) -> Resolved:
+    plan = legal_plan(plans.short(row, case.header), "balanced", case.setting)
+    assert isinstance(plan, Resolved), plan
+    return plan
+
+
+def _beyond(case: Case, plans: PlanArrays) -> Mapping[str, tuple[Any, Any]]:
+    """(own, nearest) value of each choice of a legal plan that no plan of a search has together."""
+    if not isinstance(case.plan, Resolved):
+        return {}
+    own = from_shorts([short_of(case.plan.long)])
+    codes = {
+        "schedule": _code(own.schedules[0], plans.schedules),
+        "recompute": _code(own.recomputes[0], plans.recomputes),
+    }
+    agreed = np.zeros(len(plans), dtype=np.int64)
+    for name in COLUMNS:
+        agreed += getattr(plans, name) == codes.get(name, int(getattr(own, name)[0]))
+    return changed_choices(case.plan.long, _searched(plans, int(agreed.argmax()), case).long)
+
+
+def _code(value: Any, known: Sequence[Any]) -> int:
+    """The place of a value among those that are known, or one that none has."""
+    return known.index(value) if value in known else -1
