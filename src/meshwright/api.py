@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from meshwright.validation.result import Validation
     from meshwright.verbs.calibrating import Calibrated
     from meshwright.verbs.checking import Checked
+    from meshwright.verbs.choosing import Choice
     from meshwright.verbs.emulating import Emulated
     from meshwright.verbs.importing import Imported, Wanted
     from meshwright.verbs.ingesting import Ingested
     from meshwright.verbs.measuring import Measured, Progress
-    from meshwright.verbs.planning import PlanAnswer
     from meshwright.verbs.probing import Probes
     from meshwright.verbs.schedule_auto import Solved, Sought
     from meshwright.verbs.schedule_branches import AskedOfGraph, PlayedGraph, SolvedGraph
@@ -85,12 +85,15 @@ def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str,
 def plan(
     model: str,
     *,
-    on: str,
+    on: str | Iterable[str],
     seq_len: int,
     global_batch: int,
     stack: str = "megatron-core",
     precision: str = "bf16",
     task: str = "pretrain",
+    objective: str = "throughput",
+    budget_usd: float | None = None,
+    deadline_days: float | None = None,
     keep: Iterable[str] = (),
     top: int = 5,
     stages: str = "balanced",
@@ -99,8 +102,11 @@ def plan(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
-) -> "PlanAnswer":
+) -> "Choice":
     """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
+
+    ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
+    the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens`` limit the choice.
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said.
@@ -108,13 +114,17 @@ def plan(
     looks for better lists for the best plans; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
     ``predict``. Raises InfeasibleError when nothing fits.
     """
-    from meshwright.verbs.choosing import answer_on_terms
+    from meshwright.economy.limits import Limits
+    from meshwright.verbs.choosing import Wish, choose
     from meshwright.verbs.planning import Question
 
+    named = (on,) if isinstance(on, str) else tuple(on)
+
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
-    header = ShortPlan(plan=1, model=model, cluster=on, workload=workload, stack=stack)
+    header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
     question = Question(header, tuple(keep), top, stages, schedule, solving)
-    return answer_on_terms(question, tokens, assume, progress)
+    limits = Limits(budget_usd, deadline_days)
+    return choose(question, Wish(named, objective, limits, tokens, tuple(assume)), progress)
 
 
 def predict(

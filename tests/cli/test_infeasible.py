@@ -50,22 +50,25 @@ def test_memory_comes_first_and_every_rule_is_counted():
     ],
 )
 def test_other_answers_that_are_no(options, message, suggestion):
-    done = run("plan", "llama-3.1-8b", *QUESTION, *options)
+    question = QUESTION[2:] if "--on" in options else QUESTION
+    done = run("plan", "llama-3.1-8b", *question, *options)
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert suggestion in done.err
 
 
 def test_a_named_node_stays_in_the_suggestion():
-    done = run("plan", "llama-3.1-70b", *QUESTION, "--on", "h100-sxm-80gb x 4 @ aws-p5.48xlarge")
+    done = run("plan", "llama-3.1-70b", *QUESTION[2:], "--on", "h100-sxm-80gb x 4 @ aws-p5.48xlarge")
     assert done.code == 1
     name, _ = CLUSTER.search(done.err).groups()
     assert name.endswith(" @ aws-p5.48xlarge")
-    assert run("plan", "llama-3.1-70b", *QUESTION, "--on", name).code == 0
+    assert run("plan", "llama-3.1-70b", *QUESTION[2:], "--on", name).code == 0
 
 
 def test_a_question_with_no_answer_anywhere_takes_seconds():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    done = run("plan", "kimi-k2", *QUESTION, "--on", "a10 x 8", "--global-batch", "4096", "--seq-len", 2**17)
+    done = run(
+        "plan", "kimi-k2", *QUESTION[2:], "--on", "a10 x 8", "--global-batch", "4096", "--seq-len", 2**17
+    )
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 30
     assert done.code == 1

@@ -99,7 +99,7 @@ def test_plan():
 
 def test_a_proposal_is_a_plan_file_with_the_same_prediction(tmp_path):
     file = tmp_path / "best.yaml"
-    data = run("plan", "mixtral-8x7b", *QUESTION, "--on", "h100-sxm-80gb x 16", "-o", file, "--json").data
+    data = run("plan", "mixtral-8x7b", *QUESTION[2:], "--on", "h100-sxm-80gb x 16", "-o", file, "--json").data
     again = run("predict", file, "--json")
     assert again.code == 0
     assert again.data == data["plans"][0]["predict"]

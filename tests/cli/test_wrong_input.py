@@ -74,7 +74,7 @@ def test_all_problems_of_a_question_come_at_once():
 
 
 def test_all_wrong_nouns_of_a_question_come_at_once():
-    message = refused("plan", "lama-3.1-8b", *QUESTION, "--on", "h10 x 8", "--stack", "megatroncore")
+    message = refused("plan", "lama-3.1-8b", *QUESTION[2:], "--on", "h10 x 8", "--stack", "megatroncore")
     assert "did you mean llama-3.1-8b" in message
     assert "cluster.device = 'h10'" in message
     assert "did you mean megatron-core" in message

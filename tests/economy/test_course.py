@@ -81,7 +81,7 @@ def test_the_public_form():
     )
     assert {"training.days", "training.usd", "training.kwh", "goodput"} <= found["origin"].keys()
     assert "storage_gbyte_per_s_per_node = 2," in found["origin"]["goodput"]
-    assert "repair_hours = 24 (usual)" in found["origin"]["goodput"]
+    assert "repair_hours = 4 (usual)" in found["origin"]["goodput"]
 
 
 def test_no_tokens_no_training():

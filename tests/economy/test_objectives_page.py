@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from meshwright.economy.assumptions import Assumptions
+from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.weighed import QUANTITIES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
@@ -22,4 +23,13 @@ def test_every_number_of_a_training_stands_there():
         name
         for name in (*QUANTITIES, "steps", "days_without_failures", "failures")
         if f"`{name}`" not in PAGE
+    ]
+
+
+def test_every_objective_and_state_stands_there():
+    assert re.findall(r"^\| `(\w+)` \| (?:time of a step|dollars|kWh|the same)", PAGE, re.MULTILINE) == list(
+        OBJECTIVES
+    )
+    assert not [
+        name for name in ("plans", "clusters", "pareto", "per", "beaten", "why") if f"`{name}`" not in PAGE
     ]

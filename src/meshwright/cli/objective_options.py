@@ -1,12 +1,30 @@
-"""Options that ask what a whole training comes to."""
+"""Options that ask on which clusters, by what, within what, and what a whole training comes to."""
 
 from typing import Annotated
 
 import typer
 
+On = Annotated[
+    list[str],
+    typer.Option(
+        "--on",
+        metavar="CLUSTER",
+        help='"DEVICE x COUNT", "DEVICE x <=MOST", a cluster file, or a price list (CSV). Repeatable.',
+    ),
+]
+Aim = Annotated[
+    str,
+    typer.Option("--objective", help="Of several clusters: throughput, cost, energy, goodput or time."),
+]
 Tokens = Annotated[
     str | None,
     typer.Option("--tokens", metavar="N", help="Days, money and energy of so many tokens: 300B, 15T."),
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="Dollars that the training may cost.")
+]
+Deadline = Annotated[
+    float | None, typer.Option("--deadline", metavar="DAYS", help="Days that the training may take.")
 ]
 Assume = Annotated[
     list[str] | None,

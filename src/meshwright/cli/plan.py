@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli import objective_options as goals
 from meshwright.cli import plan_options as options
-from meshwright.cli.objective_options import Assume, Tokens
 from meshwright.cli.options import AsJson, Debug
 from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
 from meshwright.cli.progress import Telling
@@ -14,7 +14,7 @@ from meshwright.cli.progress import Telling
 
 def plan(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Zoo name, config.json, or hub id.")],
-    on: Annotated[str, typer.Option("--on", metavar="CLUSTER", help='"DEVICE x COUNT" or a cluster file.')],
+    on: goals.On,
     seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sequence.")],
     global_batch: Annotated[int, typer.Option("--global-batch", help="Sequences per step.")],
     stack: Annotated[
@@ -40,8 +40,11 @@ def plan(
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
-    tokens: Tokens = None,
-    assume: Assume = None,
+    objective: goals.Aim = "throughput",
+    tokens: goals.Tokens = None,
+    budget: goals.Budget = None,
+    deadline: goals.Deadline = None,
+    assume: goals.Assume = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
@@ -68,7 +71,10 @@ def plan(
             stages=stages,
             schedule=schedule,
             solving=solving,
+            objective=objective,
             tokens=tokens,
+            budget_usd=budget,
+            deadline_days=deadline,
             assume=assume or (),
             progress=Telling(),
         )

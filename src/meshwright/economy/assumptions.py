@@ -25,7 +25,7 @@ class Assumptions:
 
     storage_gbyte_per_s_per_node: float = 1.0
     restart_s: float = 660.0
-    repair_hours: float = 24.0
+    repair_hours: float = 4.0
     spare_nodes: int = 0
     checkpoint_every_s: float | None = None
     failures_per_1000_node_days: float | None = None

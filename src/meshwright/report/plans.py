@@ -6,6 +6,7 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.plan.short import Schedule
+from meshwright.report.choices import print_choices, print_clusters
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
 from meshwright.report.solved import render_solved
@@ -19,11 +20,15 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     """Print an answer in the public JSON form."""
     out = console()
     plans = data["plans"]
+    several = len(data["clusters"]) > 1
+    if several:
+        print_clusters(out, plans)
     out.print(_ranking(plans))
     out.print(
-        "Each is the best of its layout and recomputation: other schedules, knobs, shardings and micro-batches are "
-        "behind it. Steps within 0.1 % count as equal and go by memory."
+        f"Each is the best of its {'cluster' if several else 'layout and recomputation'}: other schedules, knobs, "
+        "shardings and micro-batches are behind it. Steps within 0.1 % count as equal and go by memory."
     )
+    print_choices(out, data)
     if data["candidates_unplayed"]:
         why = (
             "the search was interrupted" if data["interrupted"] else "playing their schedules would take long"

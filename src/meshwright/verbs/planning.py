@@ -100,7 +100,7 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
 
     ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far a solver is.
     """
-    setting, scope = _checked(question, setting)
+    setting, scope = checked(question, setting)
     began = time.perf_counter()
     space, found = search(scope, setting)
     staged = _staged(found, question, setting)
@@ -133,7 +133,7 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
     )
 
 
-def _checked(question: Question, setting: Setting | None) -> tuple[Setting, Scope]:
+def checked(question: Question, setting: Setting | None) -> tuple[Setting, Scope]:
     """What is asked, where nothing is wrong with it. Raises InputError with all that is."""
     problems: list[Problem] = []
     if question.top < 1:

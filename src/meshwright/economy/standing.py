@@ -1,0 +1,100 @@
+"""How each cluster on offer stands: what its best plan comes to, or why it was not looked at any further."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from meshwright.economy.course import Costs, Course
+from meshwright.economy.limits import Limits
+from meshwright.economy.objectives import Objective
+from meshwright.economy.offers import Offer
+from meshwright.economy.pareto import Point, dominates, non_dominated
+from meshwright.plan.short import ShortPlan
+from meshwright.units import DAY_S, format_seconds
+
+State = Literal["searched", "beaten", "nothing fits", "nothing is legal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """``step_s`` is that of the best plan where the cluster was searched, a lower bound where it is beaten."""
+
+    offer: Offer
+    course: Course
+    state: State
+    step_s: float | None = None
+    plan: ShortPlan | None = None
+    why: str = ""
+
+    @property
+    def costs(self) -> Costs:
+        """What the training comes to, or a step where nobody says how long it is."""
+        assert self.step_s is not None, "nothing fits here"
+        return self.course.costs(self.step_s)
+
+    @property
+    def point(self) -> Point:
+        """Time, money and energy, the less the better."""
+        return point(self.course, self.step_s or 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data; numbers of what is beaten are lower bounds."""
+        step_s = self.step_s
+        seconds, usd, kwh = (None, None, None) if step_s is None else self.point
+        outages = self.course.outages
+        return {
+            "cluster": self.offer.on,
+            "devices": self.offer.cluster.devices,
+            "state": self.state,
+            "why": self.why,
+            "step_time_s": step_s,
+            "goodput": None if outages is None or step_s is None else outages.share(step_s),
+            "seconds": seconds,
+            "days": None if seconds is None else seconds / DAY_S,
+            "usd": usd,
+            "kwh": kwh,
+            "plan": None if self.plan is None else self.plan.to_data(),
+        }
+
+
+def point(course: Course, step_s: float) -> Point:
+    """Seconds, dollars and kWh of a course at a step time."""
+    costs = course.costs(step_s)
+    return (course.seconds(step_s), costs.usd, costs.kwh)
+
+
+def beaten_by(course: Course, least_s: float, found: Sequence[Standing], aim: Objective) -> Standing | None:
+    """One that is no worse in time, money, energy and the objective and better in one, if steps take ``least_s``.
+
+    All four grow with the step, so a cluster whose best plan takes longer is beaten by it too.
+    """
+    here = (*point(course, least_s), aim.measure(course, least_s))
+    for other in found:
+        assert other.step_s is not None, "only what was searched beats something"
+        if dominates((*other.point, aim.measure(other.course, other.step_s)), here):
+            return other
+    return None
+
+
+def beaten(offer: Offer, course: Course, least_s: float, by: Standing) -> Standing:
+    """What was not searched, with the reason."""
+    why = (
+        f"{by.offer.on} is no worse in time, money, energy and the objective, even if a step takes no longer here than "
+        f"the work of its plans: {format_seconds(least_s)}"
+    )
+    return Standing(offer, course, "beaten", least_s, why=why)
+
+
+def front(standings: Sequence[Standing]) -> list[Standing]:
+    """Those searched that none beats in time, money and energy, the quickest first. One without an end is no answer."""
+    ended = [s for s in standings if s.state == "searched" and s.point[0] is not None]
+    best = [ended[i] for i in non_dominated([standing.point for standing in ended])]
+    return sorted(best, key=lambda standing: standing.point[0] or 0.0)
+
+
+def ranked(standings: Sequence[Standing], aim: Objective, limits: Limits) -> list[Standing]:
+    """Those searched that keep to the limits, the best by the objective first; what it can not measure is left out."""
+    kept = [s for s in standings if s.state == "searched" and limits.met(s.costs)]
+    measured = [(aim.measure(s.course, s.step_s or 0.0), s) for s in kept]
+    known = [(value, standing) for value, standing in measured if value is not None]
+    return [standing for _, standing in sorted(known, key=lambda pair: pair[0])]

@@ -1,0 +1,68 @@
+"""Several clusters beside each other: what the best plan on each comes to, and which of them nothing beats."""
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from meshwright.report.console import percent, plain_table
+from meshwright.units import format_seconds
+
+MOST_ROWS = 24
+LEFT = {
+    "beaten": "that another one beats, by a lower bound of the step on them (the work of their plans)",
+    "nothing fits": "on which nothing fits",
+    "nothing is legal": "on which nothing is legal",
+}
+
+
+def print_choices(out: Console, data: dict[str, Any]) -> None:
+    """The clusters of an answer in its JSON form, where there are several: the best by the objective first."""
+    clusters = data["clusters"]
+    if len(clusters) < 2:
+        return
+    searched = [row for row in clusters if row["state"] == "searched"]
+    best = data["pareto"]
+    names = [row["cluster"] for row in best]
+    out.print(
+        f"\n[bold]Clusters[/bold]: {len(searched)} of {len(clusters)} have a plan that may be the best; "
+        f"{len(best)} are beaten by none in time, money and energy of a {data['per']}, the quickest first:"
+    )
+    table = plain_table("cluster", "step", "goodput", "time", "USD", "kWh")
+    others = [row for row in searched if row["cluster"] not in names]
+    for row in [*best, *others][:MOST_ROWS]:
+        beaten = "" if row["cluster"] in names else "  (beaten)"
+        table.add_row(
+            escape(row["cluster"]) + beaten,
+            format_seconds(row["step_time_s"]),
+            percent(row["goodput"]),
+            _time(row),
+            _amount(row["usd"]),
+            _amount(row["kwh"]),
+        )
+    out.print(table)
+    if len(searched) > MOST_ROWS:
+        out.print(f"and {len(searched) - MOST_ROWS} more (--json has them all).")
+    counts = Counter(row["state"] for row in clusters if row["state"] != "searched")
+    if counts:
+        left = "; ".join(f"{count} {LEFT[state]}" for state, count in counts.items())
+        out.print(f"Not searched: {left}.")
+
+
+def _time(row: dict[str, Any]) -> str:
+    if row["seconds"] is None:
+        return "–"
+    return f"{row['days']:,.1f} days" if row["days"] >= 1 else format_seconds(row["seconds"])
+
+
+def _amount(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.4g}"
+
+
+def print_clusters(out: Console, plans: list[dict[str, Any]]) -> None:
+    """Which plan of a ranking is for which cluster."""
+    for number, proposal in enumerate(plans, 1):
+        out.print(f"Plan {number} is for {escape(proposal['plan']['cluster'])}.")
