@@ -33,7 +33,7 @@ STRIDES = {"tp": 1, "dp": 8, "pp": 128}
         ),  # 4 of 16 members in a pod: 8 rings cross where 8/8 have room, a quarter each
         (("dp",), "all-to-all", 8 * 12 / 15),
         (("pp",), "p2p", 8),  # all 32 devices of a pod send at once
-        (("tp", "dp"), "reduce-scatter", 1),  # 32 members in a pod: one ring
+        (("tp", "dp"), "reduce-scatter", 2),  # one ring, of which 8 cards of each node send a part over 32/8
     ],
 )
 def test_how_much_longer_the_network_takes(axes, kind, factor):

@@ -2,7 +2,8 @@
 
 from dataclasses import asdict
 
-from meshwright.cluster.graph import Cluster, Node, Pool, Sourced
+from meshwright.cluster.domains import node_devices
+from meshwright.cluster.graph import Cluster, Links, Node, Pool, Sourced
 from meshwright.cluster.sanity import doubts
 from meshwright.units import GIB, GIGA, TERA
 
@@ -15,11 +16,26 @@ def describe_cluster(cluster: Cluster) -> dict[str, object]:
         "nodes": sum(_nodes(pool) for pool in cluster.pools),
         "pools": [_pool(pool) for pool in cluster.pools],
         "tiers": [asdict(tier) for tier in cluster.tiers],
+        "links": None if cluster.links is None else _links(cluster.links, cluster.pool),
         "usd_per_hour": cluster.usd_per_hour,
         "devices_power_w": _power(cluster),
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
         "source": cluster.source,
         "warnings": [str(problem) for problem in doubts(cluster)],
+    }
+
+
+def _links(links: Links, pool: Pool) -> dict[str, object]:
+    """Rates of whole nodes in one direction, the slowest and the fastest, and all as shares of what the cards do."""
+    shares = [share for i, row in enumerate(links.shares) for j, share in enumerate(row) if i != j]
+    card = pool.node.nic_bytes_per_s * node_devices(pool) / pool.node.devices * 8 / GIGA
+    return {
+        "nodes": links.nodes,
+        "slowest_gbit_per_s_per_node": min(shares) * card,
+        "fastest_gbit_per_s_per_node": max(shares) * card,
+        "kinds": list(links.kinds),
+        "relative": [list(row) for row in links.shares],
+        "source": links.source,
     }
 
 

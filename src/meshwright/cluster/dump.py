@@ -9,9 +9,10 @@ from dataclasses import asdict
 from io import StringIO
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
 
 from meshwright.cluster.catalog import device, device_ids, named_node, node_names
-from meshwright.cluster.graph import Cluster, Device, Node, Pool, Sourced
+from meshwright.cluster.graph import Cluster, Device, Links, Node, Pool, Sourced
 from meshwright.cluster.scales import DEVICE_SCALES, NODE_SCALES, unscaled
 from meshwright.units import GIB, TERA
 
@@ -22,6 +23,7 @@ def dump_cluster(cluster: Cluster) -> str:
         "name": cluster.name,
         "pools": [_pool(pool) for pool in cluster.pools],
         "tiers": [asdict(tier) for tier in cluster.tiers],
+        **({} if cluster.links is None else {"links": _links(cluster.links)}),
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
         **({"calibration": dict(cluster.calibration)} if cluster.calibration else {}),
         "source": cluster.source,
@@ -32,6 +34,14 @@ def dump_cluster(cluster: Cluster) -> str:
     stream = StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
+
+
+def _links(links: Links) -> dict[str, object]:
+    """As shares of what the cards do: a row per node, each on its line."""
+    rows = [CommentedSeq(row) for row in links.shares]
+    for row in rows:
+        row.fa.set_flow_style()
+    return {"relative": rows, **({"kinds": list(links.kinds)} if links.kinds else {}), "source": links.source}
 
 
 def _pool(pool: Pool) -> dict[str, object]:

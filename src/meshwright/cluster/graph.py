@@ -88,15 +88,35 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """How fast nodes reach each other where that is not alike: ``shares[i][j]`` of what their cards do, up to 1.
+
+    A node is here what shares a fast domain, or a host where that is larger. Shares are of both directions' slower one;
+    a node's own is 1. ``kinds`` names the network of each node where somebody has said it (ib, roce), else it is empty.
+    """
+
+    shares: tuple[tuple[float, ...], ...]
+    kinds: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """What the plan runs on. ``failures_per_1000_node_days`` is None where nobody has said.
 
-    ``calibration`` holds constants of the cost model, by name, that were measured on this very cluster.
+    ``links``: None where all nodes reach each other as their cards say. ``calibration`` holds constants of the cost
+    model, by name, that were measured on this very cluster.
     """
 
     name: str
     pools: tuple[Pool, ...]
     tiers: tuple[Tier, ...] = ()
+    links: Links | None = None
     failures_per_1000_node_days: Sourced | None = None
     calibration: tuple[tuple[str, float], ...] = ()
     source: str = field(default="")

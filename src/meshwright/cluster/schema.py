@@ -9,6 +9,14 @@
         node: {like: dgx-a100, nic_gbit_per_s_per_node: 800}
     tiers: [{name: pod, devices: 128, oversubscription: 4}]
 
+Where links between nodes are not alike (``cluster/links.py``):
+
+    links:
+      groups:
+        - {name: ib, nodes: [0, 1, 2, 3], nic_gbit_per_s_per_node: 1600}
+        - {name: roce, nodes: [4, 5, 6, 7], nic_gbit_per_s_per_node: 800}
+      between_groups_gbit_per_s_per_node: 100
+
 A device or node is a name of the catalogue, a name with changes (``like``), or written out. What is left out
 is the usual; ``null`` says that it is not known. Bandwidths are one direction, peaks dense, G and T decimal,
 GiB binary.
@@ -104,6 +112,43 @@ class TierFile(Strict):
     oversubscription: Annotated[float, Field(ge=1, le=10**6)]
 
 
+Matrix = Annotated[
+    tuple[Annotated[tuple[NotNegative, ...], Field(max_length=4096)], ...], Field(min_length=1, max_length=4096)
+]
+"""One list per node, of the rates to all nodes; what stands for a node itself is not read."""
+NodeIndex = Annotated[int, Field(ge=0, le=10**6)]
+
+
+class LinkGroupFile(Strict):
+    """Nodes with cards of one kind, which reach each other at their rate."""
+
+    name: Name
+    nodes: Annotated[tuple[NodeIndex, ...], Field(min_length=1)]
+    nic_gbit_per_s_per_node: Positive
+
+
+class PairFile(Strict):
+    """Two nodes and one rate between them."""
+
+    nodes: Annotated[tuple[NodeIndex, ...], Field(min_length=2, max_length=2)]
+    relative: Positive | None = None
+    nic_gbit_per_s_per_node: Positive | None = None
+    sendrecv_gbyte_per_s_per_device: Positive | None = None
+
+
+class LinksFile(Strict):
+    """Links between nodes: by groups or as a matrix, and single pairs that differ from it."""
+
+    groups: Annotated[tuple[LinkGroupFile, ...], Field(max_length=1000)] = ()
+    between_groups_gbit_per_s_per_node: Positive | None = None
+    relative: Matrix | None = None
+    nic_gbit_per_s_per_node: Matrix | None = None
+    sendrecv_gbyte_per_s_per_device: Matrix | None = None
+    pairs: Annotated[tuple[PairFile, ...], Field(max_length=10**6)] = ()
+    kinds: tuple[Name, ...] = ()
+    source: Text = "the cluster file"
+
+
 CalibratedName = Literal[
     "gemm_efficiency",
     "gemm_memory_efficiency",
@@ -127,6 +172,7 @@ class ClusterFile(Strict):
     name: Text = "cluster"
     pools: Annotated[tuple[PoolFile, ...], Field(min_length=1, max_length=1000)]
     tiers: Annotated[tuple[TierFile, ...], Field(max_length=100)] = ()
+    links: LinksFile | None = None
     failures_per_1000_node_days: FigureSpec | None = None
     calibration: Annotated[dict[CalibratedName, Positive], Field(default_factory=dict)]
     source: Text = "the cluster file"

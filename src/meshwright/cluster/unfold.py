@@ -12,6 +12,7 @@ from typing import Any
 from meshwright.cluster.catalog import device, named_node, usual_node
 from meshwright.cluster.failures import usual_failures
 from meshwright.cluster.graph import Cluster, Device, Node, Pool, Sourced, Tier
+from meshwright.cluster.links import unfold_links
 from meshwright.cluster.prices import usual_price
 from meshwright.cluster.scales import DEVICE_SCALES, NODE_SCALES, scaled
 from meshwright.cluster.schema import ClusterFile, DeviceFile, Figure, NodeFile, PoolFile
@@ -41,12 +42,14 @@ def unfold(spec: ClusterFile) -> Cluster:
     pools = [_pool(pool, f"pools.{index}", problems) for index, pool in enumerate(spec.pools)]
     made = tuple(pool for pool in pools if pool is not None)
     problems += _twice([pool.name for pool in made])
+    links = None if spec.links is None else unfold_links(spec.links, pools, problems)
     if problems:
         raise InputError(problems)
     return Cluster(
         name=spec.name,
         pools=made,
         tiers=tuple(Tier(**tier.to_data()) for tier in spec.tiers),  # type: ignore[arg-type]
+        links=links,
         failures_per_1000_node_days=_failures(spec, made),
         calibration=tuple(spec.calibration.items()),
         source=spec.source,

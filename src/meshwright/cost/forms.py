@@ -21,8 +21,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from meshwright.cluster.domains import usable_domain
 from meshwright.cluster.graph import Pool, Tier
 from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
+from meshwright.program.hops import Fabric
 from meshwright.program.shape import Number
 
 BYTES_16 = 2
@@ -42,6 +44,7 @@ class Forms:
     domain: int
     precision: str = "bf16"
     tiers: tuple[Tier, ...] = ()
+    fabric: Fabric | None = None
     host_bytes_per_s: float | None = None
 
     def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
@@ -173,19 +176,6 @@ def forms_for(pool: Pool, precision: str, calibration: Mapping[str, float] = Map
         precision=precision,
         host_bytes_per_s=pool.node.host_bytes_per_s,
     )
-
-
-def usable_domain(pool: Pool) -> int:
-    """Devices of one fast domain that a job uses.
-
-    A job that does not fill its domains evenly is laid so that it does where it can: 256 devices use 64 of each
-    NVL72, because 72 does not divide 256 and 64 (a whole number of hosts) does.
-    """
-    domain, host = pool.node.scaleup_domain, min(pool.node.devices, pool.node.scaleup_domain)
-    if pool.count <= domain:
-        return pool.count
-    even = (size for size in range(domain, 0, -host) if pool.count % size == 0)
-    return next(even, domain)
 
 
 def _norm(a: Number, b: Number, p: float) -> Number:

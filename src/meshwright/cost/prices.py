@@ -5,19 +5,24 @@ t = max(c + s·x, x) for compute c and collectives x on a stream of their own. A
 its host launch time. ``Breakdown`` splits a time into compute and the exposed part of each axis.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.graph import Tier
 from meshwright.cost.forms import Forms
 from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
+from meshwright.plan.distinct import looked_up
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
+from meshwright.program.hops import Groups, Shape
 from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind
 from meshwright.program.mesh import Ints, members_in_domain
+from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import Number
 
 CATEGORY: Mapping[str, str] = {
@@ -39,17 +44,28 @@ CATEGORY: Mapping[str, str] = {
 ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
 """Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
 
+MESSAGES: tuple[CollectiveKind, ...] = ("p2p", *ALONG_CHAIN)
+MIRRORING: Mapping[tuple[str, ...], Literal["all", "ends"]] = {("tied",): "ends", MIRRORED: "all"}
+"""Groups that are pairs of pipeline ranks, and which."""
+
 Parts = dict[str, Number]
+Links = Callable[[Groups], float]
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Sizes and strides of all axes, for one plan (ints) or many (arrays), the size of a fast domain, and tiers."""
+    """Sizes and strides of all axes, for one plan (ints) or many (arrays), the size of a fast domain, and tiers.
+
+    ``links``: how many times longer collectives of some groups take than between cards of full rate, where links
+    between nodes are not alike or nodes have an order; ``returns``: the last pipeline rank sends to the first one.
+    """
 
     sizes: Mapping[str, Ints]
     strides: Mapping[str, Ints]
     domain: int
     tiers: tuple[Tier, ...] = ()
+    links: Links | None = None
+    returns: Ints | NDArray[np.bool_] = False
 
     def group(self, axes: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Members of a group over ``axes``, and how many of them share a fast domain."""
@@ -61,27 +77,49 @@ class Mesh:
         )
 
     def congestion(self, axes: tuple[str, ...], kind: CollectiveKind) -> Number:
-        """How many times longer the network takes because it is oversubscribed above some tier; 1 without tiers.
+        """How many times longer the network takes than its cards alone; 1 where all links are alike.
 
-        A unit of D devices has uplinks of D/o cards. A ring of which m members are in the unit crosses its border
-        once, as do the D/m other rings beside it: o/m. All-to-all crosses with all that goes to the n − m members
-        outside, of what leaves the fast domain to n − g members: o·(n − m)/(n − g). A message between neighbouring
-        stages crosses with those of all min(stride, D) devices that send at once.
+        By ``links`` if there are any (``program/hops.py``), else because a tier is oversubscribed: a unit of D devices
+        has uplinks of D/o cards. A ring of which m members are in the unit, g of them in a fast domain, crosses its
+        border once with what g cards send, as do the D/m other rings beside it: o·g/m. All-to-all crosses with all that
+        goes to the n − m members outside, of what leaves the fast domain to n − g members: o·(n − m)/(n − g). A message
+        between neighbouring stages crosses with those of all min(stride, D) devices that send at once.
         """
+        if self.links is not None:
+            return self._slowest_links(axes, kind, self.links)
         result: Number = 1.0
+        if not self.tiers:
+            return result
         size, together = self.group(axes)
         for tier in self.tiers:
             counts, steps = [self.sizes[a] for a in axes], [self.strides[a] for a in axes]
             inside = members_in_domain(counts, steps, tier.devices)
-            if kind == "p2p":
+            if kind in MESSAGES:
                 share = np.minimum(self.strides[axes[0]], tier.devices) / tier.devices
             elif kind == "all-to-all":
                 share = (size - inside) / np.maximum(1, size - together)
             else:
-                share = 1 / np.maximum(1, inside)
+                share = together / np.maximum(1, inside)
             factor = np.maximum(1.0, tier.oversubscription * share)
             result = np.maximum(result, np.where(inside < size, factor, 1.0))
         return result
+
+    def _slowest_links(self, axes: tuple[str, ...], kind: CollectiveKind, links: Links) -> Number:
+        """What links make of each plan's groups, those of equal sizes and strides looked at once."""
+        mirrored = MIRRORING.get(axes, "")
+        own = ("pp",) if mirrored else axes
+        shape: Shape = "chain" if kind in MESSAGES else "all" if kind == "all-to-all" else "ring"
+
+        def of_groups(world: int, together: int, loops: int, *numbers: int) -> float:
+            spread = tuple((n, t) for n, t in zip(numbers[::2], numbers[1::2], strict=True) if n > 1)
+            way: Shape = "loop" if loops else shape
+            return links(Groups(spread, world, way, together, mirrored, axes)) if spread else 1.0
+
+        loops = self.returns if kind == "p2p" else False
+        numbers = [number for a in own for number in (self.sizes[a], self.strides[a])]
+        rows = np.broadcast_arrays(self.sizes["world"], self.group(axes)[1], loops, *numbers)
+        factor = looked_up(of_groups, [np.atleast_1d(row).astype(np.int64) for row in rows])
+        return factor if rows[0].ndim else float(factor[0])
 
 
 def collective_seconds(collective: Collective, mesh: Mesh, forms: Forms) -> Number:
@@ -89,18 +127,21 @@ def collective_seconds(collective: Collective, mesh: Mesh, forms: Forms) -> Numb
     size, together = mesh.group(collective.axes)
     kind, volume, copies = collective.kind, collective.logical_bytes, collective.copies
     if kind in ALONG_CHAIN:
-        return message_seconds(mesh, forms, volume, collective.axes)
-    congestion = mesh.congestion(collective.axes, collective.kind) if mesh.tiers else 1.0
+        return message_seconds(mesh, forms, volume, collective.axes, kind)
+    congestion = mesh.congestion(collective.axes, kind)
     return forms.collective(kind, volume, size, together, copies, congestion)
 
 
 def message_seconds(
-    mesh: Mesh, forms: Forms, message_bytes: Number, axes: tuple[str, ...] = ("pp",)
+    mesh: Mesh,
+    forms: Forms,
+    message_bytes: Number,
+    axes: tuple[str, ...] = ("pp",),
+    kind: CollectiveKind = "p2p",
 ) -> Number:
     """One message on the slowest boundary of a chain of ranks, by default the pipeline's."""
     size, together = mesh.group(axes)
-    congestion = mesh.congestion(axes, "p2p") if mesh.tiers else 1.0
-    return forms.p2p(message_bytes, together < size, congestion)
+    return forms.p2p(message_bytes, together < size, mesh.congestion(axes, kind))
 
 
 @dataclass

@@ -6,16 +6,24 @@ only the numbers are scalars here and arrays there.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
+from meshwright.cluster.domains import node_count, node_devices
+from meshwright.cluster.graph import Cluster, Tier
+from meshwright.cluster.graph import Links as ClusterLinks
 from meshwright.cost.forms import Forms, forms_for
 from meshwright.cost.operators import Local
-from meshwright.cost.prices import Mesh, Prices
+from meshwright.cost.prices import Links, Mesh, Prices
 from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.distinct import looked_up
 from meshwright.plan.long import DEFAULT_EXPERT_ORDER
 from meshwright.plan.setting import Setting
+from meshwright.plan.short import NodeOrder
 from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.hops import Fabric, slowdown
 from meshwright.program.items import Item, PassKind
 from meshwright.program.lower import product_input_bytes
 from meshwright.program.mesh import Ints, strides
@@ -23,20 +31,24 @@ from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.vocabulary import share_items
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.pipeline import returns_to_first
 
 
 def setting_forms(setting: Setting) -> Forms:
     """Forms of a setting's devices and network, with the cluster's own calibration."""
     cluster = setting.cluster
     forms = forms_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
-    return replace(forms, tiers=cluster.tiers)
+    return replace(forms, tiers=cluster.tiers, fabric=fabric_of(cluster))
 
 
 def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
     forms = setting_forms(setting)
-    mesh = whole_mesh(
-        program.grid.sizes, program.grid.order, program.expert_grid.sizes, program.expert_grid.order, forms
+    grid, experts = program.grid, program.expert_grid
+    mesh = replace(
+        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms),
+        links=links_under(program.node_order, forms),
+        returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
     )
     return Prices(
         Local(forms, program.shape, program.mode, program.stack),
@@ -84,9 +96,47 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
 
 
 def array_mesh(plans: PlanArrays, forms: Forms) -> Mesh:
-    """Sizes and strides of every plan's axes."""
+    """Sizes and strides of every plan's axes, and what links between nodes make of groups over them."""
     sizes = attention_sizes(plans)
-    return whole_mesh(sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms)
+    mesh = whole_mesh(sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms)
+    known = plans.slowdowns
+    links = links_under(plans.node_order, forms) if known is None else known.__getitem__
+    return mesh if links is None else replace(mesh, links=links, returns=_returns(plans))
+
+
+def links_under(order: NodeOrder | None, forms: Forms) -> Links | None:
+    """What links make of groups whose ranks lie on nodes in an order; None where nodes and links are all alike."""
+    fabric = forms.fabric
+    if fabric is None or (order is None and fabric.alike):
+        return None
+    return partial(slowdown, fabric=fabric, order=order or tuple(range(fabric.nodes)))
+
+
+def fabric_of(cluster: Cluster) -> Fabric | None:
+    """A cluster's nodes and the links between them; None where it has neither links nor tiers, or nodes are not full."""
+    if cluster.links is None and not cluster.tiers:
+        return None
+    nodes = node_count(cluster.pool)
+    return None if nodes is None else _fabric(cluster.links, cluster.tiers, nodes, node_devices(cluster.pool))
+
+
+@lru_cache(maxsize=16)
+def _fabric(links: ClusterLinks | None, tiers: tuple[Tier, ...], nodes: int, per_node: int) -> Fabric:
+    """One object for equal clusters, so that what is known of its groups stays known."""
+    assert links is None or links.nodes == nodes, "a cluster of another size has other links"
+    slowness = np.ones((nodes, nodes)) if links is None else 1 / np.array(links.shares)
+    return Fabric(slowness, per_node, tiers)
+
+
+def _returns(plans: PlanArrays) -> NDArray[np.bool_]:
+    """Whether the last pipeline rank of each plan sends to the first one."""
+
+    def of_pipeline(pp: int, virtual_stages: int, schedule: int) -> bool:
+        kind = plans.schedules[schedule].kind
+        return returns_to_first(kind.placement(pp, virtual_stages), kind.chains)
+
+    found = looked_up(of_pipeline, [plans.pp, plans.virtual_stages, plans.schedule])
+    return np.asarray(found, dtype=np.bool_)
 
 
 def attention_sizes(plans: PlanArrays) -> dict[str, Ints]:

@@ -2,10 +2,12 @@
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
 what each stage holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers
-(None: as usual), and what the hosts hold. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and
+(None: as usual), what the hosts hold, and which nodes ranks lie on (None: as the cluster lists them), or in its place
+what the links make of their groups. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and
 ``recomputes``.
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Axis,
     Gather,
+    NodeOrder,
     Offload,
     Recompute,
     Schedule,
@@ -55,6 +58,8 @@ class PlanArrays:
     layer_recomputes: tuple[Recompute, ...] | None = None
     gather: Gather | None = None
     offload: Offload | None = None
+    node_order: NodeOrder | None = None
+    slowdowns: Mapping[Hashable, float] | None = None
 
     @property
     def vocabulary_ranks(self) -> Ints:
@@ -89,6 +94,7 @@ class PlanArrays:
                     **{name: number[name] for name in degrees},
                     sequence_parallel=bool(self.sequence_parallel[row]),
                     rank_order=self.rank_order,
+                    node_order=self.node_order,
                 ),
                 "sharding": SHARDINGS[number["sharding"]],
                 "pipeline": ShortPipeline(
@@ -103,11 +109,9 @@ class PlanArrays:
         )
 
 
+SHARED = ("rank_order", "stages", "layer_recomputes", "gather", "offload", "node_order", "slowdowns")
 COLUMNS: tuple[str, ...] = tuple(
-    f.name
-    for f in fields(PlanArrays)
-    if f.name
-    not in ("schedules", "recomputes", "rank_order", "stages", "layer_recomputes", "gather", "offload")
+    f.name for f in fields(PlanArrays) if f.name not in ("schedules", "recomputes", *SHARED)
 )
 
 
@@ -138,6 +142,7 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         schedules=schedules,
         recomputes=recomputes,
         rank_order=plans[0].layout.rank_order,
+        node_order=plans[0].layout.node_order,
         gather=plans[0].gather,
         offload=plans[0].offload,
     )

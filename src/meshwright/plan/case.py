@@ -116,6 +116,7 @@ LONG_FIELDS = {
     "layout.etp": "layouts.{layout}.experts.etp",
     "layout.sequence_parallel": "layouts.{layout}.sequence_parallel",
     "layout.rank_order": "layouts.{layout}.order",
+    "layout.node_order": "layouts.{layout}.node_order",
     "sharding": "states",
     "pipeline.schedule": "pipeline.schedule.name",
     "pipeline.virtual_stages": "pipeline.placement",

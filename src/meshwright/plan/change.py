@@ -80,6 +80,7 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
     return said | {
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
+        "layout.node_order": layout.node_order,
         "sharding": plan.sharding,
         "gather": plan.gather or default_gather(others.sharding, others.layout.pp),
         "pipeline.micro_batch": pipeline.micro_batch,

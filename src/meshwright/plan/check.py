@@ -10,6 +10,7 @@ from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.case import Case, Rule, in_long_words
 from meshwright.plan.check_degrees import DEGREE_RULES
+from meshwright.plan.check_nodes import NODE_RULES
 from meshwright.plan.check_offload import OFFLOAD_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
 from meshwright.plan.check_stack import STACK_RULES
@@ -22,6 +23,7 @@ from meshwright.stack.stack import Stack
 
 RULES: tuple[Rule, ...] = (
     *DEGREE_RULES,
+    *NODE_RULES,
     *PIPELINE_RULES,
     *VOCABULARY_RULES,
     *STEP_RULES,

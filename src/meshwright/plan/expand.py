@@ -175,6 +175,7 @@ def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
     return Layout(
         grid=grid,
         order=layout.rank_order,
+        node_order=layout.node_order,
         experts=expert_grid(grid, layout.ep, layout.etp, whole) if meshed else None,
         sequence_parallel=layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel,
     )
@@ -248,4 +249,5 @@ def _short_layout(layout: Layout, pp: int) -> ShortLayout:
         etp=experts.etp,
         sequence_parallel=layout.sequence_parallel,
         rank_order=layout.order,
+        node_order=layout.node_order,
     )

@@ -13,6 +13,7 @@ from meshwright.plan.short import (
     Axis,
     Degree,
     Gather,
+    NodeOrder,
     Offload,
     Recompute,
     Schedule,
@@ -78,11 +79,12 @@ class ExpertGrid(Strict):
 
 
 class Layout(Strict):
-    """How one group's devices are arranged. ``order``: fastest varying rank first."""
+    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: as ranks fill nodes."""
 
     on: str = "all"
     grid: Grid = Grid()
     order: tuple[Axis, ...]
+    node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
     experts: ExpertGrid | None = None
     sequence_parallel: bool = False
     batch_share: tuple[int, ...] | None = None

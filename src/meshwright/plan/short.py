@@ -17,6 +17,7 @@ MAX_AHEAD = 1000
 Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
+NodeOrder = tuple[Annotated[int, Field(ge=0, le=MAX_DEGREE)], ...]
 ShardingName = Literal["none", "zero1", "zero2", "zero3"]
 Gather = Literal["per-layer", "per-micro-batch", "per-unit", "per-step"]
 RecomputeName = Literal["none", "selective", "full"]
@@ -45,7 +46,8 @@ class WorkloadSpec(Strict):
 class ShortLayout(Strict):
     """Degrees of parallelism. ``sequence_parallel`` None means: on when tp > 1.
 
-    ``rank_order`` lists the axes from fastest to slowest varying rank.
+    ``rank_order`` lists the axes from fastest to slowest varying rank, ``node_order`` the cluster's nodes in the order
+    in which ranks fill them; None: as the cluster has them.
     """
 
     pp: Degree = 1
@@ -57,6 +59,7 @@ class ShortLayout(Strict):
     etp: Degree = 1
     sequence_parallel: bool | None = None
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
+    node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
 
 
 class Schedule(Strict):

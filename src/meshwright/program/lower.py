@@ -123,6 +123,7 @@ def lower(
         chains=ways.chains,
         shares=step.shares,
         vocabulary=choice.vocabulary,
+        node_order=layout.node_order,
     )
 
 

@@ -62,7 +62,7 @@ class Edge:
 class Program:
     """A lowered plan.
 
-    ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
+    ``grid`` and ``expert_grid`` spread the ranks, ``node_order`` says which nodes they fill; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
     ``beside`` names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight``
@@ -100,6 +100,7 @@ class Program:
     chains: int = 1
     shares: tuple[Stage, ...] = ()
     vocabulary: str | None = None
+    node_order: tuple[int, ...] | None = None
 
     @property
     def parts(self) -> tuple[Stage, ...]:

@@ -5,7 +5,9 @@ adds 2 (one of V chunks 2/V), I takes away a half of that and W the rest; where 
 (``StageTimes.kept``), that part instead of the half.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from meshwright.schedule.times import StageTimes
 
@@ -62,6 +64,13 @@ class Pipeline:
 def looped_placement(ranks: int, chunks: int) -> tuple[int, ...]:
     """Pipeline rank of each stage when stages go round and round: 0 1 2 3 0 1 2 3."""
     return tuple(stage % ranks for stage in range(ranks * chunks))
+
+
+def returns_to_first(placement: Sequence[int], chains: int) -> bool:
+    """Whether the last of three or more pipeline ranks passes something on to the first one, in any chain."""
+    last, length = max(placement), len(placement) // chains
+    ways = (placement[begin : begin + length] for begin in range(0, len(placement), length))
+    return last > 1 and any((last, 0) in pairwise(way) for way in ways)
 
 
 def v_placement(ranks: int, chunks: int) -> tuple[int, ...]:

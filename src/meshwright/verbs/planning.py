@@ -279,7 +279,7 @@ def smallest_cluster(setting: Setting, scope: Scope) -> str:
     counts = (pool.node.devices * number for number in sorted(nodes))
     legal = False
     for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
-        larger = replace(setting.cluster, pools=(replace(pool, count=count),))
+        larger = replace(setting.cluster, pools=(replace(pool, count=count),), links=None)
         space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
         legal = legal or len(space.plans) > 0
         if len(found.ranking):

@@ -1,0 +1,71 @@
+"""The best order of a cluster's nodes for a plan: exact where few orders differ, annealed otherwise, with a bound."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.placement.anneal import walked
+from meshwright.placement.bound import least_slowdowns
+from meshwright.placement.exact import MOST, alike_nodes, arrangements, best_of_all
+from meshwright.placement.guide import guide_for
+from meshwright.placement.task import Ints, Task, least_slow
+
+CERTAIN = 1e-9
+"""A bound that is nearer to what was found, relatively, is that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An order of nodes, its step and that of the order as listed, in seconds; no order's step is below ``bound_s``."""
+
+    order: tuple[int, ...]
+    step_s: float
+    as_listed_s: float
+    bound_s: float
+    exact: bool
+
+    @property
+    def gained(self) -> float:
+        """The part of the step, as listed, that the order saves."""
+        return 1 - self.step_s / self.as_listed_s
+
+    @property
+    def gap(self) -> float:
+        """By what part the step may still be above the best one's."""
+        return 0.0 if self.exact else max(0.0, self.step_s / self.bound_s - 1)
+
+    @property
+    def changes(self) -> bool:
+        """Another order than the one listed."""
+        return self.order != tuple(sorted(self.order))
+
+
+def placed(task: Task, seed: int = 0, most: int = MOST) -> Placed:
+    """The best order that was found; the one listed where none is better. Up to ``most`` arrangements are enumerated."""
+    listed = task.slowdowns(task.as_listed[None])[0]
+    as_listed = task.step_s(listed)
+    if (listed <= 1).all():
+        return _kept(task, as_listed)
+    kinds = alike_nodes(task.fabric)
+    if arrangements(kinds) <= most:
+        order, step = best_of_all(task, kinds)
+        return _kept(task, as_listed) if step >= as_listed else Placed(_plain(order), step, as_listed, step, True)
+    bound = min(as_listed, task.step_s(least_slowdowns(task)))
+    if bound >= as_listed * (1 - CERTAIN):
+        return _kept(task, as_listed)
+    orders = walked(task, guide_for(task), seed)
+    slowdowns = task.slowdowns(orders)
+    best = min(((task.step_s(slowdowns[row]), row) for row in least_slow(slowdowns)), default=(np.inf, 0))
+    step, order = best[0], orders[best[1]]
+    if step >= as_listed:
+        step, order = as_listed, task.as_listed
+    return Placed(_plain(order), step, as_listed, bound, step <= bound * (1 + CERTAIN))
+
+
+def _kept(task: Task, seconds: float) -> Placed:
+    """The order as listed, than which none is better."""
+    return Placed(_plain(task.as_listed), seconds, seconds, seconds, True)
+
+
+def _plain(order: Ints) -> tuple[int, ...]:
+    return tuple(map(int, order))
