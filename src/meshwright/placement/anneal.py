@@ -2,7 +2,7 @@
 
 The slowest hop of a kind decides, so most changes change nothing; to tell them apart J has a little of the mean over all
 hops added. Half of all moves begin at an end of the hop that costs most. Temperatures fall geometrically from what moves
-cost at first; walks begin at the order as listed, at chains of nearest neighbours, and at random. At the end the best
+cost at first; walks begin at the order as listed, with near nodes together, at chains of nearest neighbours, and at random. At the end the best
 are improved by swaps until none helps. The number of moves follows from how many hops have to be looked up, not from a
 clock: the same seed gives the same order everywhere.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from meshwright.placement.descend import Neighbours, descended
 from meshwright.placement.guide import Guide
 from meshwright.placement.moves import changed
+from meshwright.placement.near import near_together
 from meshwright.placement.task import Floats, Ints, Task
 
 WALKS = 32
@@ -93,15 +94,16 @@ def walked(task: Task, guide: Guide, seed: int) -> Ints:
     kinds = [
         Neighbours.of(hops, costs) for hops, costs in zip(task.hops, ground.links, strict=True) if len(hops)
     ]
-    return np.stack([order for row in chosen for order in (best[row], *descended(kinds, best[row]))])
+    near = np.array(near_together(task.fabric))
+    return np.stack([near, *(order for row in chosen for order in (best[row], *descended(kinds, best[row])))])
 
 
 def _starts(task: Task, ground: Ground, rng: np.random.Generator) -> Ints:
-    """The order as listed, chains of nearest neighbours from several nodes, and random ones."""
+    """The order as listed, near nodes together, chains of nearest neighbours from several nodes, and random ones."""
     distance = np.sum(ground.links, axis=0)
     chains = [_nearest_chain(distance, first) for first in rng.permutation(task.places)[: WALKS // 2]]
-    random = [rng.permutation(task.places) for _ in range(WALKS - 1 - len(chains))]
-    return np.stack([task.as_listed, *chains, *random])
+    random = [rng.permutation(task.places) for _ in range(WALKS - 2 - len(chains))]
+    return np.stack([task.as_listed, np.array(near_together(task.fabric)), *chains, *random])
 
 
 def _nearest_chain(distance: Floats, first: int) -> Ints:

@@ -1,6 +1,7 @@
 """The best order of a cluster's nodes for a plan: exact where few orders differ, annealed otherwise, with a bound."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,18 @@ class Placed:
         """By what part the step may still be above the best one's."""
         return 0.0 if self.exact else max(0.0, self.step_s / self.bound_s - 1)
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "node_order": list(self.order),
+            "step_time_s": self.step_s,
+            "step_time_as_listed_s": self.as_listed_s,
+            "step_time_bound_s": self.bound_s,
+            "gained": self.gained,
+            "gap": self.gap,
+            "exact": self.exact,
+        }
+
     @property
     def changes(self) -> bool:
         """Another order than the one listed."""
@@ -41,7 +54,10 @@ class Placed:
 
 
 def placed(task: Task, seed: int = 0, most: int = MOST) -> Placed:
-    """The best order that was found; the one listed where none is better. Up to ``most`` arrangements are enumerated."""
+    """The best order that was found; the one listed where none is better, so that no plan gets worse.
+
+    Up to ``most`` arrangements are enumerated; of more the best are looked for by walks that ``seed`` decides.
+    """
     listed = task.slowdowns(task.as_listed[None])[0]
     as_listed = task.step_s(listed)
     if (listed <= 1).all():
@@ -50,7 +66,7 @@ def placed(task: Task, seed: int = 0, most: int = MOST) -> Placed:
     if arrangements(kinds) <= most:
         order, step = best_of_all(task, kinds)
         return _kept(task, as_listed) if step >= as_listed else Placed(_plain(order), step, as_listed, step, True)
-    bound = min(as_listed, task.step_s(least_slowdowns(task)))
+    bound = min(as_listed, bound_s(task))
     if bound >= as_listed * (1 - CERTAIN):
         return _kept(task, as_listed)
     orders = walked(task, guide_for(task), seed)
@@ -60,6 +76,11 @@ def placed(task: Task, seed: int = 0, most: int = MOST) -> Placed:
     if step >= as_listed:
         step, order = as_listed, task.as_listed
     return Placed(_plain(order), step, as_listed, bound, step <= bound * (1 + CERTAIN))
+
+
+def bound_s(task: Task) -> float:
+    """Seconds that no order's step is below."""
+    return task.step_s(least_slowdowns(task))
 
 
 def _kept(task: Task, seconds: float) -> Placed:

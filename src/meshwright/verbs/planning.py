@@ -26,6 +26,7 @@ from meshwright.search.restage import Restaged
 from meshwright.search.schedules import names_lists
 from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
 from meshwright.units import format_bytes
+from meshwright.verbs.placing import spare_plans, with_orders
 from meshwright.verbs.proposing import Proposal, proposal
 from meshwright.verbs.searching import Scope, scope_of, search
 from meshwright.verbs.solving import Progress, Solved, Solving, ranked, solved, solving_problems
@@ -108,7 +109,7 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
     seconds = time.perf_counter() - began
     if not len(found.ranking):
         raise infeasible(space, found, setting, scope)
-    rows, ratio = found.top(question.top), pair_interval(setting).high
+    rows, ratio = found.top(question.top + spare_plans(setting)), pair_interval(setting).high
     proposals = tuple(proposal(staged, row, question.header, setting) for row in rows)
     better = None
     if question.solving is not None and not found.interrupted:
@@ -116,7 +117,8 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
         limit = None if limit is None else float(limit)
         better = solved(staged, question.header, setting, question.solving, limit, tell)
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
-        proposals = ranked([*own, *better.proposals.values()], question.top)
+        proposals = ranked([*own, *better.proposals.values()], len(rows))
+    proposals = with_orders(proposals, setting, question.top)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space.plans),

@@ -33,7 +33,20 @@ def reported(resolved: Resolved, estimate: Estimate) -> Report:
     spared: Iterable[Problem] = ()
     if short is not None:
         spared = useless_recomputation(short, resolved.long, resolved.setting, found)
-    return replace(found, remarks=(*doubts(resolved), *map(str, spared)))
+    slow = () if short is None else slow_links(short, resolved.long, resolved.setting)
+    return replace(found, remarks=(*doubts(resolved), *map(str, spared), *slow))
+
+
+def slow_links(short: ShortPlan, plan: LongPlan, setting: Setting) -> Iterator[str]:
+    """Which links a plan waits for, in words; nothing where no node is told from another."""
+    if setting.cluster.links is None and short.layout.node_order is None:
+        return
+    from meshwright.verbs.slow_links import placement_task, waiting
+
+    task = placement_task(short, plan, setting)
+    if task is not None:
+        order = short.layout.node_order or tuple(range(task.places))
+        yield from map(str, waiting(task, order, setting.cluster))
 
 
 def useless_recomputation(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.cost.predict import closed_form, report
+from meshwright.placement.solve import Placed
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
 from meshwright.plan.long import LongPlan
@@ -22,12 +23,16 @@ from meshwright.verbs.predicting import useless_recomputation
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out."""
+    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out.
+
+    ``placed``: what came of looking for an order of nodes, where they are not alike.
+    """
 
     plan: ShortPlan
     report: Report
     reasons: tuple[Reason, ...]
     long: LongPlan | None = None
+    placed: Placed | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -36,6 +41,7 @@ class Proposal:
             "long": None if self.long is None else self.long.to_data(),
             "predict": self.report.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
+            "placement": None if self.placed is None else self.placed.to_json(),
         }
 
     def files(self, output: Path) -> dict[Path, str]:

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import may_fit
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.intervals import pair_interval
 from meshwright.cost.pipeline import has_form
+from meshwright.cost.pricing import fabric_of
 from meshwright.cost.quick_floor import QuickFloor, quick_floor
 from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
+from meshwright.placement.near import near_together
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
+from meshwright.plan.short import NodeOrder
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.best_first import widen
 from meshwright.search.bounded import Wanted, search_bounded
@@ -130,6 +134,7 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> Searched:
 def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
     """All legal plans, and the scores of those that may be the best."""
     space = enumerate_space(setting, scope.keep, searched_schedules(scope, setting))
+    space = replace(space, plans=replace(space.plans, node_order=usual_order(setting.cluster)))
     formed = np.array([has_form(choice) for choice in space.plans.schedules], dtype=np.bool_)
     if formed.all():
         return space, _search_formed(space, scope, setting)
@@ -145,6 +150,15 @@ def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
 
     batch = setting.workload.global_batch
     return space, widen(found, dear, floor, _scoring(setting), _usable(setting), scope.top, batch)
+
+
+def usual_order(cluster: Cluster) -> NodeOrder | None:
+    """Near nodes together, which all plans are searched with; None where that is how the cluster has them."""
+    fabric = fabric_of(cluster)
+    if fabric is None or fabric.alike:
+        return None
+    order = near_together(fabric)
+    return None if order == tuple(range(fabric.nodes)) else order
 
 
 def _search_formed(space: Space, scope: Scope, setting: Setting) -> Found:

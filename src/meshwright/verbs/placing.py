@@ -1,0 +1,75 @@
+"""Plans that a search proposes, with the order of nodes that suits each: only where links or tiers tell nodes apart."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from meshwright.cost.predict import closed_form, report
+from meshwright.cost.pricing import fabric_of
+from meshwright.placement.solve import Placed, bound_s, placed
+from meshwright.plan.expand import expand
+from meshwright.plan.long import LongPlan
+from meshwright.plan.recomputing import layer_recomputes
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import NodeOrder
+from meshwright.search.reasons import Reason
+from meshwright.verbs.proposing import Proposal
+from meshwright.verbs.slow_links import placement_task, waiting
+
+SPARE = 3
+"""Plans behind the best that an order of nodes may still bring among them."""
+FIELD = "node_order"
+
+
+def spare_plans(setting: Setting) -> int:
+    """How many plans more than asked for are worth an order of nodes of their own."""
+    return SPARE if fabric_of(setting.cluster) is not None else 0
+
+
+def with_orders(proposals: Sequence[Proposal], setting: Setting, top: int) -> tuple[Proposal, ...]:
+    """The best of the proposals, each with its best order of nodes; as they come where nodes are alike.
+
+    One that no order brings among the best keeps the order that all were searched with.
+    """
+    if not spare_plans(setting):
+        return tuple(proposals)
+    found: list[Proposal] = []
+    for one in proposals:
+        best = sorted(other.report.step_time_s for other in found)[:top]
+        found.append(with_order(one, setting, best[-1] if len(best) == top else np.inf))
+    return tuple(sorted(found, key=lambda one: one.report.step_time_s)[:top])
+
+
+def with_order(one: Proposal, setting: Setting, enough: float = np.inf) -> Proposal:
+    """The proposal with the best order that was found; as it is if none makes its step shorter than ``enough``."""
+    long = one.long or expand(one.plan, setting.model.architecture)
+    task = placement_task(one.plan, long, setting)
+    if task is None or bound_s(task) >= enough:
+        return one
+    answer = placed(task)
+    order = answer.order if answer.changes else None
+    ordered = one if order == one.plan.layout.node_order else _with(one, long, order, setting)
+    slow = tuple(map(str, waiting(task, answer.order, setting.cluster)))
+    remarked = replace(ordered.report, remarks=(*one.report.remarks, *slow))
+    return replace(ordered, report=remarked, reasons=(*one.reasons, _reason(answer)), placed=answer)
+
+
+def _with(one: Proposal, long: LongPlan, order: NodeOrder | None, setting: Setting) -> Proposal:
+    """The proposal with an order of nodes, priced in full."""
+    short = one.plan.model_copy(update={"layout": one.plan.layout.model_copy(update={FIELD: order})})
+    ordered, layers = _ordered(long, order), layer_recomputes(long, setting.model.architecture.layers)
+    again = report(ordered, closed_form(short, setting, long.pipeline.stages, layers), setting)
+    return replace(one, plan=short, report=again, long=one.long and ordered)
+
+
+def _ordered(long: LongPlan, order: NodeOrder | None) -> LongPlan:
+    layouts = {name: layout.model_copy(update={FIELD: order}) for name, layout in long.layouts.items()}
+    return long.model_copy(update={"layouts": layouts})
+
+
+def _reason(answer: Placed) -> Reason:
+    known = "the best of all orders" if answer.exact else f"at most {answer.gap:.1%} above the best order"
+    if not answer.changes:
+        return Reason(FIELD, "as listed", known)
+    return Reason(FIELD, " ".join(map(str, answer.order)), f"{answer.gained:.1%} shorter than as listed, {known}")
