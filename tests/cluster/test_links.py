@@ -38,7 +38,9 @@ def test_a_matrix_in_any_unit_is_shares_of_the_cards():
 
 
 def test_single_pairs_differ_from_the_rest():
-    shares = links("{pairs: [{nodes: [0, 3], nic_gbit_per_s_per_node: 400}, {nodes: [1, 2], relative: 0.5}]}").shares
+    shares = links(
+        "{pairs: [{nodes: [0, 3], nic_gbit_per_s_per_node: 400}, {nodes: [1, 2], relative: 0.5}]}"
+    ).shares
     assert shares[0][3] == shares[3][0] == 0.125
     assert shares[2][1] == 0.5
     assert shares[0][1] == 1
@@ -98,7 +100,10 @@ def test_describe_has_rates_of_whole_nodes():
             },
         ),
         ("{pairs: [{nodes: [0, 1], sendrecv_gbyte_per_s_per_device: 3}]}", {"links.pairs"}),
-        ("{between_groups_gbit_per_s_per_node: 3, kinds: [a]}", {"links", "links.kinds", "links.between_groups_gbit_per_s_per_node"}),
+        (
+            "{between_groups_gbit_per_s_per_node: 3, kinds: [a]}",
+            {"links", "links.kinds", "links.between_groups_gbit_per_s_per_node"},
+        ),
     ],
 )
 def test_all_that_is_wrong_is_told_at_once(text, fields):

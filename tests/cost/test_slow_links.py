@@ -11,12 +11,12 @@ from meshwright.cluster.graph import Links, Tier
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.prices import Mesh
 from meshwright.cost.pricing import links_under, setting_forms
+from meshwright.model.load import load_model
 from meshwright.plan.resolve import resolve_with
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.simulate.predict import simulated
 from meshwright.stack.load import load_stack
-from meshwright.model.load import load_model
 from meshwright.verbs.predicting import estimated
 from meshwright.workload.workload import Workload
 
@@ -88,7 +88,10 @@ def test_a_faster_link_makes_no_step_longer(keys, seed, one, apart, factor):
 
 
 def test_tiers_are_the_same_by_arithmetic_and_node_by_node():
-    tiers = (Tier(name="pod", devices=16, oversubscription=8), Tier(name="hall", devices=32, oversubscription=20))
+    tiers = (
+        Tier(name="pod", devices=16, oversubscription=8),
+        Tier(name="hall", devices=32, oversubscription=20),
+    )
     for keys in LAYOUTS:
         assert seconds(keys, tiers=tiers) == pytest.approx(seconds(keys, order=tuple(range(8)), tiers=tiers))
 
@@ -97,7 +100,9 @@ def test_a_message_back_to_the_first_rank_uses_its_own_link():
     """Of four nodes in a chain only the way from the last to the first is slow."""
     shares = np.ones((4, 4))
     shares[0, 3] = shares[3, 0] = 0.1
-    cluster = replace(load_cluster("h100-sxm-80gb x 32"), links=Links(shares=tuple(map(tuple, shares.tolist()))))
+    cluster = replace(
+        load_cluster("h100-sxm-80gb x 32"), links=Links(shares=tuple(map(tuple, shares.tolist())))
+    )
     setting = Setting(DENSE, cluster, Workload(seq_len=4096, global_batch=128), STACK)
     links = links_under(None, setting_forms(setting))
     sizes, strides = {"pp": 4, "world": 32}, {"pp": 8, "world": 1}

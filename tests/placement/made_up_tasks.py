@@ -25,7 +25,11 @@ def random_rates(rng, nodes):
 def random_fabric(rng, nodes):
     tiers = ()
     if rng.random() < 0.3:
-        tiers = (Tier(name="pod", devices=PER_NODE * max(2, nodes // 2), oversubscription=float(rng.uniform(1, 9))),)
+        tiers = (
+            Tier(
+                name="pod", devices=PER_NODE * max(2, nodes // 2), oversubscription=float(rng.uniform(1, 9))
+            ),
+        )
     return Fabric(1 / random_rates(rng, nodes), PER_NODE, tiers)
 
 

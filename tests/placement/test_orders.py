@@ -1,4 +1,4 @@
-"""Orders of nodes: exact against all permutations, annealed against exact, bounded from below, never worse than as listed."""
+"""Orders of nodes: exact against all permutations, annealed against exact, bounded from below, never a worse one."""
 
 from itertools import permutations
 from math import factorial
@@ -9,7 +9,7 @@ from made_up_tasks import random_fabric, random_task
 
 from meshwright.cluster.graph import Tier
 from meshwright.placement.bound import least_slowdowns
-from meshwright.placement.exact import all_orders, alike_nodes, arrangements
+from meshwright.placement.exact import alike_nodes, all_orders, arrangements
 from meshwright.placement.near import near_together
 from meshwright.placement.solve import placed
 from meshwright.placement.task import least_slow

@@ -237,6 +237,7 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
 AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
 VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
+    (long_plan({"node_order": (0, 0)}), {}, "layout.node_order", "each of the nodes 0 to 7 once", "`plan`"),
     (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **AFTER), {}, VALIDATION, "pp = 1", "pp: 2 or more"),
     (
         long_plan(**AFTER),

@@ -1,6 +1,6 @@
 """Hops between nodes: held against rings, chains and pairs that are followed rank by rank."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def followed(members, shape, fabric, order):
     slowest, n = 1.0, members.shape[1]
     for group in members:
         nodes = [order[rank // PER_NODE] for rank in group]
-        steps = zip(nodes, nodes[1:], strict=False)
+        steps = pairwise(nodes)
         if shape == "all":
             steps = permutations(nodes, 2)
         elif shape in ("ring", "loop"):
@@ -74,7 +74,12 @@ TIER = Tier(name="pod", devices=8, oversubscription=6)
 @pytest.mark.parametrize(
     ("axes", "shape", "together", "factor"),
     [
-        (((8, 4),), "ring", 1, 6 / 2),  # 4 rings leave a pod that has cards for 8/6, a member of it in each node
+        (
+            ((8, 4),),
+            "ring",
+            1,
+            6 / 2,
+        ),  # 4 rings leave a pod that has cards for 8/6, a member of it in each node
         (((16, 2),), "ring", 1, 6 / 4),
         (((32, 1),), "ring", 2, 6 * 2 / 8),  # one ring, two cards of a node in it
         (((4, 8),), "chain", 1, 6),  # all 8 devices of a pod send on

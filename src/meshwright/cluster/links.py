@@ -33,7 +33,9 @@ def unfold_links(spec: LinksFile, pools: Sequence[Pool | None], problems: list[P
     nodes = node_count(pool)
     if nodes is None or nodes < 2:
         rule = f"{pool.count} devices are not two or more full nodes of {node_devices(pool)}"
-        problems.append(Problem("links", pool.count, rule, f"count: {max(2, nodes or 2) * node_devices(pool)}"))
+        problems.append(
+            Problem("links", pool.count, rule, f"count: {max(2, nodes or 2) * node_devices(pool)}")
+        )
         return None
     found = list(_wrong(spec, pool, nodes))
     problems += found
@@ -127,7 +129,9 @@ def _wrong(spec: LinksFile, pool: Pool, nodes: int) -> Iterator[Problem]:
     yield from _wrong_pairs(spec, pool, nodes)
 
 
-def _wrong_matrix(unit: str, matrix: tuple[tuple[float, ...], ...], pool: Pool, nodes: int) -> Iterator[Problem]:
+def _wrong_matrix(
+    unit: str, matrix: tuple[tuple[float, ...], ...], pool: Pool, nodes: int
+) -> Iterator[Problem]:
     sizes = (len(matrix), *(len(row) for row in matrix))
     if set(sizes) != {nodes}:
         rule = f"must have {nodes} rows of {nodes} rates: {pool.count} devices are so many nodes"
@@ -142,7 +146,9 @@ def _wrong_matrix(unit: str, matrix: tuple[tuple[float, ...], ...], pool: Pool, 
 def _wrong_rate(field: str, unit: str, rate: float, pool: Pool) -> Iterator[Problem]:
     most = {"relative": 1.0, "nic_gbit_per_s_per_node": _card(pool)}.get(unit)
     if rate <= 0:
-        yield Problem(field, rate, "must be more than 0: all nodes reach each other", "the slowest way's rate")
+        yield Problem(
+            field, rate, "must be more than 0: all nodes reach each other", "the slowest way's rate"
+        )
     elif most is not None and rate > most * ROUNDING:
         rule = f"is above what the cards of a node do, {most:g}"
         yield Problem(field, rate, rule, "raise the node's nic_gbit_per_s_per_node, or write a lower rate")

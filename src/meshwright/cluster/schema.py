@@ -113,7 +113,8 @@ class TierFile(Strict):
 
 
 Matrix = Annotated[
-    tuple[Annotated[tuple[NotNegative, ...], Field(max_length=4096)], ...], Field(min_length=1, max_length=4096)
+    tuple[Annotated[tuple[NotNegative, ...], Field(max_length=4096)], ...],
+    Field(min_length=1, max_length=4096),
 ]
 """One list per node, of the rates to all nodes; what stands for a node itself is not read."""
 NodeIndex = Annotated[int, Field(ge=0, le=10**6)]

@@ -8,7 +8,6 @@ its host launch time. ``Breakdown`` splits a time into compute and the exposed p
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
 from meshwright.plan.distinct import looked_up
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
-from meshwright.program.hops import Groups, Shape
+from meshwright.program.hops import Groups, Pairs, Shape
 from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind
 from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.mirrored import MIRRORED
@@ -45,7 +44,7 @@ ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
 """Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
 
 MESSAGES: tuple[CollectiveKind, ...] = ("p2p", *ALONG_CHAIN)
-MIRRORING: Mapping[tuple[str, ...], Literal["all", "ends"]] = {("tied",): "ends", MIRRORED: "all"}
+MIRRORING: Mapping[tuple[str, ...], Pairs] = {("tied",): "ends", MIRRORED: "all"}
 """Groups that are pairs of pipeline ranks, and which."""
 
 Parts = dict[str, Number]
@@ -106,7 +105,7 @@ class Mesh:
 
     def _slowest_links(self, axes: tuple[str, ...], kind: CollectiveKind, links: Links) -> Number:
         """What links make of each plan's groups, those of equal sizes and strides looked at once."""
-        mirrored = MIRRORING.get(axes, "")
+        mirrored: Pairs = MIRRORING.get(axes, "")
         own = ("pp",) if mirrored else axes
         shape: Shape = "chain" if kind in MESSAGES else "all" if kind == "all-to-all" else "ring"
 

@@ -113,7 +113,7 @@ def links_under(order: NodeOrder | None, forms: Forms) -> Links | None:
 
 
 def fabric_of(cluster: Cluster) -> Fabric | None:
-    """A cluster's nodes and the links between them; None where it has neither links nor tiers, or nodes are not full."""
+    """A cluster's nodes and the links between them; None if it has neither links nor tiers, or nodes are not full."""
     if cluster.links is None and not cluster.tiers:
         return None
     nodes = node_count(cluster.pool)

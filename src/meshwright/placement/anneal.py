@@ -1,10 +1,10 @@
 """Orders of many nodes, by simulated annealing of the guide's J, several walks beside each other.
 
-The slowest hop of a kind decides, so most changes change nothing; to tell them apart J has a little of the mean over all
-hops added. Half of all moves begin at an end of the hop that costs most. Temperatures fall geometrically from what moves
-cost at first; walks begin at the order as listed, with near nodes together, at chains of nearest neighbours, and at random. At the end the best
-are improved by swaps until none helps. The number of moves follows from how many hops have to be looked up, not from a
-clock: the same seed gives the same order everywhere.
+The slowest hop of a kind decides, so most changes change nothing; to tell them apart J has a little of the mean over
+all hops added. Half of all moves begin at an end of the hop that costs most. Temperatures fall geometrically from what
+moves cost at first; walks begin at the order as listed, with near nodes together, at chains of nearest neighbours, and
+at random. At the end the best are improved by swaps (``descend.py``). The number of moves follows from how many hops
+have to be looked up, not from a clock: the same seed gives the same order everywhere.
 """
 
 from dataclasses import dataclass

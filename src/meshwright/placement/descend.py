@@ -25,7 +25,7 @@ LITTLE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Which places a kind has hops between, (n, n), and what every link costs it, (n, n) seconds, 0 for a node itself."""
+    """Which places a kind has hops between, and what every link costs it, 0 for a node itself: (n, n), seconds."""
 
     between: Floats
     costs: Floats

@@ -1,7 +1,7 @@
 """What a search among very many orders looks at in the place of the step: J = base + Σ_c g_c(x_c).
 
-g_c is what the c-th kind of groups adds to the step by itself when it is x times slower, priced at some x and taken to be
-straight between them. What kinds hide of each other, J counts twice; so its best orders are priced in full afterwards.
+g_c is what the c-th kind of groups adds to the step by itself when it is x times slower, priced at some x and taken to
+be straight between them. What kinds hide of each other, J counts twice; so its best orders are priced in full.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Nodes in an order in which near ones stand together, whatever the plan: what a search over plans takes them to be in.
 
-Groups of nodes are joined, those first that are least slow to each other in the mean (average linkage), the one with the
-lower nodes in front; nodes of different units of a tier are farther apart by its oversubscription. Where all are alike
-that is the order in which the cluster has them.
+Groups of nodes are joined, those first that are least slow to each other in the mean (average linkage), the one with
+the lower nodes in front; nodes of different units of a tier are farther apart by its oversubscription. Where all are
+alike that is the order in which the cluster has them.
 """
 
 import numpy as np

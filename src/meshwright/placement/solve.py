@@ -65,7 +65,11 @@ def placed(task: Task, seed: int = 0, most: int = MOST) -> Placed:
     kinds = alike_nodes(task.fabric)
     if arrangements(kinds) <= most:
         order, step = best_of_all(task, kinds)
-        return _kept(task, as_listed) if step >= as_listed else Placed(_plain(order), step, as_listed, step, True)
+        return (
+            _kept(task, as_listed)
+            if step >= as_listed
+            else Placed(_plain(order), step, as_listed, step, True)
+        )
     bound = min(as_listed, bound_s(task))
     if bound >= as_listed * (1 - CERTAIN):
         return _kept(task, as_listed)

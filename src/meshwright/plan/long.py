@@ -79,7 +79,7 @@ class ExpertGrid(Strict):
 
 
 class Layout(Strict):
-    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: as ranks fill nodes."""
+    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: nodes as filled."""
 
     on: str = "all"
     grid: Grid = Grid()

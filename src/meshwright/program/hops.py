@@ -28,6 +28,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Shape = Literal["ring", "chain", "loop", "all"]
 """A ring of a collective, a chain of messages, a chain whose last member sends to the first, too, or all to all."""
+Pairs = Literal["", "all", "ends"]
+"""No pairs, or those of places on an axis that mirror each other: all of them, or that of its ends."""
 CROSSINGS_AT_ONCE = 2**22
 
 
@@ -98,15 +100,15 @@ class Fabric:
 class Groups:
     """All groups of ``ranks`` ranks over axes of some sizes and strides, and the shape of what they do.
 
-    ``names`` are the axes' names; ``together`` of a group's members share a fast domain. ``mirrored``: not groups over the one axis, but pairs of its
-    places that mirror each other, all of them or those of its ends.
+    ``names`` are the axes' names; ``together`` of a group's members share a fast domain. ``mirrored``: not groups over
+    the one axis, but pairs of its places that mirror each other, all of them or those of its ends.
     """
 
     axes: tuple[tuple[int, int], ...]
     ranks: int
     shape: Shape
     together: int
-    mirrored: Literal["", "all", "ends"] = ""
+    mirrored: Pairs = ""
     names: tuple[str, ...] = ()
 
     def members(self) -> Ints:
@@ -162,5 +164,5 @@ def hops_of(groups: Ints, per_node: int, shape: Shape, together: int) -> Hops:
         source, target = (np.concatenate([a, places[:, i]]) for a, i in ((source, -1), (target, 0)))
     moved = source != target
     codes, inverse = np.unique(source[moved] * count + target[moved], return_inverse=True)
-    load = np.bincount(inverse, minlength=len(codes)) * (float(together) if shape == "ring" else 1.0)
-    return Hops(codes // count, codes % count, load)
+    load = np.bincount(inverse, minlength=len(codes)).astype(np.float64)
+    return Hops(codes // count, codes % count, load * together if shape == "ring" else load)

@@ -62,14 +62,14 @@ class Edge:
 class Program:
     """A lowered plan.
 
-    ``grid`` and ``expert_grid`` spread the ranks, ``node_order`` says which nodes they fill; ``stages`` hold blocks; ``states`` is the state table;
+    ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
     ``beside`` names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight``
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
-    ``chains`` times the whole model.
+    ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them.
 
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``vocabulary.py``); each of them
     has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares behind it,

@@ -72,4 +72,6 @@ def _reason(answer: Placed) -> Reason:
     known = "the best of all orders" if answer.exact else f"at most {answer.gap:.1%} above the best order"
     if not answer.changes:
         return Reason(FIELD, "as listed", known)
-    return Reason(FIELD, " ".join(map(str, answer.order)), f"{answer.gained:.1%} shorter than as listed, {known}")
+    return Reason(
+        FIELD, " ".join(map(str, answer.order)), f"{answer.gained:.1%} shorter than as listed, {known}"
+    )
