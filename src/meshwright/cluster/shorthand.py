@@ -16,6 +16,8 @@ from meshwright.errors import InputError, Problem
 T = TypeVar("T")
 
 MAX_DEVICES = 10**6
+SOURCE = "shorthand"
+"""What a cluster says of where it is from that was written in one line."""
 EXAMPLE = "e.g. h100-sxm-80gb x 64"
 _FORM = re.compile(r"(?P<device>\S.*?)\s*[x×]\s*(?P<count>[-+]?[0-9][0-9._,e+]*)\s*(?:@\s*(?P<node>.*))?")
 
@@ -53,7 +55,7 @@ def usual_cluster(kind: Device, count: int, node: Node | None = None) -> Cluster
             ),
         ),
         failures_per_1000_node_days=usual_failures(kind.id),
-        source="shorthand",
+        source=SOURCE,
     )
 
 

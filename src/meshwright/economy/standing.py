@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, sqrt
 from typing import Any, Literal
 
 from meshwright.economy.course import Costs, Course
@@ -12,6 +13,8 @@ from meshwright.economy.pareto import Point, dominates, non_dominated
 from meshwright.plan.short import ShortPlan
 from meshwright.units import DAY_S, format_seconds
 
+LONGEST, CLOSE = 64.0, 1 + 1e-6
+"""How many times the bound of a step is looked at for where a cluster is beaten, and how closely."""
 State = Literal["searched", "beaten", "nothing fits", "nothing is legal"]
 
 
@@ -42,9 +45,11 @@ class Standing:
         step_s = self.step_s
         seconds, usd, kwh = (None, None, None) if step_s is None else self.point
         outages = self.course.outages
+        price = self.course.setting.cluster.pool.usd_per_device_hour
         return {
             "cluster": self.offer.on,
             "devices": self.offer.cluster.devices,
+            "usd_per_device_hour": None if price is None else price.value,
             "state": self.state,
             "why": self.why,
             "step_time_s": step_s,
@@ -76,11 +81,25 @@ def beaten_by(course: Course, least_s: float, found: Sequence[Standing], aim: Ob
     return None
 
 
+def beaten_from(course: Course, least_s: float, found: Sequence[Standing], aim: Objective) -> float:
+    """From how many seconds of a step on a cluster is beaten, a millionth above; infinite where it hardly is."""
+    low, high = least_s, least_s * LONGEST
+    if beaten_by(course, high, found, aim) is None:
+        return inf
+    while high > low * CLOSE:
+        middle = sqrt(low * high)
+        if beaten_by(course, middle, found, aim) is None:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 def beaten(offer: Offer, course: Course, least_s: float, by: Standing) -> Standing:
-    """What was not searched, with the reason."""
+    """What another one beats, with the reason; a step takes at least ``least_s`` here."""
     why = (
-        f"{by.offer.on} is no worse in time, money, energy and the objective, even if a step takes no longer here than "
-        f"the work of its plans: {format_seconds(least_s)}"
+        f"{by.offer.on} is no worse in time, money, energy and the objective: no step here takes less than "
+        f"{format_seconds(least_s)}"
     )
     return Standing(offer, course, "beaten", least_s, why=why)
 

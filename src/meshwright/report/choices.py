@@ -24,17 +24,17 @@ def print_choices(out: Console, data: dict[str, Any]) -> None:
         return
     searched = [row for row in clusters if row["state"] == "searched"]
     best = data["pareto"]
-    names = [row["cluster"] for row in best]
     out.print(
         f"\n[bold]Clusters[/bold]: {len(searched)} of {len(clusters)} have a plan that may be the best; "
         f"{len(best)} are beaten by none in time, money and energy of a {data['per']}, the quickest first:"
     )
-    table = plain_table("cluster", "step", "goodput", "time", "USD", "kWh")
-    others = [row for row in searched if row["cluster"] not in names]
+    table = plain_table("cluster", "$/device-h", "step", "goodput", "time", "USD", "kWh")
+    others = [row for row in searched if row not in best]
     for row in [*best, *others][:MOST_ROWS]:
-        beaten = "" if row["cluster"] in names else "  (beaten)"
+        beaten = "" if row in best else "  (beaten)"
         table.add_row(
             escape(row["cluster"]) + beaten,
+            _amount(row["usd_per_device_hour"]),
             format_seconds(row["step_time_s"]),
             percent(row["goodput"]),
             _time(row),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from meshwright.cluster.graph import Cluster
+from meshwright.cluster.shorthand import SOURCE
 from meshwright.economy.course import Course
 from meshwright.economy.limits import Limits
 from meshwright.economy.objectives import OBJECTIVES, Objective, objective
@@ -162,7 +163,10 @@ def _settled(
 
 
 def _kind(offer: Offer) -> tuple[object, ...]:
-    return tuple((pool.device.id, pool.node.name) for pool in offer.cluster.pools)
+    """What clusters in one line have in common that differ in nothing but how many devices; any other is alone."""
+    if offer.cluster.source != SOURCE:
+        return (offer.on,)
+    return (offer.cluster.pool.device.id, offer.cluster.pool.node.name)
 
 
 def _unknown(aim: Objective | None, wish: Wish, clusters: Sequence[Cluster]) -> Iterator[Problem]:

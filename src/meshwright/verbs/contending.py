@@ -2,8 +2,9 @@
 
 A cluster is searched unless another one beats it whatever its plans do: no worse in time, money, energy and the
 objective at the least time that any of its legal plans that may fit can take (``cost/quick_floor.py``). Those with the
-least bound of time come first, for nothing that comes later can beat them. So the set of what no cluster beats is
-exact, and so is the best by the objective within any budget and before any deadline.
+least bound of time come first: what comes later can hardly beat them. Of a cluster that is searched only plans matter
+below the time from which on another one beats it. So the set of what no cluster beats is exact, and so is the best by
+the objective within any budget and before any deadline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,20 +13,25 @@ from math import inf
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cost.constants import constants
+from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.pipeline import has_form
 from meshwright.cost.quick_floor import quick_floor
 from meshwright.economy.course import Course
 from meshwright.economy.objectives import Objective
 from meshwright.economy.offers import Offer
-from meshwright.economy.standing import Standing, beaten, beaten_by
+from meshwright.economy.standing import Standing, beaten, beaten_by, beaten_from
+from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.short import ShortPlan
+from meshwright.search.best_below import best_below
 from meshwright.search.space import enumerate_space
 from meshwright.verbs.searching import Scope, search, searched_schedules
 from meshwright.verbs.solving import Progress
 
 T = TypeVar("T")
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +43,57 @@ class Contender:
     course: Course
     scope: Scope
 
+    @property
+    def plans(self) -> PlanArrays:
+        """All legal plans."""
+        scope, setting = self.scope, self.course.setting
+        return enumerate_space(setting, scope.keep, searched_schedules(scope, setting)).plans
+
+    def floors(self, plans: PlanArrays) -> Floats | None:
+        """Seconds that no plan's step is shorter than, infinite where it can not fit; None where no bound is known."""
+        if not all(map(has_form, plans.schedules)):
+            return None
+        setting = self.course.setting
+        usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+        return quick_floor(plans, setting, usable).step_s
+
     def least_step_s(self) -> float | None:
         """No plan that may fit takes less; infinite where none may, 0 where no bound is known, None: none is legal."""
-        setting = self.course.setting
-        plans = enumerate_space(setting, self.scope.keep, searched_schedules(self.scope, setting)).plans
+        plans = self.plans
         if not len(plans):
             return None
-        if not all(map(has_form, plans.schedules)):
-            return 0.0
-        usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
-        return float(np.min(quick_floor(plans, setting, usable).step_s))
+        floors = self.floors(plans)
+        return 0.0 if floors is None else float(np.min(floors))
 
-    def searched(self) -> Standing:
-        """With its best plan, if one fits."""
+    def searched(self, against: Sequence[Standing], aim: Objective) -> Standing:
+        """With its best plan, unless one of others that were searched beats it, or nothing fits."""
+        plans = self.plans
+        floors = self.floors(plans)
+        if floors is None:
+            return self._played()
+        enough = beaten_from(self.course, float(np.min(floors)), against, aim)
+        best = best_below(floors, plans.take, self._scores, enough)
+        if best is not None:
+            return self._with(plans, best.row, best.step_s)
+        by = beaten_by(self.course, enough, against, aim) if enough < inf else None
+        return self._without() if by is None else beaten(self.offer, self.course, enough, by)
+
+    def _played(self) -> Standing:
         _, found = search(replace(self.scope, top=1), self.course.setting)
         if not len(found.ranking):
-            why = "no plan that was played fits" if found.unplayed else "the leanest plan needs more memory"
-            return Standing(self.offer, self.course, "nothing fits", why=why)
+            return self._without()
         (row,) = found.top(1)
-        plan = found.plans.short(row, self.header)
-        return Standing(self.offer, self.course, "searched", float(found.step_s[row]), plan)
+        return self._with(found.plans, row, float(found.step_s[row]))
+
+    def _scores(self, plans: PlanArrays) -> Estimates:
+        return evaluate(plans, self.course.setting, only_fitting=True)
+
+    def _with(self, plans: PlanArrays, row: int, step_s: float) -> Standing:
+        return Standing(self.offer, self.course, "searched", step_s, plans.short(row, self.header))
+
+    def _without(self) -> Standing:
+        why = "no plan that was looked at fits into the memory of a device"
+        return Standing(self.offer, self.course, "nothing fits", why=why)
 
 
 def standings(
@@ -79,7 +116,9 @@ def standings(
     for _, index in _told(quickest, "plans of clusters", tell):
         one = contenders[index]
         by = beaten_by(one.course, least[index], searched, aim)
-        found[index] = one.searched() if by is None else beaten(one.offer, one.course, least[index], by)
+        found[index] = (
+            one.searched(searched, aim) if by is None else beaten(one.offer, one.course, least[index], by)
+        )
         searched += [found[index]] if found[index].state == "searched" else []
     return [found[index] for index in range(len(contenders))]
 

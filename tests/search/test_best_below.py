@@ -1,0 +1,64 @@
+"""The best plan alone, against ranking all plans by their scores."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_scores import Scored
+
+from meshwright.search.best_below import FIRST, best_below
+from meshwright.search.exhaustive import TIE, ranked
+
+
+def scores(seed, count):
+    """(floors, scores): many plans that nearly tie, many that do not fit, bounds at any distance below."""
+    draw = np.random.default_rng(seed)
+    step_s = np.round(1 + draw.integers(0, 40, count) * 0.0004 + draw.integers(0, 3, count), 6)
+    found = Scored(step_s, draw.integers(1, 9, count).astype(float), draw.random(count) < draw.random())
+    floors = np.where(found.fits | (draw.random(count) < 0.5), step_s * draw.uniform(0.5, 1, count), np.inf)
+    return floors, found
+
+
+def searched(floors, found, enough=np.inf):
+    """What is found, and how many plans were evaluated."""
+    seen = []
+
+    def evaluate(rows):
+        seen.extend(rows)
+        return Scored(found.step_s[rows], found.total_bytes[rows], found.fits[rows])
+
+    best = best_below(floors, lambda rows: rows, evaluate, enough)
+    assert len(set(seen)) == len(seen)
+    return best, len(seen)
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 3000))
+def test_it_is_the_first_of_the_ranking(seed, count):
+    floors, found = scores(seed, count)
+    order = ranked(found.step_s, found.total_bytes, found.fits)
+    best, _ = searched(floors, found)
+    if not len(order):
+        assert best is None
+        return
+    assert found.fits[best.row]
+    assert best.step_s == found.step_s[best.row] <= found.step_s[order].min() * (1 + TIE)
+    assert found.total_bytes[best.row] == found.total_bytes[order[0]]
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), part=st.floats(0.5, 3.0))
+def test_what_takes_enough_is_none(seed, count, part):
+    floors, found = scores(seed, count)
+    least = found.step_s[found.fits].min(initial=np.inf)
+    enough = part * 1.5
+    best, evaluated = searched(floors, found, enough)
+    assert (best is not None) == (least < enough)
+    assert evaluated <= np.isfinite(floors).sum()
+    if least >= enough:
+        assert evaluated <= (floors <= enough).sum()
+
+
+def test_few_plans_are_evaluated_where_bounds_are_close():
+    floors = np.linspace(1, 100, 10**5)
+    found = Scored(floors, np.ones(10**5), np.ones(10**5, dtype=bool))
+    best, evaluated = searched(floors, found)
+    assert best.step_s == 1.0
+    assert evaluated <= FIRST
