@@ -45,8 +45,8 @@ def test_the_pareto_set_is_that_of_all_searched_one_by_one(on, assume):
 
 def test_bounds_spare_searches_and_say_so(monkeypatch):
     searched = []
-    plain = contending.best_below
-    monkeypatch.setattr(contending, "best_below", lambda *args: searched.append(1) or plain(*args))
+    plain = contending.best_plan
+    monkeypatch.setattr(contending, "best_plan", lambda *args: searched.append(1) or plain(*args))
     found = chosen.__wrapped__(*RANGE)
     states = [standing.state for standing in found.standings]
     assert 0 < states.count("searched") <= len(searched) < len(states)

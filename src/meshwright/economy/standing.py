@@ -83,6 +83,8 @@ def beaten_by(course: Course, least_s: float, found: Sequence[Standing], aim: Ob
 
 def beaten_from(course: Course, least_s: float, found: Sequence[Standing], aim: Objective) -> float:
     """From how many seconds of a step on a cluster is beaten, a millionth above; infinite where it hardly is."""
+    if beaten_by(course, least_s, found, aim) is not None:
+        return least_s
     low, high = least_s, least_s * LONGEST
     if beaten_by(course, high, found, aim) is None:
         return inf

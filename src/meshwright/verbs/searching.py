@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import may_fit
@@ -20,6 +21,7 @@ from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.search.best_below import best_below
 from meshwright.search.best_first import widen
 from meshwright.search.bounded import Wanted, search_bounded
 from meshwright.search.exhaustive import Found, search_all
@@ -172,6 +174,50 @@ def _search_formed(space: Space, scope: Scope, setting: Setting) -> Found:
 
     wanted = Wanted(scope.top, pair_interval(setting).high)
     return search_bounded(space, bounds, _scoring(setting), usable, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class BestPlan:
+    """The plan at a row, and the seconds of its step."""
+
+    plans: PlanArrays
+    row: int
+    step_s: float
+
+
+def least_step_s(scope: Scope, setting: Setting) -> float | None:
+    """No plan that may fit takes less; infinite where none may, 0 where no bound is known, None: none is legal."""
+    plans = _legal_plans(scope, setting)
+    if not len(plans):
+        return None
+    return float(_floors(plans, setting).min()) if _all_formed(plans) else 0.0
+
+
+def best_plan(scope: Scope, setting: Setting, enough: float) -> BestPlan | None:
+    """The best plan, without what explains it; None where nothing fits, or where it takes ``enough`` seconds or more.
+
+    Among plans without closed forms it is found whatever is enough.
+    """
+    plans = _legal_plans(scope, setting)
+    if _all_formed(plans):
+        best = best_below(_floors(plans, setting), plans.take, _scoring(setting), enough)
+        return None if best is None else BestPlan(plans, best.row, best.step_s)
+    _, found = search(replace(scope, top=1), setting)
+    rows = found.top(1)
+    return BestPlan(found.plans, rows[0], float(found.step_s[rows[0]])) if rows else None
+
+
+def _legal_plans(scope: Scope, setting: Setting) -> PlanArrays:
+    return enumerate_space(setting, scope.keep, searched_schedules(scope, setting)).plans
+
+
+def _all_formed(plans: PlanArrays) -> bool:
+    return all(map(has_form, plans.schedules))
+
+
+def _floors(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
+    """Seconds that a step is no shorter than, infinite for plans that can not fit: (n,)."""
+    return quick_floor(plans, setting, _usable(setting)).step_s
 
 
 def _scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
