@@ -36,7 +36,7 @@ def test_several_clusters_as_text(tmp_path):
     file = tmp_path / "plan.yaml"
     shown = run(*ASKED, *SEVERAL, "--tokens", "10B", "-o", file).out
     assert "Clusters: " in shown
-    assert "beaten by none in time, money and energy of a training" in shown
+    assert "Beaten by none in time, money and energy of a training" in shown
     assert "Plan 1 is for h100-sxm-80gb x 8." in shown
     assert "Not searched" in shown or "5 of 5" in shown
     assert "cluster: h100-sxm-80gb x 8" in file.read_text(encoding="utf-8")

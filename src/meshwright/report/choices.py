@@ -11,7 +11,7 @@ from meshwright.units import format_seconds
 
 MOST_ROWS = 24
 LEFT = {
-    "beaten": "that another one beats, by a lower bound of the step on them (the work of their plans)",
+    "beaten": "that another one beats, by lower bounds of their steps",
     "nothing fits": "on which nothing fits",
     "nothing is legal": "on which nothing is legal",
 }
@@ -25,8 +25,8 @@ def print_choices(out: Console, data: dict[str, Any]) -> None:
     searched = [row for row in clusters if row["state"] == "searched"]
     best = data["pareto"]
     out.print(
-        f"\n[bold]Clusters[/bold]: {len(searched)} of {len(clusters)} have a plan that may be the best; "
-        f"{len(best)} are beaten by none in time, money and energy of a {data['per']}, the quickest first:"
+        f"\n[bold]Clusters[/bold]: {len(searched)} of {len(clusters)} with their best plan. Beaten by none in time, "
+        f"money and energy of a {data['per']}: {len(best)}, the quickest first."
     )
     table = plain_table("cluster", "$/device-h", "step", "goodput", "time", "USD", "kWh")
     others = [row for row in searched if row not in best]
