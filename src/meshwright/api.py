@@ -237,7 +237,7 @@ def export(
     resolved = load(path)
     setting = resolved.setting
     written = TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack)
-    written = launch_files(written, job_for(setting.cluster, setting.model.name), launcher)
+    written = launch_files(written, job_for(setting.cluster, setting.model.name, resolved.long), launcher)
     if check is None:
         return written.to_json()
     from meshwright.verbs.exporting import checked

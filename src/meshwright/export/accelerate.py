@@ -35,6 +35,7 @@ LAUNCH_OPTIONS = (
     "--main_process_ip",
     "--main_process_port",
     "--rdzv_backend",
+    "--machine_rank",
 )
 EACH_BATCH = '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'
 """Gradients are reduced, and so sharded, after every micro-batch; else FSDP2 keeps them whole until the last."""
@@ -46,7 +47,7 @@ def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     problems = [*uniform.problems, *plan_problems(uniform, model.architecture)]
     if problems:
         raise unsupported_error(plan, problems)
-    job = job_for(cluster, model.name)
+    job = job_for(cluster, model.name, plan)
     config, options = accelerate_config(uniform, job), _options(uniform)
     assert not list(unknown_keys(config, option_names(TARGET, RELEASE)))
     run: list[Option] = [(name,) for name in (*LAUNCH_OPTIONS, *RUN_OPTIONS)]
@@ -104,6 +105,13 @@ def _yaml(config: Mapping[str, object], indent: str = "") -> Iterator[str]:
             yield f"{indent}{key}: {json.dumps(value)}"
 
 
+def _meeting(job: Job) -> list[str]:
+    """How several nodes find each other: in any order, or each by its place."""
+    if job.nodes == 1:
+        return []
+    return ["--rdzv_backend c10d"] if job.host_order is None else ['--machine_rank "${NODE_RANK}"']
+
+
 def _start(job: Job) -> str:
     """``accelerate launch`` on one node of the job; the nodes meet at the first one."""
     words = [
@@ -112,7 +120,7 @@ def _start(job: Job) -> str:
         '--num_machines "${NNODES}"',
         '--main_process_ip "${MASTER_ADDR}"',
         '--main_process_port "${MASTER_PORT}"',
-        *(["--rdzv_backend c10d"] if job.nodes > 1 else []),
+        *_meeting(job),
         '"${TRAIN_SCRIPT}"',
         '"${TRAINER_ARGS[@]}"',
         '"${RUN_ARGS[@]}"',

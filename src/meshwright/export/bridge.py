@@ -73,7 +73,7 @@ def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: St
     unknown = [*unknown_keys(overrides, option_names(TARGET, RELEASE)), *_unknown_fields()]
     assert not unknown, f"{TARGET} {RELEASE} has no fields {unknown}"
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
-    job, top = job_for(cluster, model.name), header(TARGET, RELEASE, uniform.summary())
+    job, top = job_for(cluster, model.name, plan), header(TARGET, RELEASE, uniform.summary())
     note = header(TARGET, RELEASE, uniform.summary(), f"Overrides of {known.recipe}: run.py merges them.")
     return Export(
         target=TARGET,

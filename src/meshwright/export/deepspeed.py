@@ -40,7 +40,7 @@ def export_deepspeed(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack:
     assert not list(unknown_keys(config, option_names(TARGET, RELEASE)))
     run: list[Option] = [(name,) for name in ("--deepspeed", *RUN_OPTIONS)]
     assert_known([*options, *run], TARGET, RELEASE)
-    top, job = header(TARGET, RELEASE, uniform.summary()), job_for(cluster, model.name)
+    top, job = header(TARGET, RELEASE, uniform.summary()), job_for(cluster, model.name, plan)
     body = [*script_lines(uniform, options), _start(job)]
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=LAYERS)
     return Export(

@@ -38,7 +38,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
     run: list[Option] = [(name,) for name in RUN_OPTIONS]
     assert_known([*options, *run], TARGET, RELEASE)
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
-    job = job_for(cluster, model.name)
+    job = job_for(cluster, model.name, plan)
     return Export(
         target=TARGET,
         release=RELEASE,

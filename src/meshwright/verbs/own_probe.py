@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from meshwright.errors import UnsupportedError
+from meshwright.export.launch import host_order, node_rank_lines
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.runnable import OWN_STACK, hindrances
 
@@ -25,7 +26,8 @@ def _script(resolved: Resolved) -> str:
     cluster = resolved.setting.cluster
     per_node = min(cluster.pool.node.devices, cluster.devices)
     nodes = -(-cluster.devices // per_node)
-    start = "meshwright" if nodes == 1 else _torchrun(nodes, per_node)
+    order = host_order(resolved.long, cluster)
+    start = "meshwright" if nodes == 1 else _torchrun(nodes, per_node, order)
     return "\n".join(
         [
             "#!/usr/bin/env bash",
@@ -33,6 +35,7 @@ def _script(resolved: Resolved) -> str:
             "set -euo pipefail",
             'JOB="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"',
             *(BEGIN_ANEW if nodes == 1 else ()),
+            *([] if order is None else node_rank_lines(order)),
             f'{start} run "${{JOB}}/plan.yaml" --steps "${{TRAIN_STEPS:-20}}" --resume never \\',
             '  --out "${JOB}/run" "$@"',
             'cat "${JOB}/run/metrics.jsonl"',
@@ -41,8 +44,9 @@ def _script(resolved: Resolved) -> str:
     )
 
 
-def _torchrun(nodes: int, per_node: int) -> str:
-    return (
-        f"torchrun --nnodes {nodes} --nproc-per-node {per_node} --rdzv-backend c10d \\\n  "
-        f'--rdzv-endpoint "${{MASTER_ADDR:?the first host}}:{PORT}" --no-python meshwright'
-    )
+def _torchrun(nodes: int, per_node: int, order: tuple[int, ...] | None) -> str:
+    first = "${MASTER_ADDR:?the first host}"
+    meeting = f'--rdzv-backend c10d \\\n  --rdzv-endpoint "{first}:{PORT}"'
+    if order is not None:
+        meeting = f'--node-rank "${{NODE_RANK}}" \\\n  --master-addr "{first}" --master-port {PORT}'
+    return f"torchrun --nnodes {nodes} --nproc-per-node {per_node} {meeting} --no-python meshwright"

@@ -12,3 +12,5 @@ LAUNCHERS: dict[str, Launcher] = {
     "trainjob": trainjob,
     "jobset": jobset,
 }
+ORDERING = ("sbatch",)
+"""Those that start nodes in a plan's order."""

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from meshwright.errors import InputError, Problem, UnsupportedError, nearest
 from meshwright.export.launch import Job
-from meshwright.export.launchers import LAUNCHERS
+from meshwright.export.launchers import LAUNCHERS, ORDERING
 from meshwright.export.result import Export
 
 SCRIPT = "launch.sh"
@@ -25,6 +25,10 @@ def launch_files(export: Export, job: Job, launcher_name: str) -> Export:
     if launcher_name not in LAUNCHERS:
         rule = "no launcher of that name"
         raise InputError(Problem("launcher", launcher_name, rule, nearest(launcher_name, LAUNCHERS)))
+    if job.host_order is not None and launcher_name not in ORDERING:
+        rule = f"{launcher_name} hands out nodes in an order of its own"
+        hint = f"--launcher {ORDERING[0]}, or take node_order out"
+        raise UnsupportedError(Problem("layout.node_order", list(job.host_order), rule, hint))
     places = [PurePosixPath(path).parent for path in export.files if PurePosixPath(path).name == SCRIPT]
     if not places:
         rule = f"{export.target} is started without {SCRIPT}: there is nothing for {launcher_name} to run"

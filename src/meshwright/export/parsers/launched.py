@@ -20,7 +20,7 @@ def given_words(launcher: Path, program: str, variables: Mapping[str, str]) -> l
         stand_in = Path(folder) / program
         stand_in.write_text(SAYS, encoding="utf-8")
         stand_in.chmod(0o755)
-        known = {"PATH": f"{folder}:{os.environ['PATH']}", **variables}
+        known = {"PATH": f"{folder}:{os.environ['PATH']}", "NODE": "0", **variables}
         command = ["bash", str(launcher)]
         done = subprocess.run(command, env=known, capture_output=True, text=True, check=True)
     return done.stdout.split("\0")[:-1]
