@@ -1,5 +1,6 @@
 """Orders of nodes: exact against all permutations, annealed against exact, bounded from below, never a worse one."""
 
+from dataclasses import replace
 from itertools import permutations
 from math import factorial
 
@@ -45,6 +46,16 @@ def test_walks_come_near_the_best(seed):
     assert found.bound_s <= exact.step_s * (1 + 1e-12)
     assert found.step_s <= found.as_listed_s
     assert found.gap >= found.step_s / exact.step_s - 1 - 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_faster_link_never_makes_the_best_order_worse(seed):
+    task, rng = random_task(seed + 2000), np.random.default_rng(seed)
+    quicker = task.fabric.slowness.copy()
+    one, other = rng.choice(task.places, 2, replace=False)
+    quicker[one, other] = quicker[other, one] = max(1.0, quicker[one, other] * rng.uniform(0.1, 1))
+    better = replace(task, fabric=replace(task.fabric, slowness=quicker))
+    assert placed(better).step_s <= placed(task).step_s * (1 + 1e-12)
 
 
 def test_the_same_seed_gives_the_same_order():

@@ -9,6 +9,9 @@ import numpy as np
 
 from meshwright.program.hops import Fabric
 
+MOST_NODES = 256
+"""Larger clusters keep the order in which they are listed: an order for them would take minutes."""
+
 
 def near_together(fabric: Fabric) -> tuple[int, ...]:
     """The order, as nodes."""

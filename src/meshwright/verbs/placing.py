@@ -7,6 +7,7 @@ import numpy as np
 
 from meshwright.cost.predict import closed_form, report
 from meshwright.cost.pricing import fabric_of
+from meshwright.placement.near import MOST_NODES
 from meshwright.placement.solve import Placed, bound_s, placed
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
@@ -20,11 +21,14 @@ from meshwright.verbs.slow_links import placement_task, waiting
 SPARE = 3
 """Plans behind the best that an order of nodes may still bring among them."""
 FIELD = "node_order"
+SHOWN = 16
+"""Nodes of an order that a reason lists."""
 
 
 def spare_plans(setting: Setting) -> int:
     """How many plans more than asked for are worth an order of nodes of their own."""
-    return SPARE if fabric_of(setting.cluster) is not None else 0
+    fabric = fabric_of(setting.cluster)
+    return SPARE if fabric is not None and fabric.nodes <= MOST_NODES else 0
 
 
 def with_orders(proposals: Sequence[Proposal], setting: Setting, top: int) -> tuple[Proposal, ...]:
@@ -72,6 +76,5 @@ def _reason(answer: Placed) -> Reason:
     known = "the best of all orders" if answer.exact else f"at most {answer.gap:.1%} above the best order"
     if not answer.changes:
         return Reason(FIELD, "as listed", known)
-    return Reason(
-        FIELD, " ".join(map(str, answer.order)), f"{answer.gained:.1%} shorter than as listed, {known}"
-    )
+    shown = " ".join(map(str, answer.order[:SHOWN])) + (" …" if len(answer.order) > SHOWN else "")
+    return Reason(FIELD, shown, f"{answer.gained:.1%} shorter than as listed, {known}")

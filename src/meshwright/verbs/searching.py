@@ -16,7 +16,7 @@ from meshwright.cost.pricing import fabric_of
 from meshwright.cost.quick_floor import QuickFloor, quick_floor
 from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
-from meshwright.placement.near import near_together
+from meshwright.placement.near import MOST_NODES, near_together
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
@@ -157,7 +157,7 @@ def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
 def usual_order(cluster: Cluster) -> NodeOrder | None:
     """Near nodes together, which all plans are searched with; None where that is how the cluster has them."""
     fabric = fabric_of(cluster)
-    if fabric is None or fabric.alike:
+    if fabric is None or fabric.alike or fabric.nodes > MOST_NODES:
         return None
     order = near_together(fabric)
     return None if order == tuple(range(fabric.nodes)) else order
