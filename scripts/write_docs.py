@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: what stands between ``begin NAME`` and ``end NAME`` marks.
 
-``python scripts/write_docs.py`` rewrites docs/*.md, the README and the pictures of schedules; tests compare. With
+``python scripts/write_docs.py`` rewrites docs/*.md, the README and the pictures; tests compare. With
 ``--options`` it also rewrites the frozen list of command-line options, tests/house/cli_options.txt: do that only when
 an option changes on purpose.
 """
@@ -20,6 +20,7 @@ from explain_pages import (
     explained_parts,
     explained_summary,
 )
+from findings import charts, four_dimensions, frontier, growth, hardware_scaling, tensor_inside
 from markdown_table import table
 from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, vocabulary_places
 from schedule_pictures import pictures
@@ -38,6 +39,7 @@ from meshwright.verbs.proposing import Proposal
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "schedules"
+CHARTS = DOCS / "findings"
 OPTIONS = ROOT / "tests" / "house" / "cli_options.txt"
 MARKED = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 EXAMPLE_DEGREES = ("pp", "dp_shard", "cp", "tp")
@@ -246,6 +248,11 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "schedule-parts": schedule_parts,
     "vocabulary-forms": vocabulary_forms,
     "vocabulary-places": vocabulary_places,
+    "findings-hardware": hardware_scaling,
+    "findings-frontier": frontier,
+    "findings-tensor": tensor_inside,
+    "findings-lengths": four_dimensions,
+    "findings-growth": growth,
 }
 
 
@@ -267,14 +274,14 @@ def write(path: Path, text: str) -> None:
 
 
 def draw() -> None:
-    """Write the pictures of schedules, and remove those of schedules that are gone."""
-    PICTURES.mkdir(exist_ok=True)
-    drawn = pictures()
-    for name, text in drawn.items():
-        write(PICTURES / name, text)
-    for path in PICTURES.iterdir():
-        if path.name not in drawn:
-            path.unlink()
+    """Write the pictures of schedules and of findings, and remove those that are drawn no more."""
+    for folder, drawn in ((PICTURES, pictures()), (CHARTS, charts())):
+        folder.mkdir(exist_ok=True)
+        for name, text in drawn.items():
+            write(folder / name, text)
+        for path in folder.iterdir():
+            if path.name not in drawn:
+                path.unlink()
 
 
 def main(arguments: list[str]) -> None:

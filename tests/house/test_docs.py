@@ -31,7 +31,7 @@ CODE = re.compile(r"`([^`]+)`")
 ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 
 
-ELSEWHERE = {"explain.md"}
+ELSEWHERE = {"explain.md", "findings.md"}
 """Pages that take long to make: tested beside what they are about, so that the house rules are quick."""
 
 
