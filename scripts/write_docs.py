@@ -32,6 +32,7 @@ from meshwright.export import TARGETS
 from meshwright.model.load import load_model, zoo_names
 from meshwright.plan.runnable import LIMITS
 from meshwright.schedule import SCHEDULES
+from meshwright.search.wishes import told
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
 from meshwright.verbs.proposing import Proposal
@@ -146,7 +147,7 @@ def example_plan() -> str:
     """What ``plan`` answers for the README's question: the best plans, and why the first one won."""
     answer = api.plan("llama-3.1-70b", on="h100-sxm-80gb x 64", seq_len=8192, global_batch=512, top=3)
     rows = [_plan_row(number, found) for number, found in enumerate(answer.proposals, start=1)]
-    degrees = (*EXAMPLE_DEGREES, "schedule", "sharding", "recompute", "step", "MFU", "memory")
+    degrees = (*EXAMPLE_DEGREES, "sp", "schedule", "sharding", "recompute", "step", "MFU", "memory")
     why = [f"- `{r.field}: {r.value}` {r.text}" for r in answer.proposals[0].reasons]
     counts = f"{answer.considered:,} combinations, {answer.legal:,} legal, {answer.evaluated:,} priced"
     head = f"{counts}. Predicted, the best plan of each layout:"
@@ -158,9 +159,10 @@ def _plan_row(number: int, found: Proposal) -> Iterator[object]:
     layout, pipeline, report = found.plan.layout, found.plan.pipeline, found.report
     yield number
     yield from (getattr(layout, axis) for axis in EXAMPLE_DEGREES)
+    yield "on" if layout.sequence_parallel else "off"
     chunks = pipeline.virtual_stages
     yield str(pipeline.choice) + (f" ×{chunks}" if chunks > 1 else "")
-    yield from (found.plan.sharding, found.plan.recompute)
+    yield from (found.plan.sharding, told(found.plan.recompute))
     yield f"{report.step_time_s:.1f} s"
     yield f"{report.mfu:.1%}" if report.mfu else None
     yield f"{report.memory_bytes['total'] / GIB:.1f} GiB"

@@ -95,6 +95,7 @@ def plan(
     budget_usd: float | None = None,
     deadline_days: float | None = None,
     keep: Iterable[str] = (),
+    forbid: Iterable[str] = (),
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
@@ -103,7 +104,7 @@ def plan(
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
 ) -> "Choice":
-    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``.
+    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them.
 
     ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
     the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens`` limit the choice.
@@ -122,7 +123,7 @@ def plan(
 
     workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
-    question = Question(header, tuple(keep), top, stages, schedule, solving)
+    question = Question(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
     limits = Limits(budget_usd, deadline_days)
     return choose(question, Wish(named, objective, limits, tokens, tuple(assume)), progress)
 

@@ -14,7 +14,6 @@ from meshwright.plan.expand import expand
 from meshwright.plan.files import parse_plan
 from meshwright.search import best_first
 from meshwright.search.exhaustive import TIE
-from meshwright.search.space import enumerate_space
 from meshwright.verbs.planning import (
     FAR_TOO_LARGE,
     SLOWER,
@@ -24,6 +23,7 @@ from meshwright.verbs.planning import (
     parse_keep,
     setting_of,
 )
+from meshwright.verbs.searching import scope_of, searched_space
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "megatron-core", 4),
@@ -42,7 +42,7 @@ pools:
 def test_the_best_plan_is_the_best_of_all_plans_predicted_one_by_one(model, cluster, stack, batch):
     question = header(model, cluster, batch=batch, stack=stack)
     setting = setting_of(question)
-    plans = enumerate_space(setting).plans
+    plans = searched_space(scope_of({}, None, 5, setting), setting).plans
     reports = []
     for row in range(len(plans)):
         short = plans.short(row, question)

@@ -10,9 +10,8 @@ from meshwright.plan.files import parse_plan
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search import best_first
 from meshwright.search.exhaustive import TIE
-from meshwright.search.schedules import all_schedules
-from meshwright.search.space import divisors, enumerate_space
 from meshwright.verbs.planning import setting_of
+from meshwright.verbs.searching import scope_of, searched_space
 
 SMALL = [
     ("llama-3.2-1b", "a100-sxm-40gb x 4", "meshwright", 8, {}),
@@ -27,8 +26,8 @@ SMALL = [
 def test_auto_is_the_best_of_all_plans_of_all_schedules_and_never_worse(model, cluster, stack, batch, keep):
     question = header(model, cluster, batch=batch, stack=stack)
     setting = setting_of(question)
-    schedules = all_schedules(setting.stack, divisors(setting.cluster.devices))
-    scores = evaluate(enumerate_space(setting, keep, schedules).plans, setting, only_fitting=True)
+    space = searched_space(scope_of(keep, "auto", 5, setting), setting)
+    scores = evaluate(space.plans, setting, only_fitting=True)
     kept = [f"{name}={value}" for name, value in keep.items()]
     usual, auto = (
         planned(model, cluster, *kept, batch=batch, stack=stack, schedules=s) for s in (None, "auto")

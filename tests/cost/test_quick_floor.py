@@ -5,7 +5,6 @@ import pytest
 from lattice_plans import MODELS
 
 from meshwright.cluster.load import load_cluster
-from meshwright.cost import quick_floor as module
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.quick_floor import quick_floor
 from meshwright.model.load import load_model
@@ -66,15 +65,3 @@ def test_bounds_of_large_models_are_near(name):
     assert max(time.max(), memory.max()) <= ROUNDED
     assert np.median(time) > 0.5
     assert np.median(memory) > 0.5
-
-
-def test_plans_that_can_not_fit_are_not_timed(monkeypatch):
-    plans, setting = sample(next(iter(MODELS.values())), "generic")
-    whole = quick_floor(plans, setting)
-    usable = float(np.median(whole.total_bytes))
-    monkeypatch.setattr(module, "AT_ONCE", 7)
-    floor = quick_floor(plans, setting, usable)
-    assert floor.total_bytes.tolist() == whole.total_bytes.tolist()
-    small = whole.total_bytes <= usable
-    assert floor.step_s[small] == pytest.approx(whole.step_s[small], rel=1e-12)
-    assert np.isinf(floor.step_s[~small]).all()

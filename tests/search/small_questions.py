@@ -15,6 +15,8 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule import SCHEDULES
 from meshwright.search.space import Space, enumerate_space
+from meshwright.search.variants import RECOMPUTES, Variants, usual_variants
+from meshwright.search.wishes import told
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -112,19 +114,22 @@ def random_question(seed: int) -> Asked:
     raise AssertionError(f"no small question of {devices} devices")
 
 
-def raw_choices(setting: Setting) -> Iterator[Choice]:
-    """Every choice of the raw space, without any rule."""
+def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[Choice]:
+    """Every choice of the raw space, without any rule; of the usual variants if nothing is said."""
+    variants = variants or usual_variants(setting, {})
     devices = setting.cluster.devices
     axes = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
     degrees = product(_divisors(devices), repeat=5)
     layouts = [dict(zip(axes, some, strict=True)) for some in degrees if prod(some) == devices]
-    for layout, micro_batch, (schedule, virtual), (ep, etp), sharding, recompute in product(
+    for layout, micro_batch, (schedule, virtual), (ep, etp), sharding, recompute, cut, order in product(
         layouts,
         [m for m in _divisors(setting.workload.global_batch) if m <= 64],
         list(_schedules(setting)),
         list(_experts(setting)),
         setting.stack.shardings,
-        [name for name in ("none", "selective", "full") if name in setting.stack.recomputes],
+        variants.recomputes,
+        variants.sequence_parallel,
+        variants.orders,
     ):
         yield layout | {
             "micro_batch": micro_batch,
@@ -133,7 +138,9 @@ def raw_choices(setting: Setting) -> Iterator[Choice]:
             "ep": ep,
             "etp": etp,
             "sharding": sharding,
-            "recompute": recompute,
+            "recompute": told(recompute),
+            "sequence_parallel": told(cut),
+            "order": told(order),
         }
 
 
@@ -156,8 +163,17 @@ def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def is_worth_searching(choice: Choice, setting: Setting) -> bool:
+def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | None = None) -> bool:
     """The rules that only a search has."""
+    variants = variants or usual_variants(setting, {})
+    if choice["tp"] == 1 and choice["sequence_parallel"] == "false" and True in variants.sequence_parallel:
+        return False
+    orders = [[axis for axis in order if choice[axis] > 1] for order in variants.orders]
+    place = [told(order) for order in variants.orders].index(str(choice["order"]))
+    if orders[place] in orders[:place]:
+        return False
+    if setting.model.architecture.moe and choice["pp"] > 1 and not str(choice["order"]).endswith("pp"):
+        return False
     alone = choice["dp_shard"] * choice["cp"] == 1
     if choice["pp"] == 1 and choice["schedule"] != "1f1b":
         return False
@@ -171,17 +187,19 @@ def is_worth_searching(choice: Choice, setting: Setting) -> bool:
 
 def short_plan(choice: Choice, question: Asked) -> ShortPlan:
     """The plan of a choice."""
-    sequence_parallel = choice["tp"] > 1 and question.setting.stack.sequence_parallel
+    recompute = str(choice["recompute"])
     degrees = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
     pipeline = ("schedule", "micro_batch", "virtual_stages")
     return question.header.model_copy(
         update={
             "layout": ShortLayout(
-                **{name: choice[name] for name in degrees}, sequence_parallel=sequence_parallel
+                **{name: choice[name] for name in degrees},
+                sequence_parallel=choice["tp"] > 1 and choice["sequence_parallel"] == "true",
+                rank_order=tuple(str(choice["order"]).split(",")),
             ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],
-            "recompute": choice["recompute"],
+            "recompute": recompute if recompute in RECOMPUTES else tuple(recompute.split(",")),
         }
     )
 
@@ -200,17 +218,22 @@ def choices_of(space: Space) -> list[Choice]:
     names = {
         "sharding": ("none", "zero1", "zero2", "zero3"),
         "schedule": tuple(map(str, plans.schedules)),
-        "recompute": plans.recomputes,
+        "recompute": tuple(map(told, plans.recomputes)),
+        "order": tuple(map(told, plans.rank_orders)),
+        "sequence_parallel": ("false", "true"),
     }
     keys = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "micro_batch", "schedule", "virtual_stages")
-    keys += ("ep", "etp", "sharding", "recompute")
+    keys += ("ep", "etp", "sharding", "recompute", "sequence_parallel", "order")
     columns = {key: getattr(plans, key).tolist() for key in keys}
     columns |= {key: [table[code] for code in columns[key]] for key, table in names.items()}
     return [dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def as_set(choices) -> set[tuple]:
-    """Choices as a set; a choice that comes twice is a failure."""
-    listed = [tuple(sorted(choice.items())) for choice in choices]
+    """Choices as a set; a choice that comes twice is a failure. What tp does not cut is not cut."""
+    listed = [
+        tuple(sorted({**c, "sequence_parallel": c["sequence_parallel"] if c["tp"] > 1 else "false"}.items()))
+        for c in choices
+    ]
     assert len(set(listed)) == len(listed)
     return set(listed)

@@ -1,6 +1,6 @@
 """Plans that are dear to evaluate: the best are those of all, and no more is evaluated than may be among them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from meshwright.search import best_first
 from meshwright.search.best_first import widen
 from meshwright.search.exhaustive import search_all
 from meshwright.search.schedules import all_schedules
-from meshwright.search.space import enumerate_space
+from meshwright.search.space import Space, enumerate_space
 
 BATCH = 24
 QUESTION = asked("dense", 12, "generic", layers=12, seq_len=96, batch=BATCH)
@@ -71,14 +71,14 @@ def everything(plans):
 
 
 def widened(world, top=5):
-    found = search_all(replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, everything)
+    found = search_all(Space.of(SPACE.plans.take(CHEAP)), world.evaluate, everything)
     world.evaluated = 0
     return widen(found, DEAR, world.floor, world.evaluate, 22, top, BATCH)
 
 
 def without_plans(world):
     nothing = DEAR.take(np.zeros(0, dtype=np.int64))
-    return search_all(replace(SPACE, plans=nothing), world.evaluate, everything)
+    return search_all(Space.of(nothing), world.evaluate, everything)
 
 
 def times_of_top(found, top):
@@ -143,9 +143,7 @@ def test_an_interrupt_ends_with_the_best_that_was_found():
             raise KeyboardInterrupt
         return world.evaluate(plans)
 
-    first = search_all(
-        replace(SPACE, plans=SPACE.plans.take(CHEAP)), world.evaluate, lambda plans: plans.pp > 0
-    )
+    first = search_all(Space.of(SPACE.plans.take(CHEAP)), world.evaluate, lambda plans: plans.pp > 0)
     whole = widen(first, DEAR, world.floor, world.evaluate, 22, 5, BATCH)
     part = widen(first, DEAR, world.floor, evaluate, 22, 5, BATCH)
     assert (whole.interrupted, part.interrupted) == (False, True)

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 from made_up_scores import Scored
 from small_questions import asked
 
+from meshwright.cost.evaluate import evaluate
 from meshwright.search import bounded
 from meshwright.search.bounded import Wanted, search_bounded
 from meshwright.search.exhaustive import MATTERS, search_all
 from meshwright.search.reasons import explain_choices
 from meshwright.search.space import enumerate_space
+from meshwright.search.variants import all_variants
 from meshwright.verbs.searching import scope_of, search
 
-SPACE = enumerate_space(asked("sparse", 12, "megatron-core", seq_len=96, batch=12).setting)
+SETTING = asked("dense", 6, "meshwright", seq_len=96, batch=6).setting
+SPACE = enumerate_space(SETTING, variants=all_variants(SETTING, {}))
 USABLE = 600.0
 
 
@@ -37,9 +40,13 @@ class MadeUp:
         total = self.total_bytes[rows]
         return Scored(self.step_s[rows], total, total <= USABLE)
 
-    def bounds(self, plans):
-        rows = self.rows(plans)
-        return Scored(self.step_s[rows] * self.loose[rows], self.total_bytes[rows] * self.loose[rows], None)
+    def bounds(self, space):
+        for code, legal in enumerate(space.legal):
+            some = np.flatnonzero(legal)
+            rows = self.rows(space.at(np.full(len(some), code), some))
+            floor = np.ones((2, len(legal)))
+            floor[:, some] = np.stack([self.step_s, self.total_bytes])[:, rows] * self.loose[rows]
+            yield Scored(*floor, None)
 
 
 def rows_of(plans):
@@ -48,6 +55,7 @@ def rows_of(plans):
 
 
 KEYS = ("dp_replicate", "dp_shard", "cp", "micro_batch", "virtual_stages", "sharding", "schedule")
+KEYS += ("sequence_parallel", "order")
 
 
 def drawn(seed, spread, fitting):
@@ -102,7 +110,7 @@ def test_a_value_with_which_nothing_fits_is_named_with_its_least_bound():
 
 def test_an_empty_space_has_an_empty_answer():
     world = drawn(0, 1.0, 1.0)
-    nothing = replace(SPACE, plans=SPACE.plans.take(np.zeros(0, dtype=np.int64)))
+    nothing = SPACE.where(np.zeros(len(SPACE.base), dtype=bool))
     found = search_bounded(nothing, world.bounds, world.evaluate, USABLE, Wanted(5, 1.1))
     assert len(found.plans) == len(found.ranking) == 0
 
@@ -125,9 +133,37 @@ def test_pieces_make_no_difference(monkeypatch):
 def test_questions_are_answered_as_by_all_plans(model, devices, stack):
     setting = asked(model, devices, stack, seq_len=2048, batch=96).setting
     scope = scope_of({}, None, 5, setting)
-    _, found = search(scope, setting)
-    _, whole = search(replace(scope, whole=True), setting)
+    space, found = search(scope, setting)
+    whole = search_all(
+        space, lambda plans: evaluate(plans, setting, only_fitting=True), lambda plans: plans.pp > 0
+    )
     assert len(found.plans) < len(whole.plans)
     best, same = (one.plans.take(np.array(one.top(5))) for one in (found, whole))
     assert rows_of(best) == rows_of(same)
     assert found.within(1.1) == whole.within(1.1)
+
+
+def test_an_interrupt_leaves_what_was_found_till_then(monkeypatch):
+    monkeypatch.setattr(bounded, "MOST_AT_ONCE", 5)
+    world, heard, calls = drawn(1, 30.0, 0.5), [], []
+
+    def evaluate(plans):
+        calls.append(len(plans))
+        if len(calls) > len(bounded.LIKELY) + 1:
+            raise KeyboardInterrupt
+        return world.evaluate(plans)
+
+    def told(best_s, left):
+        heard.append((best_s, left))
+
+    found = search_bounded(SPACE, world.bounds, evaluate, USABLE, Wanted(3, 1.1), told)
+    assert found.interrupted
+    assert found.unplayed > 0
+    assert len(found.ranking) > 0
+    assert len(found.plans) + found.overfull + found.slower + found.unplayed == len(SPACE.plans)
+    assert heard[-1][0] == found.step_s[found.fits].min()
+    whole = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(3, 1.1))
+    assert not whole.interrupted
+    assert (whole.unplayed, whole.gap) == (0, 0.0)
+    assert 0 <= found.gap < 1
+    assert whole.step_s[whole.fits].min() >= (1 - found.gap) * found.step_s[found.fits].min() * (1 - 1e-6)

@@ -39,7 +39,7 @@ def found_with(seed, share_that_fits):
 def best_by_value(found, field, own):
     """For each other value: (seconds of the best that fits or None, least bytes), plan by plan."""
     result = {}
-    for row, choice in enumerate(choices_of(Space(found.plans, 0, {}))):
+    for row, choice in enumerate(choices_of(Space.of(found.plans))):
         value = str(choice[field])
         if value == own:
             continue
@@ -55,7 +55,7 @@ def best_by_value(found, field, own):
 def test_every_number_of_a_reason_is_what_looking_at_all_plans_finds(share_that_fits, place):
     found = found_with(5, share_that_fits)
     row = int(found.ranking[place])
-    own = choices_of(Space(found.plans.take(np.array([row])), 0, {}))[0]
+    own = choices_of(Space.of(found.plans.take(np.array([row]))))[0]
     reasons = explain_choices(found, row)
     assert [reason.field for reason in reasons] == [f for f in FIELDS if best_by_value(found, f, str(own[f]))]
     for reason in reasons:

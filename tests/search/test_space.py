@@ -1,3 +1,4 @@
+from itertools import pairwise
 from math import prod
 
 import pytest
@@ -14,7 +15,10 @@ from small_questions import (
     raw_choices,
 )
 
+from meshwright.model.recompute import SETS
 from meshwright.search.space import divisors, enumerate_space, factorisations
+from meshwright.search.variants import all_variants, operator_sets
+from meshwright.search.wishes import told
 
 QUESTIONS = 36
 
@@ -45,6 +49,35 @@ def _check_space(question):
     return space
 
 
+ALL_VARIANTS = [("dense", 4, "meshwright", 4), ("dense", 6, "megatron-core", 2), ("sparse", 4, "generic", 2)]
+
+
+@pytest.mark.parametrize(("kind", "devices", "stack", "batch"), ALL_VARIANTS)
+def test_with_all_variants_too(kind, devices, stack, batch):
+    question = asked(kind, devices, stack, layers=2, seq_len=24, batch=batch)
+    variants = all_variants(question.setting, {})
+    raw = list(raw_choices(question.setting, variants))
+    worth = (c for c in raw if is_worth_searching(c, question.setting, variants))
+    wanted = [choice for choice in worth if is_legal(choice, question)]
+    space = enumerate_space(question.setting, variants=variants)
+    assert as_set(choices_of(space)) == as_set(wanted)
+    assert len(space) == len(space.plans)
+    assert space.considered == len(raw)
+    assert sum(space.rejected.values()) == len(raw) - len(wanted)
+
+
+@pytest.mark.parametrize(("kind", "stack"), [("dense", "meshwright"), ("latent", "generic")])
+def test_sets_of_operators_run_different_things_again(kind, stack):
+    setting = asked(kind, 4, stack, seq_len=96, batch=4).setting
+    found = operator_sets(setting)
+    again = [frozenset(name for each in names for name in SETS[each]) for names in found]
+    assert len(set(again)) == len(again)
+    assert frozenset(SETS["core_attn"]) not in again  # which selective is
+    assert len(found) == (6 if kind == "dense" else 7)
+    if kind == "latent":
+        assert all(one < other for one, other in pairwise(again))
+
+
 def test_the_questions_have_all_kinds_of_models_and_are_not_trivial():
     questions = [random_question(seed) for seed in range(QUESTIONS)]
     assert {question.header.model for question in questions} == set(MODELS)
@@ -52,6 +85,37 @@ def test_the_questions_have_all_kinds_of_models_and_are_not_trivial():
     spaces = [enumerate_space(question.setting) for question in questions]
     assert sum(len(space.plans) >= 20 for space in spaces) >= QUESTIONS * 3 / 4
     assert len({reason.split(" = ")[0] for space in spaces for reason in space.rejected}) >= 12
+
+
+FORBIDS = [
+    {"tp": (2, 3)},
+    {"sharding": ("zero1",), "schedule": ("interleaved-1f1b",)},
+    {"recompute": ("full", ("layernorm",)), "sequence_parallel": (False,)},
+    {"rank_order": (("tp", "cp", "pp", "dp_shard", "dp_replicate"),), "micro_batch": (1,)},
+]
+
+
+@pytest.mark.parametrize("forbid", FORBIDS, ids=str)
+def test_what_is_forbidden_is_a_filter_of_the_space(forbid):
+    setting = asked("dense", 12, "megatron-core", seq_len=96, batch=12).setting
+    variants = all_variants(setting, {})
+    whole = enumerate_space(setting, variants=variants)
+    left = enumerate_space(setting, {}, None, variants, forbid)
+    names = {name: [told(value) for value in values] for name, values in forbid.items()}
+    names = {"order" if name == "rank_order" else name: values for name, values in names.items()}
+
+    def allowed(choice):
+        cut = choice["tp"] > 1
+        return not any(
+            str(choice[name]).split(" ")[0] in values
+            and (name != "sequence_parallel" or cut or values == ["false"])
+            for name, values in names.items()
+        )
+
+    wanted = [choice for choice in choices_of(whole) if allowed(choice)]
+    assert 0 < len(wanted) < len(whole)
+    assert as_set(choices_of(left)) == as_set(wanted)
+    assert sum(left.rejected.values()) == left.considered - len(left)
 
 
 KEEPS = [
@@ -62,13 +126,17 @@ KEEPS = [
     {"recompute": "full", "ep": 2, "etp": 1},
     {"dp_replicate": 2, "dp_shard": 3},
     {"tp": 7},
+    {"sequence_parallel": "true"},
 ]
 
 
 @pytest.mark.parametrize("keep", KEEPS, ids=str)
 def test_what_is_kept_is_a_filter_of_the_space(keep):
     question = asked("sparse", 12, "megatron-core", seq_len=96, batch=12)
-    whole, kept = enumerate_space(question.setting), enumerate_space(question.setting, keep)
+    asked_for = {
+        name: value == "true" if value in ("true", "false") else value for name, value in keep.items()
+    }
+    whole, kept = enumerate_space(question.setting), enumerate_space(question.setting, asked_for)
     wanted = [c for c in choices_of(whole) if all(c[name] == value for name, value in keep.items())]
     assert as_set(choices_of(kept)) == as_set(wanted)
     assert kept.considered == whole.considered

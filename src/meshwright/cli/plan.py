@@ -25,6 +25,9 @@ def plan(
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
     ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
+    ] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
@@ -67,6 +70,7 @@ def plan(
             precision=precision,
             task=task,
             keep=keep or (),
+            forbid=forbid or (),
             top=top,
             stages=stages,
             schedule=schedule,

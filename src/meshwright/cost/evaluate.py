@@ -1,10 +1,10 @@
 """Closed forms over arrays of plans: step time, breakdown and memory of every plan, without lowering any.
 
-Plans are grouped by blocks (what layers run again, where the vocabulary lies) and mode (other choices that change
-which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays: passes
-over distinct blocks are priced once for all plans, summed to stage times (n × K), and put into the pipeline's closed
-form; exposed parts of gathers and reductions, gradient norm and optimizer are added. Equal to the simulation of the
-lowered Program: bytes exactly, time within 3 % (tests).
+Plans are grouped by blocks (what layers run again, where the vocabulary lies), rank order and mode (other choices that
+change which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays:
+passes over distinct blocks are priced once for all plans, summed to stage times (n × K), and put into the pipeline's
+closed form; exposed parts of gathers and reductions, gradient norm and optimizer are added. Equal to the simulation of
+the lowered Program: bytes exactly, time within 3 % (tests).
 """
 
 from collections.abc import Iterator, Sequence
@@ -127,10 +127,10 @@ def mode_groups(plans: PlanArrays, setting: Setting) -> Iterator[ModeGroup]:
 
 
 def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Setting]]:
-    """Rows whose blocks are equal: of one form of a spread vocabulary, and of one recomputation."""
+    """Rows whose blocks are equal, of one form of a spread vocabulary and of one recomputation, and of one order."""
     forms = [choice.vocabulary if choice.form else None for choice in plans.schedules]
     names = list(dict.fromkeys(forms))
-    columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute]
+    columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute, plans.order]
     layers = setting.model.architecture.layers
     for rows in distinct(columns).groups():
         form, recompute = forms[int(plans.schedule[rows[0]])], plans.recomputes[int(plans.recompute[rows[0]])]
@@ -141,15 +141,27 @@ def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.in
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
     """Rows of equal mode: sequence parallelism, and when states are exchanged."""
-    known = _moments(setting.stack, plans.gather)
-    different = list(dict.fromkeys(known.values()))
-    codes = np.array([[different.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
-    when = codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
+    different, when = _when(plans, setting)
     columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
     for rows in distinct(columns).groups():
         sequence, of_rows = (int(column[rows[0]]) for column in columns)
         gather, reduce = different[of_rows]
         yield rows, Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce)
+
+
+def modes_exchange_states(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
+    """Whether the passes of each plan gather parameters or reduce gradients."""
+    different, when = _when(plans, setting)
+    modes = [Mode(sequence_parallel=False, gather=one.gather, reduce=one.reduce) for one in different]
+    return np.array([mode.passes_exchange_states for mode in modes], dtype=np.bool_)[when]
+
+
+def _when(plans: PlanArrays, setting: Setting) -> tuple[list[Moments], NDArray[np.int64]]:
+    """The different moments at which states are exchanged, and which of them each plan has."""
+    known = _moments(setting.stack, plans.gather)
+    different = list(dict.fromkeys(known.values()))
+    codes = np.array([[different.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
+    return different, codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
 
 
 def _moments(stack: Stack, gather: Gather | None) -> dict[tuple[ShardingName, bool], Moments]:

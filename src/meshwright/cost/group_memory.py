@@ -27,6 +27,15 @@ def rank_ledgers(group: Group) -> dict[str, Floats]:
 
 def ledgers_without_lists(group: Group) -> dict[str, Floats]:
     """What no list of a schedule changes; buffers of units are not counted."""
+    return {**_of_states(group), "working": _working(group)}
+
+
+def held_states(group: Group) -> Floats:
+    """Bytes of states, of buffers for their exchanges and of workspace, of every plan and pipeline rank: (n, P)."""
+    return np.asarray(sum(_of_states(group).values(), start=np.zeros(1)))
+
+
+def _of_states(group: Group) -> dict[str, Floats]:
     stack, mode = group.setting.stack, group.mode
     saved = group.steps_overlap and not stack.undoes_step_in_place
     copies = np.array([1 + (saved and rank + 1 < group.ranks) for rank in range(group.ranks)])
@@ -36,7 +45,6 @@ def ledgers_without_lists(group: Group) -> dict[str, Floats]:
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
         "gradients": 0 * gradients if rule.gradients_are_whole else gradients,
         "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer") * copies,
-        "working": _working(group),
         "buffers": 0 * gradients if rule.by_unit else _buffers(group, rule),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }

@@ -19,7 +19,7 @@ from meshwright.model.graph import Block
 from meshwright.plan.distinct import looked_up
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.hops import Groups, Pairs, Shape
-from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind
+from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind, Segment
 from meshwright.program.mesh import Ints, members_in_domain
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import Number
@@ -191,15 +191,19 @@ class Prices:
 
     def body(self, body: Body) -> Parts:
         """Seconds of a whole pass over a stage by category."""
-        cut = self.local.mode.gather != "never"
-        factor = self.local.stack.fsdp_communication_factor if cut else 1.0
         result: Parts = {}
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)
             if segment.beside:
-                parts = self.overlapped(parts, factor * self.collectives(segment.beside), "dp")
+                parts = self.overlapped(parts, self.beside(segment), "dp")
             result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
         return result
+
+    def beside(self, segment: Segment) -> Number:
+        """Seconds of the states' exchanges beside a segment of a pass, by themselves."""
+        cut = self.local.mode.gather != "never"
+        factor = self.local.stack.fsdp_communication_factor if cut else 1.0
+        return factor * self.collectives(segment.beside)
 
     @cached_property
     def kept(self) -> list[Number]:

@@ -1,47 +1,45 @@
 """Lower bounds of time and memory of very many plans at once: what a search knows of plans before it prices them.
 
-Blocks are priced once for each distinct shape of a pass; nothing is computed pipeline by pipeline. A step is no shorter
-than
+Most plans of a search take the same passes, or hold the same states, as others. So each bound is computed once for all
+plans that are equal in what it depends on, and looked up for the rest. A step is no shorter than
 
-* the work of the mean rank: M·Σ (F + B) of all blocks / P, for the busiest rank has no less;
-* what the last rank needs: M times its stages, behind the forward passes of the stages before its first one and ahead
-  of their backward passes, where stages lie in a loop. Steps that overlap gain nothing there: the first rank's list
-  ends with a backward pass, behind which its next step begins.
+* the work of the mean rank: M·Σ (F + B) of all blocks / P, for the busiest rank has no less. Where passes exchange
+  states, G a micro-batch, these go on beside computation: M·max(Σ (F + B) + s·G, G) / P with the slow-down s;
+* the work of any rank: M·Σ (F + B) of its own stages; where stages lie in a loop and backward passes are whole, behind
+  the forward passes of the stages before its first one and ahead of their backward passes. Steps that overlap gain
+  nothing there: the first rank's list ends with a backward pass, behind which its next step begins.
 
-A device holds no less than the first rank's states, workspace, and activations: as many forward passes as its schedule
-has in flight there where it declares that, else one of each of its stages; of these the smallest counts, with its
-layers as the leanest one. Gradients that are cut count as none.
+A device holds no less than a rank's states with the buffers of their exchanges, workspace, what one pass works in, and
+activations: as many forward passes as its schedule has in flight there where it declares that, else one of each of its
+stages; of these the smallest counts.
 
-Left out are messages, exposed gathers and reductions, norm and optimizer, and all that happens inside a pipeline.
-Neither bound is above what ``evaluate`` finds (tests).
+Of ranks that have equal layers the first one stands for all: it has most in flight. Left out are messages, gathers and
+reductions of whole stages, norm and optimizer, and all that happens inside a pipeline. Neither bound is above what
+``evaluate`` finds (tests).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.bounds import least_state_bytes
-from meshwright.cost.evaluate import ModeGroup, mode_groups
-from meshwright.cost.memory import workspace_bytes
+from meshwright.cost.evaluate import ModeGroup, mode_groups, modes_exchange_states, pipeline_groups
+from meshwright.cost.group import Group
+from meshwright.cost.group_memory import held_states
 from meshwright.cost.prices import total
-from meshwright.cost.pricing import array_shape, pass_kinds
-from meshwright.model.graph import BlockKind
+from meshwright.cost.pricing import pass_kinds, setting_forms
+from meshwright.cost.stage_ranks import stage_ranks
 from meshwright.plan.arrays import PlanArrays
-from meshwright.plan.distinct import distinct, looked_up
-from meshwright.plan.layers import balanced_counts
+from meshwright.plan.distinct import Distinct, distinct, looked_up
 from meshwright.plan.setting import Setting
 from meshwright.program.shape import Number
-from meshwright.program.states import block_elements
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.pipeline import looped_placement
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-AT_ONCE = 2**17
-"""Plans whose arrays are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -52,25 +50,164 @@ class QuickFloor:
     total_bytes: Floats
 
 
-def quick_floor(plans: PlanArrays, setting: Setting, usable_bytes: float = np.inf) -> QuickFloor:
-    """Bounds of legal plans whose stages are balanced; seconds are infinite beyond ``usable_bytes``."""
-    seconds, held = np.full(len(plans), np.inf), np.zeros(len(plans))
-    for start in range(0, len(plans), AT_ONCE):
-        some = plans.take(np.arange(start, min(start + AT_ONCE, len(plans))))
-        for same in _groups(some, setting):
-            at = start + same.rows
-            held[at] = same.total_bytes
-            small = np.flatnonzero(held[at] <= usable_bytes)
-            if len(small):
-                seconds[at[small]] = same.take(small).seconds
+def quick_floor(plans: PlanArrays, setting: Setting) -> QuickFloor:
+    """Bounds of legal plans whose stages are balanced."""
+    alike = distinct([plans.recompute, plans.order, plans.sequence_parallel.astype(np.int64)])
+    seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
+    for rows in alike.groups():
+        some = plans.take(rows)
+        found = Floors(some, setting).of(some)
+        seconds[rows], held[rows] = found.step_s, found.total_bytes
     return QuickFloor(seconds, held)
 
 
-def _groups(plans: PlanArrays, setting: Setting) -> Iterator["_Same"]:
+@dataclass(frozen=True)
+class _OfPasses:
+    """``work`` of the mean rank, in seconds for all plans with equal passes; bounds of each base plan."""
+
+    work: Floats
+    seconds: Floats
+    total_bytes: Floats
+
+
+class Floors:
+    """Bounds of base plans, and of variants of them that differ in what runs again, in order, in cut sequences."""
+
+    def __init__(self, base: PlanArrays, setting: Setting) -> None:
+        self.setting, self.base = setting, base
+        self.passes = _equal_passes(base)
+        self.states = _equal_states(base)
+        keys = base.take(self.passes.first)
+        self._of_order: dict[int, Floats] = {}
+        self._last: tuple[object, _OfPasses] | None = None
+        self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=None)
+
+    @cached_property
+    def ranks(self) -> "_Ranks":
+        """What the ranks have that stand for all, for each kind of pipeline."""
+        return _Ranks(self.base, self.setting)
+
+    @cached_property
+    def held(self) -> Floats:
+        """Bytes of states, buffers and workspace for each kind of states, on each rank that stands for others."""
+        plans = self.base.take(self.states.first)
+        held = np.zeros((len(plans), self.ranks.count))
+        for rows, group in pipeline_groups(plans, self.setting):
+            ranks = self.ranks.of(plans.take(rows[:1]), "ranks")[0]
+            held[rows] = held_states(group)[:, ranks]
+        return held
+
+    def of(self, variant: PlanArrays) -> QuickFloor:
+        """Bounds of plans that are the base plans but for these choices, the same for all of them.
+
+        Variants that only differ in their order are best asked for one after the other.
+        """
+        found = self._without_exchanges(variant)
+        if not len(self.exchanging):
+            return QuickFloor(found.seconds, found.total_bytes)
+        beside = self._exchanged(int(variant.order[0]))
+        slowdown = setting_forms(self.setting).constants["overlap_slowdown"]
+        slowed = found.work[self.passes.inverse[self.exchanging]] + slowdown * beside
+        seconds = found.seconds.copy()
+        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
+        return QuickFloor(seconds, found.total_bytes)
+
+    def _without_exchanges(self, variant: PlanArrays) -> "_OfPasses":
+        """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
+        first = self.passes.first
+        recompute, cut, order = (
+            variant.recompute[first],
+            variant.sequence_parallel[first],
+            variant.order[first],
+        )
+        asked = recompute[:1].tolist(), bool(cut.any()), [] if _inner(variant) else order[:1].tolist()
+        if self._last is None or self._last[0] != asked:
+            keys = replace(self.keys, recompute=recompute, sequence_parallel=cut, order=order)
+            self._last = asked, self._of_passes(keys)
+        return self._last[1]
+
+    def _of_passes(self, keys: PlanArrays) -> "_OfPasses":
+        (work, own), kept = np.zeros((2, len(keys))), np.zeros((len(keys), self.ranks.count))
+        for same in _groups(keys, self.setting, self.ranks):
+            work[same.rows], own[same.rows], kept[same.rows] = same.work_s, same.own_s, same.kept
+        total_bytes = np.zeros(len(self.base))
+        for rank in range(self.ranks.count):
+            of_rank = self.held[:, rank][self.states.inverse] + kept[:, rank][self.passes.inverse]
+            np.maximum(total_bytes, of_rank, out=total_bytes)
+        return _OfPasses(work, np.maximum(work, own)[self.passes.inverse], total_bytes)
+
+    @cached_property
+    def exchanging(self) -> Ints:
+        """Rows of plans whose passes exchange states."""
+        return np.flatnonzero(modes_exchange_states(self.base, self.setting))
+
+    def _exchanged(self, order: int) -> Floats:
+        """Seconds of the exchanges of states in all passes of a step of the mean rank, of plans that have such."""
+        if order not in self._of_order:
+            of_states, first, inverse = np.unique(
+                self.states.inverse[self.exchanging], return_index=True, return_inverse=True
+            )
+            plans = self.base.take(self.exchanging[first])
+            once = np.zeros(len(of_states))
+            for rows, group in pipeline_groups(
+                replace(plans, order=np.full(len(plans), order)), self.setting
+            ):
+                once[rows] = _exchanged_once(group)
+            rows = self.exchanging
+            count = self.base.take(rows).micro_batches(self.setting.workload.global_batch)
+            self._of_order[order] = count * once[inverse] / self.base.pp[rows]
+        return self._of_order[order]
+
+
+def _equal_passes(plans: PlanArrays) -> Distinct:
+    """Plans whose stages, operators and numbers of micro-batches are equal, whatever runs again."""
+    replicas = plans.dp_replicate * plans.dp_shard
+    pipeline = [plans.schedule, plans.pp, plans.virtual_stages, plans.micro_batch * replicas]
+    shape = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
+    if not _inner(plans):
+        shape += [plans.dp_shard]  # where their ranks lie depends on it
+    return distinct([*pipeline, *shape])
+
+
+def _inner(plans: PlanArrays) -> bool:
+    """Ranks of tp and cp lie together in every order."""
+    return all(set(order[:2]) == {"tp", "cp"} for order in plans.rank_orders)
+
+
+def _equal_states(plans: PlanArrays) -> Distinct:
+    """Plans whose ranks hold equal states."""
+    mesh = [plans.tp, plans.cp, plans.ep, plans.etp, plans.dp_shard, plans.dp_replicate]
+    return distinct([plans.schedule, plans.pp, plans.virtual_stages, *mesh, plans.sharding])
+
+
+class _Ranks:
+    """Ranks that stand for all, by the kind of a pipeline: its schedule, its ranks, its stages a rank."""
+
+    def __init__(self, plans: PlanArrays, setting: Setting) -> None:
+        columns = [plans.schedule, plans.pp, plans.virtual_stages]
+        rows = distinct(columns).first
+        self.codes = {
+            key: code
+            for code, key in enumerate(zip(*(column[rows].tolist() for column in columns), strict=True))
+        }
+        found = [
+            stage_ranks(plans.schedules[schedule], ranks, chunks, setting.model)
+            for schedule, ranks, chunks in self.codes
+        ]
+        self.count = max((len(one.ranks) for one in found), default=1)
+        self.table = [one.padded(self.count) for one in found]
+
+    def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
+        """A field of ``StageRanks`` for every plan: (n, K, …)."""
+        code = looked_up(lambda *key: self.codes[key], [plans.schedule, plans.pp, plans.virtual_stages])
+        return np.stack([getattr(one, what) for one in self.table])[code]
+
+
+def _groups(plans: PlanArrays, setting: Setting, ranks: _Ranks) -> Iterator["_Same"]:
     for group in mode_groups(plans, setting):
         for rows in distinct([plans.schedule[group.rows]]).groups():
             chosen = group.rows[rows]
-            yield _Same(group, chosen, plans.take(chosen), group.inverse[rows])
+            yield _Same(group, chosen, plans.take(chosen), group.inverse[rows], ranks)
 
 
 @dataclass(frozen=True)
@@ -81,59 +218,53 @@ class _Same:
     rows: Ints
     plans: PlanArrays
     inverse: Ints
-
-    def take(self, rows: Ints) -> "_Same":
-        """Those at ``rows``."""
-        return _Same(self.group, self.rows[rows], self.plans.take(rows), self.inverse[rows])
+    ranks: _Ranks
 
     @property
     def choice(self) -> ScheduleChoice:
         """The schedule."""
         return self.plans.schedules[int(self.plans.schedule[0])]
 
-    @property
-    def chain(self) -> Sequence[tuple[int, int]]:
-        """The model's blocks with their repeats."""
-        return self.group.setting.model.chain
-
-    @property
-    def layer_blocks(self) -> Sequence[int]:
-        """The block of every layer."""
-        return self.group.setting.model.layer_blocks
-
     @cached_property
     def micro_batches(self) -> Ints:
         return self.plans.micro_batches(self.group.setting.workload.global_batch)
 
     @cached_property
-    def layers(self) -> "_Layers":
-        return _layers(self.plans, self.layer_blocks, self.choice.kind.chains)
+    def once(self) -> dict[int, Floats]:
+        """Seconds of all passes of a micro-batch over each block."""
+        return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
 
     @property
-    def seconds(self) -> Floats:
-        """Seconds of a step at least."""
-        once = {block: self.per_plan(self.passes(block)) for block, _ in self.chain}
-        chain = sum((repeat * once[block] for block, repeat in self.chain), start=np.zeros(1))
-        work = self.micro_batches * chain / (self.plans.pp * self.choice.kind.chains)
+    def work_s(self) -> Floats:
+        """Seconds of all passes of the mean rank."""
+        chain = self.group.setting.model.chain
+        once = sum((repeat * self.once[block] for block, repeat in chain), start=np.zeros(1))
+        return np.asarray(self.micro_batches * once / (self.plans.pp * self.choice.kind.chains))
+
+    @property
+    def own_s(self) -> Floats:
+        """Seconds that a rank needs for its own passes and for the way to them and back; the slowest rank's."""
         kind = self.choice.kind
-        if kind.chains > 1 or kind.split or self.choice.form or kind.placement is not looped_placement:
-            return np.asarray(work)
-        own = self.of_layers(once, self.layers.on_last) + self.of_end(once, "head")
-        embedding = np.where(self.plans.pp > 1, self.of_end(once, "embed"), 0.0)
-        before = self.of_layers(once, self.layers.before_last) + embedding
-        return np.maximum(work, self.micro_batches * own + before)
+        if kind.chains > 1 or self.choice.form:
+            return np.zeros(len(self.plans))
+        each = self.of_blocks(self.once)
+        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), each)
+        if not kind.split and kind.placement is looped_placement:
+            own = own + _sums(self.ranks.of(self.plans, "before"), each)
+        return np.asarray(own.max(1))
 
     @property
-    def total_bytes(self) -> Floats:
-        """Bytes on the worst device at least."""
-        if self.choice.kind.chains > 1 or self.choice.form:
-            return np.zeros(len(self.plans))
-        kept = {block: self.per_plan(self.group.prices.kept[block]) for block, _ in self.chain}
-        least = np.min([kept[block] for block in dict.fromkeys(self.layer_blocks)], axis=0)
-        activations = self._in_flight() * np.floor(self.layers.in_stage * least)
-        states = self._states()
-        of_rank = self.of_layers(states, self.layers.on_first) + self.of_end(states, "embed")
-        return np.asarray(of_rank + activations + np.floor(workspace_bytes()))
+    def kept(self) -> Floats:
+        """Bytes of activations, and of what one pass works in, on each rank that stands for others at least: (n, K)."""
+        if self.choice.kind.chains > 1 or self.choice.form or self.plans.offload is not None:
+            return np.zeros((len(self.plans), self.ranks.count))
+        prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
+        kept = self.of_blocks({block: self.per_plan(prices.kept[block]) for block in blocks})
+        working = self.of_blocks({block: self.per_plan(prices.working[block]) for block in blocks})
+        there = self.ranks.of(self.plans, "own") > 0
+        at_work = np.floor(np.where(there, working[:, None], 0.0).max(2))
+        waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
+        return np.asarray(waiting + at_work)
 
     def passes(self, block: int) -> Number:
         """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
@@ -144,60 +275,35 @@ class _Same:
         array = np.asarray(value, dtype=np.float64)
         return array[self.inverse] if array.ndim else np.full(len(self.plans), float(array))
 
-    def of_layers(self, values: dict[int, Floats], counts: Ints) -> Floats:
-        """What so many layers of each block have together."""
-        blocks = dict.fromkeys(self.layer_blocks)
-        return sum(
-            (counts[:, at] * values[block] for at, block in enumerate(blocks)),
-            start=np.zeros(len(self.plans)),
-        )
-
-    def of_end(self, values: dict[int, Floats], kind: BlockKind) -> Floats:
-        """What the embedding or the head has."""
-        model = self.group.setting.model
-        return next(values[index] for index, _ in self.chain if model.blocks[index].kind == kind)
+    def of_blocks(self, values: dict[int, Floats]) -> Floats:
+        """A column for every block of the model, nothing where it has no value: (n, blocks)."""
+        nothing = np.zeros(len(self.plans))
+        return np.stack([values.get(b, nothing) for b in range(len(self.group.setting.model.blocks))], 1)
 
     def _in_flight(self) -> Ints:
-        """Forward passes of stages that the first rank holds at some moment at least."""
+        """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
 
-        def held(ranks: int, chunks: int, micro_batches: int) -> int:
-            declared = self.choice.in_flight(0, ranks, micro_batches, chunks)
-            return chunks if declared is None else declared
+        def held(ranks: int, chunks: int, micro_batches: int) -> tuple[int, ...]:
+            of_ranks = self.ranks.table[self.ranks.codes[schedule, ranks, chunks]].ranks.tolist()
+            declared = [self.choice.in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
+            return tuple(chunks if count is None else count for count in declared)
 
+        schedule = int(self.plans.schedule[0])
         return looked_up(held, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
 
-    def _states(self) -> dict[int, Floats]:
-        """Bytes of each block's states on a rank that holds it, at least."""
-        setting, shape = self.group.setting, array_shape(self.plans, self.group.setting)
-        elements = block_elements(setting.model.blocks, shape, ends_together=True)
-        return {
-            block: least_state_bytes(elements[block], self.plans, shape, setting.stack)
-            for block, _ in self.chain
-        }
+
+def _sums(counts: Ints, values: Floats) -> Floats:
+    """Σ over blocks of counts (n, K, blocks) times values (n, blocks): (n, K)."""
+    return np.asarray((counts * values[:, None]).sum(2))
 
 
-@dataclass(frozen=True)
-class _Layers:
-    """How many layers of each block a plan has on its first rank, on its last rank, and before the last rank's first
-    stage: (n, blocks); and all layers of the first rank's smallest stage: (n,)."""
-
-    on_first: Ints
-    on_last: Ints
-    before_last: Ints
-    in_stage: Ints
-
-
-def _layers(plans: PlanArrays, layer_blocks: Sequence[int], chains: int) -> _Layers:
-    blocks = list(dict.fromkeys(layer_blocks))
-    which = np.eye(len(blocks), dtype=np.int64)[[blocks.index(block) for block in layer_blocks]]
-
-    def found(ranks: int, chunks: int) -> tuple[int, ...]:
-        counts = balanced_counts(len(layer_blocks), ranks * chunks // chains)
-        stages = np.split(which, np.cumsum(counts)[:-1])
-        parts = stages[::ranks], stages[ranks - 1 :: ranks], stages[: ranks - 1]
-        sums = [np.concatenate([*part, which[:0]]).sum(0) for part in parts]
-        return (*np.concatenate(sums).tolist(), min(counts[::ranks]))
-
-    table = looked_up(found, [plans.pp, plans.virtual_stages]).astype(np.int64)
-    first, last, before = np.split(table[:, :-1], 3, axis=1)
-    return _Layers(first, last, before, table[:, -1])
+def _exchanged_once(group: Group) -> Floats:
+    """Seconds of the exchanges of states in all passes of a micro-batch over all stages: (n,)."""
+    stages = np.bincount(group.kind_of)
+    result = np.zeros(len(group.plans))
+    for kind in group.pass_kinds:
+        for count, body in zip(stages, group.bodies(kind), strict=True):
+            for segment in body:
+                if segment.beside:
+                    result = result + count * group.per_plan(segment.count * group.prices.beside(segment))
+    return result / group.kind.chains

@@ -1,10 +1,10 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
-What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: rank order,
-what each stage holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers
-(None: as usual), what the hosts hold, and which nodes ranks lie on (None: as the cluster lists them), or in its place
-what the links make of their groups. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules`` and
-``recomputes``.
+What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: what each stage
+holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers (None: as usual), what
+the hosts hold, and which nodes ranks lie on (None: as the cluster lists them), or in its place what the links make of
+their groups. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules``, ``recomputes`` and
+``rank_orders``.
 """
 
 from collections.abc import Hashable, Mapping
@@ -50,16 +50,22 @@ class PlanArrays:
     sharding: Ints
     schedule: Ints
     recompute: Ints
+    order: Ints
     sequence_parallel: NDArray[np.bool_]
     schedules: tuple[ScheduleChoice, ...]
     recomputes: tuple[Recompute, ...]
-    rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
+    rank_orders: tuple[tuple[Axis, ...], ...] = (DEFAULT_RANK_ORDER,)
     stages: Stages = "balanced"
     layer_recomputes: tuple[Recompute, ...] | None = None
     gather: Gather | None = None
     offload: Offload | None = None
     node_order: NodeOrder | None = None
     slowdowns: Mapping[Hashable, float] | None = None
+
+    @property
+    def rank_order(self) -> tuple[Axis, ...]:
+        """The order of plans that have the same one."""
+        return self.rank_orders[int(self.order[0]) if len(self) else 0]
 
     @property
     def vocabulary_ranks(self) -> Ints:
@@ -93,7 +99,7 @@ class PlanArrays:
                 "layout": ShortLayout(
                     **{name: number[name] for name in degrees},
                     sequence_parallel=bool(self.sequence_parallel[row]),
-                    rank_order=self.rank_order,
+                    rank_order=self.rank_orders[number["order"]],
                     node_order=self.node_order,
                 ),
                 "sharding": SHARDINGS[number["sharding"]],
@@ -109,9 +115,9 @@ class PlanArrays:
         )
 
 
-SHARED = ("rank_order", "stages", "layer_recomputes", "gather", "offload", "node_order", "slowdowns")
+SHARED = ("stages", "layer_recomputes", "gather", "offload", "node_order", "slowdowns")
 COLUMNS: tuple[str, ...] = tuple(
-    f.name for f in fields(PlanArrays) if f.name not in ("schedules", "recomputes", *SHARED)
+    f.name for f in fields(PlanArrays) if f.name not in ("schedules", "recomputes", "rank_orders", *SHARED)
 )
 
 
@@ -119,6 +125,7 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
     """Arrays of plans that share everything the arrays do not hold."""
     schedules = tuple(dict.fromkeys(p.pipeline.choice for p in plans))
     recomputes = tuple(dict.fromkeys(p.recompute for p in plans))
+    orders = tuple(dict.fromkeys(p.layout.rank_order for p in plans))
     degrees = {
         name: np.array([getattr(p.layout, name) for p in plans], dtype=np.int64)
         for name in ("pp", "cp", "tp", "ep", "etp", "dp_replicate", "dp_shard")
@@ -138,10 +145,11 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         sharding=np.array([SHARDINGS.index(p.sharding) for p in plans], dtype=np.int64),
         schedule=np.array([schedules.index(p.pipeline.choice) for p in plans], dtype=np.int64),
         recompute=np.array([recomputes.index(p.recompute) for p in plans], dtype=np.int64),
+        order=np.array([orders.index(p.layout.rank_order) for p in plans], dtype=np.int64),
         sequence_parallel=np.array(sequence, dtype=np.bool_),
         schedules=schedules,
         recomputes=recomputes,
-        rank_order=plans[0].layout.rank_order,
+        rank_orders=orders,
         node_order=plans[0].layout.node_order,
         gather=plans[0].gather,
         offload=plans[0].offload,

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from meshwright.plan.short import Schedule
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Schedule
 from meshwright.report.choices import print_choices, print_clusters
 from meshwright.report.console import console, gib, percent, plain_table
 from meshwright.report.prediction import interval, print_memory
@@ -34,8 +34,9 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
             "the search was interrupted" if data["interrupted"] else "playing their schedules would take long"
         )
         out.print(
-            f"\nThe best of the plans that were played: {data['candidates_unplayed']:,} more may be better, and "
-            f"{why}. Fewer schedules (--schedule) or fixed choices (--keep) leave fewer out."
+            f"\nThe best of the plans that were priced: {data['candidates_unplayed']:,} more may be better, none by "
+            f"more than {data['gap']:.1%}, and {why}. Fewer schedules (--schedule) or fixed choices (--keep) leave "
+            "fewer out."
         )
     tied, ratio = data["candidates_tied"], data["tie_ratio"]
     if tied > 1:
@@ -90,14 +91,22 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
 def _recompute(proposal: dict[str, Any]) -> str:
     """What all layers recompute; with stages that differ, what their layers do from the first on."""
     if proposal.get("long") is None:
-        return str(proposal["plan"]["recompute"])
+        return _recomputed(proposal["plan"]["recompute"])
     rules = [rule for key, rule in proposal["long"]["layers"].items() if key not in ("embed", "head")]
-    return " ".join(dict.fromkeys(str(rule["recompute"]) for rule in rules))
+    return " ".join(dict.fromkeys(_recomputed(rule["recompute"]) for rule in rules))
+
+
+def _recomputed(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
 
 
 def layout_words(layout: dict[str, Any]) -> str:
-    """The degrees above 1, as ``pp4 tp4 dp_shard8``."""
-    return " ".join(f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1) or "one device"
+    """The degrees above 1, as ``pp4 tp4 dp_shard8``, and what is unusual about them."""
+    words = [f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1]
+    words += ["sp off"] if layout["tp"] > 1 and layout["sequence_parallel"] is False else []
+    order = [axis for axis in layout["rank_order"] if layout[axis] > 1]
+    words += [] if order == [a for a in DEFAULT_RANK_ORDER if layout[a] > 1] else ["order", *order]
+    return " ".join(words) or "one device"
 
 
 def schedule_words(schedule: str | dict[str, Any]) -> str:
@@ -111,7 +120,9 @@ def _print_space(out: Any, data: dict[str, Any]) -> None:
     out.print(
         f"\n[bold]Space[/bold]: {data['candidates_considered']:,} combinations, {data['candidates_legal']:,} legal;"
         f" {data['candidates_evaluated']:,} priced, {data['candidates_feasible']:,} of them fit;"
-        f" searched in {data['search_time_s']:.2f} s. Not taken:"
+        f" searched in {data['search_time_s']:.2f} s."
+        + (" No legal plan is quicker under the model of costs." if data["optimal"] else "")
+        + " Not taken:"
     )
     for reason, count in data["rejected"].items():
         out.print(f"  {count:>12,}  {escape(reason)}")

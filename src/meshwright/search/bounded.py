@@ -8,13 +8,13 @@ Bounds of time and memory are handed in; they are cheap and for all plans at onc
 
 A plan is open while its bound is not above what one of these would take it for. Answers only get better, so that a plan
 that is closed stays closed. At first the plan with the least bound of each value of each choice is evaluated, so that
-hardly a question is without an answer; then open plans in groups that are priced together, those with the least bounds
-first. What is found is what evaluating everything would find, as far as these questions go.
+hardly a question is without an answer; that closes most of the space, whose plans are never written out
+(``openings.py``). Then open plans are evaluated in groups that are priced together, those with the least bounds first.
+What is found is what evaluating everything would find, as far as these questions go.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,31 +22,19 @@ from numpy.typing import NDArray
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.distinct import distinct
 from meshwright.search.exhaustive import MATTERS, TIE, Evaluate, Floats, Found, Scores, ranked
+from meshwright.search.openings import Chosen, Openings, SpaceBounds
 from meshwright.search.reasons import FIELDS
 from meshwright.search.space import Space
 
-PRICED_TOGETHER = ("recompute", "schedule", "virtual_stages", "pp", "sharding", "sequence_parallel")
-SEEDINGS = 2
-"""Times that the likely best plans of all values are evaluated: the first one may not fit."""
+PRICED_TOGETHER = ("recompute", "order", "schedule", "virtual_stages", "pp", "sharding", "sequence_parallel")
+LIKELY = (1, 4, 16)
+"""For each value how many likely best plans are evaluated, as long as none fits."""
 GROUPS_AT_ONCE = 32
 MOST_AT_ONCE = 2**16
 ROOM = (1 + TIE) ** 2
 """A leaner plan that is hardly slower goes first: as much is looked at beyond the best."""
 Rows = NDArray[np.int64]
-
-
-class Bounds(Protocol):
-    """What every plan takes at least."""
-
-    @property
-    def step_s(self) -> Floats:
-        """Seconds of a step."""
-        ...
-
-    @property
-    def total_bytes(self) -> Floats:
-        """Bytes on the worst device."""
-        ...
+Heard = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)
@@ -59,48 +47,88 @@ class Wanted:
 
 def search_bounded(
     space: Space,
-    bounds: Callable[[PlanArrays], Bounds],
+    bounds: SpaceBounds,
     evaluate: Evaluate,
     usable_bytes: float,
     wanted: Wanted,
+    heard: Heard = lambda best_s, left: None,
 ) -> Found:
-    """Score the plans of a space that matter. Empty spaces give empty results."""
-    plans = space.plans
-    least = bounds(plans)
-    fitting = least.total_bytes <= usable_bytes
-    small = np.flatnonzero(fitting)
-    asked = _Asked(plans.take(small), least.step_s[small], wanted)
-    for _ in range(SEEDINGS):
-        asked.answer(rows := asked.likely_best(), evaluate(asked.plans.take(rows)))
-    while len(rows := asked.next_rows()):
-        asked.answer(rows, evaluate(asked.plans.take(rows)))
+    """Score the plans of a space that matter. Empty spaces give empty results.
+
+    ``heard`` is told the best time so far and how many plans are open. An interrupt leaves what was found till then.
+    """
+    openings = Openings(space, bounds, usable_bytes)
+    asked = _open_plans(openings, evaluate, wanted)
+    interrupted = False
+    while not interrupted and len(rows := asked.next_rows()):
+        heard(asked.best_s, len(rows) + len(asked.left))
+        try:
+            asked.answer(rows, evaluate(asked.plans.take(rows)))
+        except KeyboardInterrupt:
+            interrupted = True
+            asked.left = np.concatenate([rows, asked.left])
     taken = asked.taken
     fits, step_s, total = asked.fits[taken], asked.step_s[taken], asked.total_bytes[taken]
-    overfull = np.flatnonzero(~fitting)
     return Found(
         asked.plans.take(taken),
         step_s,
         total,
         fits,
         ranked(step_s, total, fits),
-        too_large=len(overfull) + int((~fits).sum()),
-        overfull=len(overfull),
-        slower=len(small) - len(taken),
-        least_bytes=float(least.total_bytes.min(initial=np.inf)),
-        overfull_values=_least_of_values(plans.take(overfull), least.total_bytes[overfull]),
+        too_large=openings.overfull + int((~fits).sum()),
+        overfull=openings.overfull,
+        slower=openings.fitting - len(taken) - len(asked.left),
+        unplayed=len(asked.left),
+        interrupted=interrupted,
+        floors=asked.least_of_schedules(),
+        least_bytes=openings.least_bytes,
+        overfull_values=openings.overfull_values,
     )
 
 
-def _least_of_values(plans: PlanArrays, least: Floats) -> dict[str, dict[int, float]]:
-    """The least bytes of the plans with each value of each choice."""
-    result = {}
-    for field in FIELDS:
-        column = getattr(plans, field)
-        rows = distinct([column])
-        bytes_of = np.full(len(rows.first), np.inf)
-        np.minimum.at(bytes_of, rows.inverse, least)
-        result[field] = dict(zip(column[rows.first].tolist(), bytes_of.tolist(), strict=True))
-    return result
+def _open_plans(openings: Openings, evaluate: Evaluate, wanted: Wanted) -> "_Asked":
+    """The questions, to plans that are still open when the likely best of each value have been evaluated."""
+    space, seen = openings.space, np.zeros(openings.floors.shape, dtype=np.bool_)
+    parts: list[tuple[Chosen, Scores]] = []
+    worth = _Worth(wanted)
+    for count in LIKELY:
+        likely = openings.likely_best(count, seen)
+        plans = space.at(likely.variants, likely.rows)
+        scores = evaluate(plans)
+        good = np.flatnonzero(scores.fits)
+        openings.answer(likely.rows[good], plans.take(good), scores.step_s[good])
+        worth.answer(plans.take(good), scores.step_s[good])
+        seen[likely.variants, likely.rows] = True
+        parts.append((likely, scores))
+    which = openings.open(worth.enough) | seen
+    asked = _Asked(space.at(*np.nonzero(which)), openings.floors[which].astype(np.float64), wanted)
+    places = np.cumsum(which).reshape(which.shape) - 1
+    for likely, scores in parts:
+        asked.answer(places[likely.variants, likely.rows], scores)
+    asked.left = np.flatnonzero(~asked.evaluated)
+    return asked
+
+
+class _Worth:
+    """What the best plans take that differ in what matters."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.best: dict[tuple[int, ...], float] = {}
+
+    def answer(self, plans: PlanArrays, seconds: Floats) -> None:
+        """Times of plans that fit."""
+        kinds = zip(*(getattr(plans, name).tolist() for name in MATTERS), strict=True)
+        for kind, time in zip(kinds, seconds.tolist(), strict=True):
+            self.best[kind] = min(time, self.best.get(kind, np.inf))
+
+    @property
+    def enough(self) -> float:
+        """Beyond which time a plan is not among the best, and not within the ratio of the best one."""
+        ordered = sorted(self.best.values())
+        if len(ordered) < self.wanted.top:
+            return np.inf
+        return max(ordered[self.wanted.top - 1] * ROOM, ordered[0] * self.wanted.ratio)
 
 
 class _Asked:
@@ -116,17 +144,14 @@ class _Asked:
         self.values = [_Bests(plans, (field,)) for field in FIELDS]
 
     @property
+    def best_s(self) -> float:
+        """The best time so far."""
+        return float(self.kinds.best.min(initial=np.inf))
+
+    @property
     def taken(self) -> Rows:
         """All rows that were evaluated."""
         return np.flatnonzero(self.evaluated)
-
-    def likely_best(self) -> Rows:
-        """For each value of each choice that nothing fits yet, the plan with the least bound that was not evaluated."""
-        ordered = self.left[np.argsort(self.floors[self.left], kind="stable")]
-        found = [bests.first_unanswered(ordered) for bests in (self.kinds, *self.values)]
-        rows = np.unique(np.concatenate(found))
-        self.left = np.setdiff1d(self.left, rows, assume_unique=True)
-        return rows
 
     def next_rows(self) -> Rows:
         """Open plans of some groups; nothing where none is left."""
@@ -140,6 +165,11 @@ class _Asked:
         self.left = np.concatenate([self.left[now][MOST_AT_ONCE:], self.left[~now]])
         return rows
 
+    def least_of_schedules(self) -> dict[int, float]:
+        """The least bound of open plans of each schedule."""
+        codes = self.plans.schedule[self.left]
+        return {int(code): float(self.floors[self.left][codes == code].min()) for code in np.unique(codes)}
+
     def answer(self, rows: Rows, scores: Scores) -> None:
         """What the evaluation of rows says."""
         self.step_s[rows], self.total_bytes[rows] = scores.step_s, scores.total_bytes
@@ -150,9 +180,8 @@ class _Asked:
 
     def _enough(self, rows: Rows) -> Floats:
         """Beyond which time a plan answers none of the questions."""
-        best = float(self.kinds.best.min(initial=np.inf))
         of_kinds = np.minimum(self.kinds.worth(self.wanted.top), self.kinds.at(rows)) * ROOM
-        enough = np.maximum(of_kinds, best * self.wanted.ratio)
+        enough = np.maximum(of_kinds, self.best_s * self.wanted.ratio)
         for bests in self.values:
             enough = np.maximum(enough, bests.at(rows))
         return enough
@@ -174,11 +203,6 @@ class _Bests:
     def update(self, rows: Rows, seconds: Floats) -> None:
         """Take note of times."""
         np.minimum.at(self.best, self.of[rows], seconds)
-
-    def first_unanswered(self, ordered: Rows) -> Rows:
-        """Of rows in order, the first one of each kind that has no time yet."""
-        unanswered = ordered[np.isinf(self.at(ordered))]
-        return unanswered[distinct([self.of[unanswered]]).first]
 
     def at(self, rows: Rows) -> Floats:
         """The best of each row's kind."""

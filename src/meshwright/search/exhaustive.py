@@ -7,13 +7,13 @@ states are sharded, the micro-batch or the schedule.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.arrays import COLUMNS, PlanArrays
 from meshwright.plan.distinct import distinct
 from meshwright.search.space import Space
 
@@ -71,6 +71,43 @@ class Found:
     least_bytes: float = np.inf
     overfull_values: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
+    def joined(self, other: "Found") -> "Found":
+        """With what was found of other plans; both have the same tables of names."""
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(self.plans, name), getattr(other.plans, name)]) for name in COLUMNS
+        }
+        step_s, total, fits = (
+            np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("step_s", "total_bytes", "fits")
+        )
+        names = self.overfull_values.keys() | other.overfull_values.keys()
+        return Found(
+            replace(self.plans, **columns),
+            step_s,
+            total,
+            fits,
+            ranked(step_s, total, fits),
+            too_large=self.too_large + other.too_large,
+            overfull=self.overfull + other.overfull,
+            slower=self.slower + other.slower,
+            unplayed=self.unplayed + other.unplayed,
+            interrupted=self.interrupted or other.interrupted,
+            floors=_least(self.floors, other.floors),
+            least_bytes=min(self.least_bytes, other.least_bytes),
+            overfull_values={
+                name: _least(self.overfull_values.get(name, {}), other.overfull_values.get(name, {}))
+                for name in names
+            },
+        )
+
+    @property
+    def gap(self) -> float:
+        """By which part of its time the best plan may be slower than one that was left; 0 where none may be quicker."""
+        if not self.unplayed or not len(self.ranking):
+            return 0.0
+        best = float(self.step_s[self.ranking].min())
+        return max(0.0, 1 - min(self.floors.values(), default=0.0) / best)
+
     def top(self, count: int) -> list[int]:
         """Rows of the best plans that differ in something that matters."""
         first = distinct([getattr(self.plans, name)[self.ranking] for name in MATTERS]).first
@@ -80,6 +117,12 @@ class Found:
         """Plans that fit and whose time is at most ``ratio`` times the best."""
         times = self.step_s[self.ranking]
         return int((times <= ratio * times.min()).sum()) if len(times) else 0
+
+
+def _least(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """The smaller value of each key."""
+    keys = one.keys() | other.keys()
+    return {key: min(one.get(key, np.inf), other.get(key, np.inf)) for key in keys}
 
 
 def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:

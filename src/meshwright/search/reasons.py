@@ -10,9 +10,15 @@ from numpy.typing import NDArray
 
 from meshwright.plan.arrays import SHARDINGS
 from meshwright.search.exhaustive import Found
+from meshwright.search.wishes import told
 from meshwright.units import format_bytes, format_seconds
 
-FIELDS = ("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", "sharding", "recompute", "schedule")
+FIELDS = (
+    *("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", "sharding", "recompute", "schedule"),
+    *("sequence_parallel", "order"),
+)
+NAMES = {"order": "rank_order"}
+"""Fields that a plan file calls otherwise."""
 SHOWN = 3
 
 
@@ -36,9 +42,11 @@ def explain_choices(found: Found, row: int) -> list[Reason]:
         column = getattr(found.plans, field)
         values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())}
         others = sorted(values - {int(column[row])})
-        if others:
+        cut = field != "sequence_parallel" or int(found.plans.tp[row]) > 1
+        if others and cut:
             text = "; ".join(_rivals(found, row, field, others))
-            reasons.append(Reason(field, value_name(found, field, int(column[row])), text))
+            name = NAMES.get(field, field)
+            reasons.append(Reason(name, value_name(found, field, int(column[row])), text))
     return reasons
 
 
@@ -48,8 +56,10 @@ def value_name(found: Found, field: str, value: int) -> str:
         "sharding": SHARDINGS,
         "schedule": found.plans.schedules,
         "recompute": found.plans.recomputes,
+        "order": found.plans.rank_orders,
+        "sequence_parallel": (False, True),
     }.get(field)
-    return str(names[value]) if names else str(value)
+    return told(names[value] if names else value)
 
 
 def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
@@ -58,7 +68,7 @@ def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
     too_large: list[tuple[float, str]] = []
     for value in others:
         rows = np.flatnonzero(column == value)
-        name = f"{field} {value_name(found, field, value)}"
+        name = f"{NAMES.get(field, field)} {value_name(found, field, value)}"
         best = _best(found, rows)
         if best is not None:
             fitting.append((float(found.step_s[best]), name))

@@ -1,9 +1,10 @@
 """The space of legal plans: generated, counted, and every refusal with its reason.
 
 The raw space is the product of all ordered factorisations of the devices into (pp, tp, cp, dp_replicate, dp_shard)
-and of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and recomputation. It is
-built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that it
-removes. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and some that
+and of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and variants
+(``variants.py``). It is built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts
+all raw plans that it removes. Variants multiply what is left without being written out: most plans are only counted
+and bounded. The rules are those of ``plan/check.py`` on arrays (a test holds the two against each other), and some that
 only a search has: no plan that equals another one, as many stages a rank as one likes only where all get equally many
 layers,
 micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and what the question keeps fixed.
@@ -11,8 +12,10 @@ micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and what 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,29 +23,64 @@ from numpy.typing import NDArray
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.distinct import looked_up
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import RecomputeName
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
+from meshwright.search.variants import Asked, Variant, Variants, legal_variants, usual_variants
+from meshwright.search.wishes import Forbidden, Keep, Wishes, asked
 
 MAX_MICRO_BATCH = 64
+UNUSUAL = "unusual variants of a schedule without a closed form"
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
-RECOMPUTES: tuple[RecomputeName, ...] = ("none", "selective", "full")
 GATHERS = ("per-unit",)
 """What parameters are gathered by besides the usual, where a question keeps it."""
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
-Keep = Mapping[str, int | float | str]
 
 
 @dataclass(frozen=True)
 class Space:
-    """All legal plans, the size of the raw space, and how many raw plans each rule removed."""
+    """Legal plans: variant v of base plan i where ``legal[v, i]``; the raw space's size, and what each rule removed."""
 
-    plans: PlanArrays
+    base: PlanArrays
+    variants: tuple[Variant, ...]
+    legal: NDArray[np.bool_]
     considered: int
     rejected: Mapping[str, int]
+
+    @classmethod
+    def of(cls, plans: PlanArrays) -> "Space":
+        """A space of nothing but these plans, as they are."""
+        return cls(plans, (Variant(),), np.ones((1, len(plans)), dtype=np.bool_), len(plans), {})
+
+    def __len__(self) -> int:
+        return int(self.legal.sum())
+
+    def at(self, variants: Ints, rows: Ints) -> PlanArrays:
+        """Variants of base plans, one of each: ``variants[j]`` of ``rows[j]``."""
+        plans = self.base.take(rows)
+        columns: dict[str, Any] = {}
+        for code in np.unique(variants):
+            mine = variants == code
+            for name, values in self.variants[code].of(plans.take(mine)).items():
+                columns.setdefault(name, getattr(plans, name).copy())[mine] = values
+        return replace(plans, **columns)
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Space":
+        """The same with those base plans alone that are chosen."""
+        return replace(self, base=self.base.take(chosen), legal=self.legal[:, chosen])
+
+    def without(self, left: NDArray[np.bool_]) -> "Space":
+        """The same without the plans of a mask: (variants, n)."""
+        unsearched = int((self.legal & left).sum())
+        rejected = {**self.rejected, **({UNUSUAL: unsearched} if unsearched else {})}
+        return replace(self, legal=self.legal & ~left, rejected=rejected)
+
+    @cached_property
+    def plans(self) -> PlanArrays:
+        """All legal plans, written out."""
+        return self.at(*np.nonzero(self.legal))
 
 
 @dataclass(frozen=True)
@@ -53,11 +91,10 @@ class _Options:
     schedule: tuple[tuple[int, int], ...]
     experts: tuple[tuple[int, int], ...]
     sharding: tuple[int, ...]
-    recompute: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(map(len, (self.micro_batch, self.schedule, self.experts, self.sharding, self.recompute)))
+        return tuple(map(len, (self.micro_batch, self.schedule, self.experts, self.sharding)))
 
 
 class _Cutter:
@@ -87,41 +124,55 @@ class _Cutter:
         return self.table[name]
 
 
-def enumerate_space(setting: Setting, keep: Keep | None = None, schedules: Searched | None = None) -> Space:
-    """All legal plans for a setting. ``keep`` fixes columns of the plan (``{"tp": 8, "sharding": "zero1"}``).
+def enumerate_space(
+    setting: Setting,
+    keep: Keep | None = None,
+    schedules: Searched | None = None,
+    variants: Variants | None = None,
+    forbid: Forbidden | None = None,
+) -> Space:
+    """All legal plans for a setting. ``keep`` fixes choices of the plan (``{"tp": 8, "sharding": "zero1"}``).
 
-    ``schedules`` are the usual ones if nothing is said.
+    ``schedules`` and ``variants`` are the usual ones if nothing is said. ``forbid``: values that no plan may have.
     """
-    keep = keep or {}
+    keep, wishes = keep or {}, Wishes(keep or {}, forbid or {})
     schedules = usual_schedules(setting.stack) if schedules is None else schedules
+    variants = usual_variants(setting, keep) if variants is None else variants
     options = _options(setting, schedules)
     layouts = factorisations(setting.cluster.devices, len(DEGREES))
-    considered = len(layouts) * prod(options.sizes)
+    of_layout = prod(options.sizes) * len(variants.all)
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
-    cutter = _Cutter(table, prod(options.sizes))
+    cutter = _Cutter(table, of_layout)
     _cut_layouts(cutter, setting)
-    _cut_kept(cutter, keep)
+    _cut_unwanted(cutter, wishes, schedules)
     cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
     _cut_batches(cutter, setting)
     cutter.multiply(("schedule", "virtual_stages"), options.schedule)
     _cut_schedules(cutter, setting, schedules, "unit" in keep)
-    _cut_kept(cutter, keep)
+    _cut_unwanted(cutter, wishes, schedules)
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
     cutter.multiply(("sharding",), ((s,) for s in options.sharding))
     _cut_shardings(cutter, setting)
     if "gather" in keep:
         _cut_gathers(cutter, setting, schedules)
-    cutter.multiply(("recompute",), ((r,) for r in options.recompute))
-    _cut_kept(cutter, keep)
-    plans = PlanArrays(
+    _cut_unwanted(cutter, wishes, schedules)
+    base = PlanArrays(
         **cutter.table,  # type: ignore[arg-type]
-        sequence_parallel=(cutter.column("tp") > 1) & setting.stack.sequence_parallel,
+        recompute=np.zeros_like(cutter.column("tp")),
+        order=np.zeros_like(cutter.column("tp")),
+        sequence_parallel=cutter.column("tp") > 1,
         schedules=schedules,
-        recomputes=RECOMPUTES,
+        recomputes=variants.recomputes,
+        rank_orders=variants.orders,
         gather=keep.get("gather"),  # type: ignore[arg-type]
     )
-    return Space(plans, considered, dict(cutter.rejected))
+    legal = legal_variants(Asked(base, setting, variants, wishes.of), cutter.rejected)
+    used = np.flatnonzero(legal.any(axis=1))
+    every = tuple(variants.all[code] for code in used)
+    space = Space(base, every, legal[used], len(layouts) * of_layout, dict(cutter.rejected))
+    some = np.asarray(space.legal.any(axis=0))
+    return space if some.all() else space.where(some)
 
 
 def factorisations(number: int, parts: int) -> Ints:
@@ -161,7 +212,6 @@ def _options(setting: Setting, schedules: Searched) -> _Options:
         schedule=tuple(schedule),
         experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0 and t <= domain),
         sharding=tuple(i for i, name in enumerate(SHARDINGS) if name in stack.shardings),
-        recompute=tuple(i for i, name in enumerate(RECOMPUTES) if name in stack.recomputes),
     )
 
 
@@ -176,13 +226,8 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     for name, width in widths.items():
         cutter.cut(f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0)
     cutter.cut(f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers)
-    cp, tp = cutter.column("cp"), cutter.column("tp")
+    cp = cutter.column("cp")
     cutter.cut(f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
-    cp, tp = cutter.column("cp"), cutter.column("tp")
-    if stack.sequence_parallel:
-        cutter.cut(f"cp·tp does not divide seq_len = {seq_len}", (tp == 1) | (seq_len % (cp * tp) == 0))
-    elif arch.moe is not None:
-        cutter.cut(f"experts need sequence parallelism with tp > 1, and {stack.id} has none", tp == 1)
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
@@ -282,10 +327,12 @@ def _cut_gathers(cutter: _Cutter, setting: Setting, schedules: Searched) -> None
     cutter.cut(f"{setting.stack.id} does not gather once for a unit of micro-batches", able)
 
 
-def _cut_kept(cutter: _Cutter, keep: Keep) -> None:
-    """What the question fixes, as soon as its column exists."""
-    codes = {"sharding": SHARDINGS, "recompute": RECOMPUTES}
-    for name, value in keep.items():
-        if name in cutter.table:
-            wanted = codes[name].index(str(value)) if name in codes else int(value)
-            cutter.cut(f"not {name} = {value}, as asked", cutter.column(name) == wanted)
+def _cut_unwanted(cutter: _Cutter, wishes: Wishes, schedules: Searched) -> None:
+    """What the question fixes or forbids, as soon as its column exists."""
+    for name in cutter.table:
+        for value, wanted in wishes.of(name):
+            if name == "schedule":
+                same = np.array([choice.name == value for choice in schedules])[cutter.column(name)]
+            else:
+                same = cutter.column(name) == (SHARDINGS.index(str(value)) if name == "sharding" else value)
+            cutter.cut(asked(name, value, wanted=wanted), same == wanted)

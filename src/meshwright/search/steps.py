@@ -15,7 +15,7 @@ from meshwright.plan.short import ShortLayout, ShortPlan
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.schedules import Searched, all_schedules
-from meshwright.search.space import RECOMPUTES
+from meshwright.search.variants import RECOMPUTES
 from meshwright.stack.stack import Stack
 
 DATA = "dp"

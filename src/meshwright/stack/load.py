@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.problems import validated
-from meshwright.plan.short import RecomputeName, RecomputeOperator, ShardingName
+from meshwright.plan.short import Axis, RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
 from meshwright.plan.text import read_file, read_mapping
 from meshwright.schedule import SCHEDULES
@@ -39,6 +39,7 @@ NARROWED: dict[str, Any] = {
     "pipeline_shardings": tuple[ShardingName, ...],
     "reduces_each_micro_batch": tuple[Literal["none", "zero2", "zero3"], ...],
     "recomputes": tuple[Literal[RecomputeName, RecomputeOperator], ...],
+    "rank_orders": tuple[tuple[Axis, Axis, Axis, Axis, Axis], ...],
     "selective_recompute": tuple[RecomputeOperator, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],

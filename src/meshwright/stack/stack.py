@@ -94,6 +94,10 @@ class Stack:
         layers may recompute different things; False: all of them alike, on every rank.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
+    chooses_sequence_parallelism
+        a plan may leave sequences whole with tp > 1; False: tp cuts them, or the stack has one way.
+    rank_orders
+        in which orders ranks can be numbered beside the usual one, axes from the fastest to the slowest.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
@@ -147,6 +151,8 @@ class Stack:
     recomputes_by_layer: bool = False
     offloads_activations: bool = False
     recomputes_exchanges: bool = False
+    chooses_sequence_parallelism: bool = False
+    rank_orders: tuple[tuple[str, ...], ...] = ()
     tp: bool = True
     pp: bool = True
     cp: bool = True

@@ -241,7 +241,7 @@ def plan_arrays(plans: Sequence[RunPlan], setting: Setting) -> Iterator[tuple[In
         same.setdefault((_stages(plan, setting), plan.rank_order), []).append(number)
     for (stages, order), numbers in same.items():
         arrays = _uniform_arrays([plans[number] for number in numbers])
-        arrays = replace(arrays, stages=stages, rank_order=order)
+        arrays = replace(arrays, stages=stages, rank_orders=(order,))
         yield np.array(numbers, dtype=np.int64), arrays
 
 
@@ -262,6 +262,7 @@ def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
         "sharding": lambda plan: SHARDINGS.index(plan.sharding),
         "schedule": lambda plan: schedules.index(plan.choice),
         "recompute": lambda plan: recomputes.index(plan.recompute),
+        "order": lambda plan: 0,
     }
     columns = {
         name: np.array(

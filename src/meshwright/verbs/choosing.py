@@ -20,8 +20,7 @@ from meshwright.verbs.contending import Contender, standings
 from meshwright.verbs.declining import declined
 from meshwright.verbs.planning import PlanAnswer, Question, answer, checked
 from meshwright.verbs.proposing import Proposal
-from meshwright.verbs.searching import Scope
-from meshwright.verbs.solving import Progress
+from meshwright.verbs.searching import Progress, Scope
 
 
 @dataclass(frozen=True, slots=True)

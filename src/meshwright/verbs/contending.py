@@ -17,8 +17,8 @@ from meshwright.economy.objectives import Objective
 from meshwright.economy.offers import Offer
 from meshwright.economy.standing import Standing, beaten, beaten_by, beaten_from
 from meshwright.plan.short import ShortPlan
-from meshwright.verbs.searching import Scope, best_plan, least_step_s
-from meshwright.verbs.solving import Progress
+from meshwright.verbs.best_plan import best_plan, least_step_s
+from meshwright.verbs.searching import Progress, Scope
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Contender:
     scope: Scope
 
     def least_step_s(self) -> float | None:
-        """No plan that may fit takes less; as ``searching.least_step_s``."""
+        """No plan that may fit takes less; as ``best_plan.least_step_s``."""
         return least_step_s(self.scope, self.course.setting)
 
     def searched(self, least: float, against: Sequence[Standing], aim: Objective) -> Standing:

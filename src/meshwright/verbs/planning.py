@@ -4,32 +4,27 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from math import inf
-from typing import Any, get_args
+from typing import Any
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import memory_floor
 from meshwright.cost.constants import constants
 from meshwright.cost.intervals import pair_interval
-from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
+from meshwright.errors import InfeasibleError, InputError, Problem, attempted
 from meshwright.model.architecture import Architecture
-from meshwright.plan.arrays import COLUMNS, SHARDINGS
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import unsupported_workload, workload_of
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.choice import StepValidation
 from meshwright.search.exhaustive import Found
 from meshwright.search.restage import Restaged
-from meshwright.search.schedules import names_lists
-from meshwright.search.space import GATHERS, RECOMPUTES, Keep, Space
+from meshwright.search.space import Space
 from meshwright.units import format_bytes
+from meshwright.verbs.keeping import parse_forbid, parse_keep
 from meshwright.verbs.placing import spare_plans, with_orders
 from meshwright.verbs.proposing import Proposal, proposal
-from meshwright.verbs.searching import Scope, scope_of, search
-from meshwright.verbs.solving import Progress, Solved, Solving, ranked, solved, solving_problems
+from meshwright.verbs.searching import Progress, Scope, scope_of, search
+from meshwright.verbs.solving import Solved, Solving, ranked, solved, solving_problems
 from meshwright.workload.workload import Workload
 
 MAX_DEVICES_SUGGESTED = 2**17
@@ -41,7 +36,9 @@ UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: ``header`` holds the nouns and the workload, ``keep`` the choices that are fixed.
+    """What is asked: ``header`` holds the nouns and the workload.
+
+    ``keep`` has the choices that are fixed, ``forbid`` values that no plan may have.
 
     ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
     ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
@@ -54,6 +51,7 @@ class Question:
     stages: str = "balanced"
     schedules: str | None = None
     solving: Solving | None = None
+    forbid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,9 @@ class PlanAnswer:
     """The best plans and how they were found. Times in seconds of wall clock.
 
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
-    apart. ``unplayed`` plans may be better than these: playing their schedules would have taken too long, or the search
-    was ``interrupted``. ``solved``: what came of looking for better lists, where that was asked for.
+    apart. ``unplayed`` plans may be better than these, by no more than ``gap``, a fraction of the best time: playing
+    their schedules would have taken too long, or the search was ``interrupted``. ``gap`` is 0 where the best of all was
+    found. ``solved``: what came of looking for better lists, where that was asked for.
     """
 
     considered: int
@@ -72,6 +71,7 @@ class PlanAnswer:
     tied: int
     tie_ratio: float
     unplayed: int
+    gap: float
     interrupted: bool
     search_time_s: float
     rejected: Mapping[str, int]
@@ -87,6 +87,8 @@ class PlanAnswer:
             "candidates_feasible": self.feasible,
             "candidates_tied": self.tied,
             "candidates_unplayed": self.unplayed,
+            "optimal": self.unplayed == 0,
+            "gap": self.gap,
             "interrupted": self.interrupted,
             "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
@@ -99,11 +101,11 @@ class PlanAnswer:
 def answer(question: Question, setting: Setting | None = None, tell: Progress | None = None) -> PlanAnswer:
     """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
 
-    ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far a solver is.
+    ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far the search is.
     """
     setting, scope = checked(question, setting)
     began = time.perf_counter()
-    space, found = search(scope, setting)
+    space, found = search(scope, setting, tell)
     staged = _staged(found, question, setting)
     found = staged.found
     seconds = time.perf_counter() - began
@@ -121,12 +123,13 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
     proposals = with_orders(proposals, setting, question.top)
     return PlanAnswer(
         considered=space.considered,
-        legal=len(space.plans),
+        legal=len(space),
         evaluated=len(found.plans),
         feasible=len(found.ranking),
         tied=found.within(ratio),
         tie_ratio=ratio,
         unplayed=found.unplayed,
+        gap=found.gap,
         interrupted=found.interrupted or (better is not None and better.interrupted),
         search_time_s=seconds,
         rejected=_rejected(space, found),
@@ -142,16 +145,18 @@ def checked(question: Question, setting: Setting | None) -> tuple[Setting, Scope
         problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
+    forbid = attempted(lambda: parse_forbid(question.forbid), problems)
     if question.solving is not None:
         stack = None if found is None else found.stack
         problems += solving_problems(question.solving, question.keep, stack)
     scope = None
     if found is not None:
-        kept = {} if keep is None else keep
-        scope = attempted(lambda: scope_of(kept, question.schedules, question.top, found), problems)
+        kept, left = keep or {}, forbid or {}
+        scope = attempted(lambda: scope_of(kept, question.schedules, question.top, found, left), problems)
     if problems or found is None or scope is None:
         raise InputError(problems)
-    return found, replace(scope, whole=question.stages != "balanced")
+    anew = question.stages != "balanced"
+    return found, replace(scope, whole=anew, wider=anew)
 
 
 def setting_of(header: ShortPlan) -> Setting:
@@ -187,54 +192,6 @@ def _length_problems(arch: Architecture, workload: Workload) -> Iterator[Problem
         yield Problem("workload.seq_len", workload.seq_len, rule, f"seq_len: {arch.max_positions}")
 
 
-def parse_keep(keep: tuple[str, ...]) -> Keep:
-    """``tp=8`` and the like. Raises InputError with every one that is no choice or no value."""
-    names = {
-        "sharding": SHARDINGS,
-        "schedule": tuple(SCHEDULES),
-        "recompute": RECOMPUTES,
-        "gather": GATHERS,
-        "step_validation": get_args(StepValidation),
-    }
-    numbers = [c for c in COLUMNS if c not in names and c != "sequence_parallel"] + ["unit"]
-    result: dict[str, int | float | str] = {}
-    problems = []
-    for text in keep:
-        name, _, value = (part.strip() for part in text.partition("="))
-        if (name in names and value in names[name]) or (name == "schedule" and names_lists(value)):
-            result[name] = value
-        elif name in names:
-            problems.append(Problem(f"keep.{name}", value, "is no such choice", nearest(value, names[name])))
-        elif name == "memory_limit":
-            limit = attempted(partial(_limit, value), problems)
-            result |= {} if limit is None else {name: limit}
-        elif name not in numbers:
-            problems.append(
-                Problem(
-                    "keep", text, "is no choice of a plan", nearest(name, [*numbers, *names, "memory_limit"])
-                )
-            )
-        elif not value.isdecimal() or not 1 <= int(value) < 2**40:
-            problems.append(Problem(f"keep.{name}", value, "must be a whole number from 1", f"{name}=8"))
-        else:
-            result[name] = int(value)
-    if problems:
-        raise InputError(problems)
-    return result
-
-
-def _limit(text: str) -> float:
-    """A limit of memory. Raises InputError."""
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = 0.0
-    if not 0 < limit < inf:
-        rule = "must be a number above 0, in times of what 1F1B holds"
-        raise InputError(Problem("keep.memory_limit", text, rule, "memory_limit=0.5"))
-    return limit
-
-
 def infeasible(space: Space, found: Found, setting: Setting, scope: Scope) -> InfeasibleError:
     """Why nothing fits, and the smallest cluster that would do."""
     counts = _rejected(space, found)
@@ -264,7 +221,7 @@ def _nothing_among_the_played(found: Found, setting: Setting, counts: Mapping[st
 def _leanest(space: Space, found: Found, setting: Setting) -> str:
     """How much is too much: the least peak, or the least bound where no plan was worth evaluating."""
     usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
-    states = float(memory_floor(space.plans, setting).min())
+    states = float(memory_floor(space.base, setting).min())
     if len(found.plans):
         least, what = float(found.total_bytes.min()), "the leanest plan needs"
     elif states > usable:
@@ -283,7 +240,7 @@ def smallest_cluster(setting: Setting, scope: Scope) -> str:
     for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
         larger = replace(setting.cluster, pools=(replace(pool, count=count),), links=None)
         space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
-        legal = legal or len(space.plans) > 0
+        legal = legal or len(space) > 0
         if len(found.ranking):
             return (
                 f"{pool.device.id} x {count}{at}{node} would do (the smallest of the counts that were tried)"
@@ -311,7 +268,7 @@ def _rejected(space: Space, found: Found) -> dict[str, int]:
     """Reasons with counts, most frequent first."""
     counts = Counter(space.rejected)
     seen = len(found.plans) + found.overfull + found.slower + found.unplayed
-    counts[FAR_TOO_LARGE] += len(space.plans) - seen
+    counts[FAR_TOO_LARGE] += len(space) - seen
     counts[TOO_LARGE] += int((~found.fits).sum()) + found.overfull
     counts[SLOWER] += found.slower
     counts[UNPLAYED] += found.unplayed

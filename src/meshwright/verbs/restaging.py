@@ -17,7 +17,7 @@ from meshwright.search.exhaustive import Found
 from meshwright.search.partition.balance import BALANCES, Unfit
 from meshwright.search.partition.chain import Chain
 from meshwright.search.restage import Recut, Restaged, restaged, worth_restaging
-from meshwright.search.space import RECOMPUTES
+from meshwright.search.variants import RECOMPUTES
 
 WIDTH = 300
 """States that a search for stages keeps: tenths of a second for a plan."""
@@ -37,7 +37,8 @@ def restage(found: Found, header: ShortPlan, setting: Setting, stages: str, *, m
 
     def recut_row(row: int) -> Recut | None:
         short = found.plans.short(row, header)
-        choices = words[words.index(short.recompute) :] if words else (short.recompute,)
+        more = words[words.index(short.recompute) + 1 :] if short.recompute in words else words[-1:]
+        choices = (short.recompute, *more)
         return recut(short, setting, stages, choices)
 
     worth = worth_restaging(found, lambda plans: evaluate(plans, setting), usable, leanest)

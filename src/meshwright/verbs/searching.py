@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.intervals import pair_interval
 from meshwright.cost.pipeline import has_form
 from meshwright.cost.pricing import fabric_of
-from meshwright.cost.quick_floor import QuickFloor, quick_floor
+from meshwright.cost.quick_floor import Floors, QuickFloor
 from meshwright.cost.step_floor import Floor, step_floor
 from meshwright.errors import InputError, Problem
 from meshwright.placement.near import MOST_NODES, near_together
@@ -21,9 +22,8 @@ from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
 from meshwright.schedule.choice import ScheduleChoice
-from meshwright.search.best_below import best_below
 from meshwright.search.best_first import widen
-from meshwright.search.bounded import Wanted, search_bounded
+from meshwright.search.bounded import Heard, Wanted, search_bounded
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.schedules import (
     AUTO,
@@ -33,7 +33,12 @@ from meshwright.search.schedules import (
     usual_schedules,
     with_knobs,
 )
-from meshwright.search.space import Keep, Space, divisors, enumerate_space
+from meshwright.search.space import Space, divisors, enumerate_space
+from meshwright.search.variants import all_variants, are_usual, usual_variants
+from meshwright.search.wishes import Forbidden, Keep
+from meshwright.units import format_seconds
+
+Progress = Callable[[str, float], None]
 
 KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
     "memory_limit": float,
@@ -45,10 +50,11 @@ KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is searched: choices that are fixed, and schedules by name (``auto``: all, None: the usual ones).
+    """What is searched: choices that are fixed, or forbidden, and schedules by name (``auto``: all, None: the usual).
 
     ``knobs`` of a schedule are fixed too: those that do not have them are left out. ``top`` plans are to be the best
-    of all. ``whole``: every plan that may fit is scored, for those who ask what is best when something changes.
+    of all. ``whole``: every plan of the usual variants that may fit is scored, for those who ask what is best when
+    something changes; ``wider``: and those of other variants that may be the best.
     """
 
     keep: Keep
@@ -56,18 +62,22 @@ class Scope:
     top: int = 5
     knobs: Mapping[str, float | str] = field(default_factory=dict)
     whole: bool = False
+    wider: bool = False
+    forbid: Forbidden = field(default_factory=dict)
 
 
-def scope_of(keep: Keep, schedules: str | None, top: int, setting: Setting) -> Scope:
+def scope_of(
+    keep: Keep, schedules: str | None, top: int, setting: Setting, forbid: Forbidden | None = None
+) -> Scope:
     """The scope of a question; a schedule that is kept is the only one. Raises InputError with all problems."""
     kept = keep.get("schedule")
-    knobs = {name: value(keep[name]) for name, value in KNOBS.items() if name in keep}
+    knobs = {name: value(str(keep[name])) for name, value in KNOBS.items() if name in keep}
     apart = ("schedule", "memory_limit", "step_validation")
     rest = {name: value for name, value in keep.items() if name not in apart}
     if kept is not None and schedules is not None:
         rule = f"and --keep schedule={kept}: the schedule is said twice"
         raise InputError(Problem("schedule", schedules, rule, "say it once"))
-    scope = Scope(rest, schedules if kept is None else str(kept), top, knobs)
+    scope = Scope(rest, schedules if kept is None else str(kept), top, knobs, forbid=forbid or {})
     field = "schedule" if kept is None else "keep.schedule"
     searched = searched_schedules(scope, setting, field)
     problems = [problem for choice in searched for problem in _unlike(choice, rest, knobs, setting, field)]
@@ -133,17 +143,34 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> Searched:
     return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
 
 
-def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
-    """All legal plans, and the scores of those that may be the best."""
-    space = enumerate_space(setting, scope.keep, searched_schedules(scope, setting))
-    space = replace(space, plans=replace(space.plans, node_order=usual_order(setting.cluster)))
-    formed = np.array([has_form(choice) for choice in space.plans.schedules], dtype=np.bool_)
-    if formed.all():
-        return space, _search_formed(space, scope, setting)
-    cheap = formed[space.plans.schedule]
-    found = _search_formed(replace(space, plans=space.plans.take(cheap)), scope, setting)
-    dear = space.plans.take(~cheap)
-    if not len(dear):
+def searched_space(scope: Scope, setting: Setting) -> Space:
+    """All legal plans of a scope. Schedules without closed forms are searched with the usual variants."""
+    schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
+    variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
+    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
+    space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
+    unusual = ~are_usual(space.variants, space.base, usual)
+    return space.without(unusual[:, None] & ~formed(space)[None, :])
+
+
+def formed(space: Space) -> NDArray[np.bool_]:
+    """Which base plans have closed forms."""
+    have = np.array([has_form(choice) for choice in space.base.schedules], dtype=np.bool_)
+    return have[space.base.schedule]
+
+
+def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tuple[Space, Found]:
+    """All legal plans, and the scores of those that may be the best; ``tell`` hears of the best one so far.
+
+    An interrupt leaves what was found till then.
+    """
+    space = searched_space(scope, setting)
+    cheap = formed(space)
+    if cheap.all():
+        return space, _search_formed(space, scope, setting, tell)
+    found = _search_formed(space.where(cheap), scope, setting, tell)
+    dear = space.where(~cheap).plans
+    if found.interrupted or not len(dear):
         return space, found
     dear = dear.take(may_fit(dear, setting))
 
@@ -151,7 +178,7 @@ def search(scope: Scope, setting: Setting) -> tuple[Space, Found]:
         return step_floor(plans, setting, enough)
 
     batch = setting.workload.global_batch
-    return space, widen(found, dear, floor, _scoring(setting), _usable(setting), scope.top, batch)
+    return space, widen(found, dear, floor, scoring(setting), usable_bytes(setting), scope.top, batch)
 
 
 def usual_order(cluster: Cluster) -> NodeOrder | None:
@@ -163,66 +190,50 @@ def usual_order(cluster: Cluster) -> NodeOrder | None:
     return None if order == tuple(range(fabric.nodes)) else order
 
 
-def _search_formed(space: Space, scope: Scope, setting: Setting) -> Found:
+def _search_formed(space: Space, scope: Scope, setting: Setting, tell: Progress | None) -> Found:
     """Search plans that have closed forms."""
     if scope.whole:
-        return search_all(space, _scoring(setting), lambda plans: may_fit(plans, setting))
-    usable = _usable(setting)
+        usual = are_usual(space.variants, space.base, usual_variants(setting, scope.keep))
+        found = search_all(
+            space.without(~usual[:, None]), scoring(setting), lambda plans: may_fit(plans, setting)
+        )
+        if not scope.wider:
+            return found
+        rest = _search_formed(space.without(usual[:, None]), replace(scope, whole=False), setting, tell)
+        return found.joined(rest)
 
-    def bounds(plans: PlanArrays) -> QuickFloor:
-        return quick_floor(plans, setting, usable)
+    def bounds(space: Space) -> Iterator[QuickFloor]:
+        return space_bounds(space, setting)
 
     wanted = Wanted(scope.top, pair_interval(setting).high)
-    return search_bounded(space, bounds, _scoring(setting), usable, wanted)
+    return search_bounded(space, bounds, scoring(setting), usable_bytes(setting), wanted, _hearing(tell))
 
 
-@dataclass(frozen=True, slots=True)
-class BestPlan:
-    """The plan at a row, and the seconds of its step."""
-
-    plans: PlanArrays
-    row: int
-    step_s: float
+def space_bounds(space: Space, setting: Setting) -> Iterator[QuickFloor]:
+    """Bounds of each variant of all base plans, which have closed forms."""
+    floors = Floors(space.base, setting)
+    for variant in space.variants:
+        yield floors.of(replace(space.base, **variant.of(space.base)))
 
 
-def least_step_s(scope: Scope, setting: Setting) -> float | None:
-    """No plan that may fit takes less; infinite where none may, 0 where no bound is known, None: none is legal."""
-    plans = _legal_plans(scope, setting)
-    if not len(plans):
-        return None
-    return float(_floors(plans, setting).min()) if _all_formed(plans) else 0.0
+def _hearing(tell: Progress | None) -> Heard:
+    """Tells how the search goes; the largest number of open plans so far is all of the work."""
+    most = [1]
+
+    def heard(best_s: float, left: int) -> None:
+        most[0] = max(most[0], left)
+        if tell is not None:
+            best = f"best so far {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
+            tell(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
+
+    return heard
 
 
-def best_plan(scope: Scope, setting: Setting, enough: float) -> BestPlan | None:
-    """The best plan, without what explains it; None where nothing fits, or where it takes ``enough`` seconds or more.
-
-    Among plans without closed forms it is found whatever is enough.
-    """
-    plans = _legal_plans(scope, setting)
-    if _all_formed(plans):
-        best = best_below(_floors(plans, setting), plans.take, _scoring(setting), enough)
-        return None if best is None else BestPlan(plans, best.row, best.step_s)
-    _, found = search(replace(scope, top=1), setting)
-    rows = found.top(1)
-    return BestPlan(found.plans, rows[0], float(found.step_s[rows[0]])) if rows else None
-
-
-def _legal_plans(scope: Scope, setting: Setting) -> PlanArrays:
-    return enumerate_space(setting, scope.keep, searched_schedules(scope, setting)).plans
-
-
-def _all_formed(plans: PlanArrays) -> bool:
-    return all(map(has_form, plans.schedules))
-
-
-def _floors(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
-    """Seconds that a step is no shorter than, infinite for plans that can not fit: (n,)."""
-    return quick_floor(plans, setting, _usable(setting)).step_s
-
-
-def _scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
+def scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
+    """Prices plans; those that do not fit get no time."""
     return lambda plans: evaluate(plans, setting, only_fitting=True)
 
 
-def _usable(setting: Setting) -> float:
+def usable_bytes(setting: Setting) -> float:
+    """What a device's memory leaves to a plan."""
     return constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes

@@ -34,8 +34,8 @@ from meshwright.units import format_seconds
 from meshwright.verbs.predicting import predicted
 from meshwright.verbs.proposing import Proposal, proposal
 from meshwright.verbs.schedule_auto import LONGEST, MAX_PASSES, MAX_SEED
+from meshwright.verbs.searching import Progress
 
-Progress = Callable[[str, float], None]
 TRIED = 3
 LEAST_S = 1e-3
 """What a plan gets of a time that is over: its first lists, judged."""

@@ -1,0 +1,156 @@
+"""Which plans of a space are open: they can fit, and may still answer a question by their bounds.
+
+Plans are variants of base plans, and never written out here: bounds come one variant after the other, as a row of
+seconds for all base plans. What a question takes for enough is known for each value of each choice; a plan's is the
+largest of its values', so that of a base plan's values serves all its variants.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.distinct import Distinct, distinct
+from meshwright.search.exhaustive import Floats
+from meshwright.search.reasons import FIELDS
+from meshwright.search.space import Space
+from meshwright.search.variants import COLUMNS
+
+OF_BASE = tuple(name for name in FIELDS if name not in COLUMNS)
+Ints = NDArray[np.int64]
+
+
+class Bounds(Protocol):
+    """What one variant of every base plan takes at least."""
+
+    @property
+    def step_s(self) -> Floats:
+        """Seconds of a step."""
+        ...
+
+    @property
+    def total_bytes(self) -> Floats:
+        """Bytes on the worst device."""
+        ...
+
+
+SpaceBounds = Callable[[Space], Iterable[Bounds]]
+"""Bounds of each variant of a space, in their order."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Plans of a space: ``variants[j]`` of base plan ``rows[j]``."""
+
+    variants: Ints
+    rows: Ints
+
+    def where(self, which: NDArray[np.bool_]) -> "Chosen":
+        """Those of a mask."""
+        return Chosen(self.variants[which], self.rows[which])
+
+
+@dataclass
+class _Values:
+    """The values of one choice of base plans, and the best time of each so far."""
+
+    name: str
+    column: Ints
+    equal: Distinct = field(init=False)
+    best: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.equal = distinct([self.column])
+        self.best = np.full(len(self.equal.first), np.inf)
+
+    @property
+    def values(self) -> Sequence[int]:
+        """The values, in their order."""
+        return [int(value) for value in self.column[self.equal.first]]
+
+
+class Openings:
+    """Bounds of all plans that can fit; what is enough follows from what has been evaluated."""
+
+    def __init__(self, space: Space, bounds: SpaceBounds, usable_bytes: float) -> None:
+        self.space = space
+        self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
+        sizes = {"recompute": len(space.base.recomputes), "order": len(space.base.rank_orders)}
+        self.of_variants = {name: np.full(sizes.get(name, 2), np.inf) for name in COLUMNS}
+        self.floors = np.full(space.legal.shape, np.inf, dtype=np.float32)
+        self.least_bytes, self.overfull = np.inf, 0
+        self.overfull_values: dict[str, dict[int, float]] = {name: {} for name in FIELDS}
+        largest = np.full(len(space.base), np.inf)
+        for code, found in enumerate(bounds(space)):
+            legal = space.legal[code]
+            fits = legal & (found.total_bytes <= usable_bytes)
+            self.floors[code, fits] = np.nextafter(found.step_s[fits].astype(np.float32), np.float32(0))
+            over = np.where(legal & ~fits, found.total_bytes, np.inf)
+            self.overfull += int((legal & ~fits).sum())
+            self.least_bytes = min(self.least_bytes, float(found.total_bytes[legal].min(initial=np.inf)))
+            np.minimum(largest, over, out=largest)
+            self._note_overfull(code, over)
+        for values in self.base:
+            least = np.full(len(values.best), np.inf)
+            np.minimum.at(least, values.equal.inverse, largest)
+            self.overfull_values[values.name] = _finite(zip(values.values, least.tolist(), strict=True))
+
+    @property
+    def fitting(self) -> int:
+        """How many plans can fit."""
+        return int(np.isfinite(self.floors).sum())
+
+    def _note_overfull(self, code: int, over: Floats) -> None:
+        """The least bytes of plans that can not fit, by the values of a variant."""
+        for name, column in self.space.variants[code].of(self.space.base).items():
+            known = self.overfull_values[name]
+            for value in np.unique(column):
+                least = float(over[column == value].min(initial=np.inf))
+                known |= _finite([(int(value), min(least, known.get(int(value), np.inf)))])
+
+    def likely_best(self, count: int, seen: NDArray[np.bool_]) -> Chosen:
+        """For each value that nothing fits yet, the ``count`` plans with the least bounds that were not seen."""
+        floors = np.where(seen, np.float32(np.inf), self.floors)
+        least = floors.min(0, initial=np.inf)
+        ordered = np.argsort(least, kind="stable")[: int(np.isfinite(least).sum())]
+        chosen = np.zeros(floors.shape, dtype=np.bool_)
+        for values in self.base:
+            codes = values.equal.inverse[ordered]
+            for value in np.flatnonzero(np.isinf(values.best)):
+                rows = ordered[codes == value][:count]
+                chosen[floors[:, rows].argmin(0), rows] = True
+        for code, of_variant in enumerate(floors):
+            if np.isinf(self._worth(code)).any() and len(of_variant):
+                chosen[code, np.argpartition(of_variant, min(count, len(of_variant)) - 1)[:count]] = True
+        return Chosen(*np.nonzero(chosen & np.isfinite(floors)))
+
+    def answer(self, rows: Ints, plans: PlanArrays, seconds: Floats) -> None:
+        """Times of plans that fit; ``rows`` are their base plans."""
+        for values in self.base:
+            np.minimum.at(values.best, values.equal.inverse[rows], seconds)
+        for name, best in self.of_variants.items():
+            np.minimum.at(best, getattr(plans, name).astype(np.int64), seconds)
+
+    def open(self, enough: float) -> NDArray[np.bool_]:
+        """Plans whose bound is not above ``enough``, or the best plan that has one of their values: (variants, n)."""
+        of_base = np.full(len(self.space.base), enough)
+        for values in self.base:
+            np.maximum(of_base, values.best[values.equal.inverse], out=of_base)
+        result = np.zeros(self.floors.shape, dtype=np.bool_)
+        for code, floors in enumerate(self.floors):
+            result[code] = np.isfinite(floors) & (floors <= np.maximum(of_base, self._worth(code)))
+        return result
+
+    def _worth(self, code: int) -> Floats:
+        """The best times of what a variant chooses, the slowest choice of each base plan's: (n,)."""
+        worth = np.zeros(len(self.space.base))
+        for name, column in self.space.variants[code].of(self.space.base).items():
+            np.maximum(worth, self.of_variants[name][column.astype(np.int64)], out=worth)
+        return worth
+
+
+def _finite(items: Iterable[tuple[int, float]]) -> dict[int, float]:
+    return {value: least for value, least in items if least < np.inf}

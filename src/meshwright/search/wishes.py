@@ -1,0 +1,36 @@
+"""What a question wishes of plans: choices that are fixed, and values that no plan may have."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+Kept = int | float | str | bool | tuple[str, ...]
+"""A value of a choice that a question names."""
+Keep = Mapping[str, Kept]
+Forbidden = Mapping[str, tuple[Kept, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Choices by the name of a plan's field, with the value that they keep, and with those that are forbidden."""
+
+    keep: Keep
+    forbid: Forbidden
+
+    def of(self, name: str) -> Iterator[tuple[Kept, bool]]:
+        """Values of a choice that are named, and whether they are wanted."""
+        if name in self.keep:
+            yield self.keep[name], True
+        for value in self.forbid.get(name, ()):
+            yield value, False
+
+
+def asked(name: str, value: Kept, *, wanted: bool) -> str:
+    """Why a plan was left out, in words."""
+    return f"{'not ' if wanted else ''}{name} = {told(value)}, as asked"
+
+
+def told(value: object) -> str:
+    """A choice as people write it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

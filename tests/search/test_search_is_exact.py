@@ -1,0 +1,65 @@
+"""A search finds what pricing every legal plan finds: its best plans, to the last digit, on random small questions."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_questions import MODELS, asked
+
+from meshwright.cost.constants import constants
+from meshwright.cost.evaluate import evaluate
+from meshwright.cost.memory import fits
+from meshwright.search.exhaustive import MATTERS
+from meshwright.verbs.searching import scope_of, search, searched_space
+
+STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "generic", "meshwright", "megatron-lm-2021")
+QUESTIONS, SOME = 210, 24
+TOP = 3
+FITTING = (1.0, 0.5, 0.05)
+"""Shares of the plans that have room: memory is cut so that no more have."""
+
+
+def drawn(seed):
+    """A question, and how many of its plans have room."""
+    rng = random.Random(seed)
+    kind, stack = rng.choice(tuple(MODELS)), rng.choice(STACKS)
+    devices, layers = rng.choice((2, 4, 6, 8)), rng.choice((2, 3, 4, 6))
+    batch, width = rng.choice((1, 2, 4, 6, 8)), rng.choice((1, 4))
+    question = asked(kind, devices, stack, layers=layers, seq_len=128, batch=batch, width=width)
+    return question.setting, rng.choice(FITTING)
+
+
+def with_room_for(setting, total_bytes, share):
+    """The same devices with memory for so many of the plans that hold these bytes."""
+    pool = setting.cluster.pool
+    memory = int(np.quantile(total_bytes, share) / constants()["usable_memory"]) + 1
+    less = replace(pool, device=replace(pool.device, memory_bytes=memory))
+    return replace(setting, cluster=replace(setting.cluster, pools=(less,)))
+
+
+def best_of_kinds(plans, step_s, fits):
+    """The best times of plans that differ in what matters, in ascending order."""
+    kinds = {}
+    for row in np.flatnonzero(fits):
+        kind = tuple(int(getattr(plans, name)[row]) for name in MATTERS)
+        kinds[kind] = min(float(step_s[row]), kinds.get(kind, np.inf))
+    return sorted(kinds.values())
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow][seed < SOME :]) for seed in range(QUESTIONS)]
+)
+def test_the_best_plans_are_those_of_pricing_every_plan(seed):
+    setting, share = drawn(seed)
+    scope = scope_of({}, None, TOP, setting)
+    plans = searched_space(scope, setting).plans
+    every = evaluate(plans, setting)
+    setting = with_room_for(setting, every.total_bytes, share)
+    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes)
+    assert share - 0.05 <= fit.mean()
+    _, found = search(scope, setting)
+    wanted = best_of_kinds(plans, every.step_s, fit)[:TOP]
+    assert best_of_kinds(found.plans, found.step_s, found.fits)[:TOP] == pytest.approx(wanted, rel=1e-9)
+    assert found.overfull <= int((~fit).sum())
+    assert len(found.plans) + found.overfull + found.slower == len(plans)
