@@ -1,4 +1,4 @@
-"""Other planners beside ours: which of them install, and what llm-analysis thinks best of one question.
+"""Other planners beside ours: which of them install, and what llm-analysis and Galvatron think best of a question.
 
 python benchmarks/peer_search.py [--write]; minutes. Makes an environment of its own for each planner, in a folder that
 is removed, and needs a package index. Everybody's plan is priced by our predictor, which is no neutral judge.
@@ -19,15 +19,16 @@ from meshwright.model.load import load_model
 from meshwright.plan.resolve import resolve
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.search.space import divisors
+from meshwright.search.wishes import told
 from meshwright.units import format_seconds
 from meshwright.verbs.planning import Question, answer
 from meshwright.verbs.predicting import predicted
 
 HERE = Path(__file__).parent
-ANALYSIS = "llm-analysis==0.2.2"
+ANALYSIS, GALVATRON = "llm-analysis==0.2.2", "hetu-galvatron==2.4.0"
 PEERS = {
     ANALYSIS: "asked below",
-    "hetu-galvatron==2.4.0": "not asked: it searches with profiles that were taken on the GPUs",
+    GALVATRON: "asked below",
     "aiconfigurator==0.12.0": "not asked: it plans serving",
     "simumax": "not asked",
 }
@@ -35,6 +36,16 @@ PATIENCE_S = 150
 MODEL, PEER_MODEL = "llama-2-70b", "upstage_Llama-2-70b-instruct-v2"
 DEVICE, DEVICES, SEQ_LEN, BATCH, NODE = "a100-sxm-80gb", 256, 4096, 512, 8
 MICRO_BATCHES = (1, 2, 4, 8)
+PROFILED = {"devices": 8, "memory_gib": 23, "batch": 128, "layers": 24, "seq_len": 2048}
+"""What Galvatron is asked: BERT-large, of which it ships profiles."""
+ALIKE = {
+    "model_type": "gpt2",
+    "n_embd": 1024,
+    "n_head": 16,
+    "n_layer": PROFILED["layers"],
+    "n_positions": PROFILED["seq_len"],
+    "vocab_size": 30_522,
+}
 
 
 def installed(package: str, folder: Path) -> str | None:
@@ -109,10 +120,10 @@ def rows(python: Path) -> Iterator[str]:
     spent, (one,) = time.process_time() - began, ours.proposals
     layout, pipeline = one.plan.layout, one.plan.pipeline
     chunks = pipeline.virtual_stages
-    told = {"tp": layout.tp, "pp": f"{layout.pp}×{chunks}" if chunks > 1 else layout.pp, "cp": layout.cp}
-    told |= {"dp": layout.dp_replicate * layout.dp_shard, "micro_batch": pipeline.micro_batch}
-    told |= {"recompute": one.plan.recompute}
-    yield _row("meshwright", ours.legal, ours.feasible, spent, told, one.report.step_time_s, one.report)
+    words = {"tp": layout.tp, "pp": f"{layout.pp}×{chunks}" if chunks > 1 else layout.pp, "cp": layout.cp}
+    words |= {"dp": layout.dp_replicate * layout.dp_shard, "micro_batch": pipeline.micro_batch}
+    words |= {"recompute": told(one.plan.recompute)}
+    yield _row("meshwright", ours.legal, ours.feasible, spent, words, one.report.step_time_s, one.report)
 
 
 def _row(who, tried, fitting, cpu_s, plan, own_s, report) -> str:
@@ -122,6 +133,34 @@ def _row(who, tried, fitting, cpu_s, plan, own_s, report) -> str:
         f"| {who} | {tried:,} | {fitting:,} | {cpu_s:.2f} | {layout} | {format_seconds(own_s)} "
         f"| {format_seconds(report.step_time_s)} | {fits} |"
     )
+
+
+def galvatron_rows(python: Path) -> Iterator[str]:
+    """Galvatron's search with its own profiles, then ours of a decoder of the same shape."""
+    command = [str(python), str(HERE / "peer_galvatron.py")]
+    done = subprocess.run(command, input=json.dumps(PROFILED), capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    best = found["found"]
+    plan = f"pp {best['pp']}, {best['chunks']} micro-batches, of layers (pp-tp-dp) {best['layers'].split(',')[0]}"
+    size = f"{found['strategies']} strategies a layer"
+    yield f"| {GALVATRON} | {size} | {found['cpu_s']:.2f} | {plan} | {format_seconds(best['step_s'])} |"
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        config.write_text(json.dumps(ALIKE), encoding="utf-8")
+        workload = WorkloadSpec(seq_len=PROFILED["seq_len"], global_batch=PROFILED["batch"])
+        cluster = f"a100-sxm-40gb x {PROFILED['devices']}"
+        began = time.process_time()
+        ours = answer(
+            Question(ShortPlan(plan=1, model=str(config), cluster=cluster, workload=workload), top=1)
+        )
+        spent, (one,) = time.process_time() - began, ours.proposals
+    layout, pipeline = one.plan.layout, one.plan.pipeline
+    plan = (
+        f"pp {layout.pp}, tp {layout.tp}, dp {layout.dp_replicate * layout.dp_shard}, {one.plan.sharding}, "
+    )
+    plan += f"micro_batch {pipeline.micro_batch}, recompute {told(one.plan.recompute)}"
+    size = f"{ours.legal:,} legal plans"
+    yield f"| meshwright | {size} | {spent:.2f} | {plan} | {format_seconds(one.report.step_time_s)} |"
 
 
 def page() -> str:
@@ -134,6 +173,11 @@ def page() -> str:
             "llm-analysis did not install: nothing was asked."
             if said[ANALYSIS]
             else "\n".join(rows(Path(folder) / "0" / "bin" / "python"))
+        )
+        theirs = (
+            "Galvatron did not install: nothing was asked."
+            if said[GALVATRON]
+            else "\n".join(galvatron_rows(Path(folder) / "1" / "bin" / "python"))
         )
     outcomes = "\n".join(f"| {name} | {why or 'installs'} | {PEERS[name]} |" for name, why in said.items())
     return f"""# Other planners
@@ -155,6 +199,18 @@ priced; "by us": the same plan under our predictor, which is no neutral judge.
 | planner | tried | fit | CPU s | best plan | by itself | by us | fits by us |
 |---|--:|--:|--:|---|--:|--:|---|
 {body}
+
+## Galvatron's search
+
+Its engine searches a strategy for every layer with times and memory that were profiled on the GPUs. Of the profiles
+that the package ships it reads those of BERT-large ({PROFILED["layers"]} layers, 1,024 features); so it is asked for
+{PROFILED["batch"]} × {PROFILED["seq_len"]:,} tokens on {PROFILED["devices"]} devices with {PROFILED["memory_gib"]} GiB.
+Ours is asked for a decoder of the same shape on 8 A100 with 40 GB: the steps are of different devices and say nothing
+about each other, the CPU seconds are of searches of equal size of model and cluster, in one run.
+
+| planner | space | CPU s | best plan | by itself |
+|---|---|--:|---|--:|
+{theirs}
 """
 
 

@@ -11,6 +11,7 @@ H100, A100 = findings.SHARDED_ON
 FEWEST, MOST = findings.SHARDED_SIZES[0], findings.SHARDED_SIZES[-1]
 
 
+@pytest.mark.slow
 def test_the_page_and_its_pictures_are_what_the_scripts_make():
     path = write_docs.DOCS / "findings.md"
     text = path.read_text(encoding="utf-8")
@@ -66,6 +67,7 @@ def test_weak_scaling_is_flat_and_strong_scaling_falls_less_than_was_measured():
     assert ends == sorted(ends, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", findings.INSIDE, ids=lambda question: f"{question[0]} on {question[1]}")
 def test_leaving_the_node_with_tp_gains_nothing_that_a_prediction_can_tell(question):
     tp, seconds = findings.inside(question)
@@ -74,6 +76,7 @@ def test_leaving_the_node_with_tp_gains_nothing_that_a_prediction_can_tell(quest
     assert findings.crossing(question)[1] > -0.02
 
 
+@pytest.mark.slow
 def test_crossing_costs_the_largest_models_a_few_percent():
     costs = {question[0]: findings.crossing(question)[1] for question in findings.INSIDE}
     assert costs["gpt-1008b"] < 0.06
@@ -91,6 +94,7 @@ def test_only_long_sequences_need_a_fourth_dimension(model, cluster):
     assert findings.four_gain(model, cluster, findings.LONG) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", findings.GROWING, ids=lambda case: case[0])
 def test_nothing_falls_below_four_fifths(case):
     assert all(findings.growth_of(*case, times) >= 0.8 for times in findings.TIMES)

@@ -33,6 +33,11 @@ GROWING = {
 }
 
 
+def _some(names, *quick):
+    """All names; those that are not quick are for the long proofs."""
+    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.slow]) for name in names]
+
+
 def setting(model, cluster, seq_len, batch, stack):
     workload = WorkloadSpec(seq_len=seq_len, global_batch=batch)
     return setting_of(ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=stack))
@@ -60,7 +65,7 @@ def check_more_never_hurts(of):
     assert max(slower) > EXACT
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", _some(QUESTIONS, "experts", "sharded"))
 def test_more_memory_and_more_bandwidth_never_make_the_best_plan_slower(name):
     check_more_never_hurts(setting(*QUESTIONS[name]))
 
@@ -85,7 +90,7 @@ def test_a_batch_twice_as_large_takes_at_most_twice_as_long(name):
     assert best_s(twice_the_work(question)) <= 2 * best_s(question) * EXACT
 
 
-@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("name", _some(GROWING, "mixtral-8x7b", "llama-2-7b on mi250x"))
 def test_k_times_the_devices_do_almost_k_times_the_work_on_a_fabric_that_does_not_block(name):
     model, device, devices, seq_len, batch, stack = GROWING[name]
     one = best_s(setting(model, f"{device} x {devices}", seq_len, batch, stack))

@@ -36,7 +36,10 @@ class Reason:
 
 
 def explain_choices(found: Found, row: int) -> list[Reason]:
-    """A reason for each choice of the plan at ``row``; fields with one possible value are left out."""
+    """A reason for each choice of the plan at ``row``; fields with one possible value are left out.
+
+    So is ``sequence_parallel`` of a plan whose tp cuts nothing.
+    """
     reasons = []
     for field in FIELDS:
         column = getattr(found.plans, field)
