@@ -34,7 +34,7 @@ from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
-SOME = 9
+SOME = 12
 COUNTS = pytest.mark.parametrize(
     "count", [SOME, pytest.param(PLANS_PER_FAMILY, marks=pytest.mark.slow)], ids=["some", "all"]
 )
