@@ -11,12 +11,10 @@ from meshwright.cost.memory import fits
 from meshwright.cost.pricing import array_shape
 from meshwright.plan.arrays import SHARDINGS, PlanArrays
 from meshwright.plan.setting import Setting
-from meshwright.program.shape import LocalShape
 from meshwright.program.sharding import cut_as
-from meshwright.program.states import STATE_KINDS, Elements, block_elements, state_bytes
+from meshwright.program.states import STATE_KINDS, block_elements, state_bytes
 from meshwright.program.synchronise import add
 from meshwright.program.table import SHARDED
-from meshwright.stack.stack import Stack
 
 
 def memory_floor(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
@@ -24,22 +22,13 @@ def memory_floor(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
     shape = array_shape(plans, setting)
     elements = block_elements(setting.model.blocks, shape, ends_together=True)
     whole = add(*(elements[index] for index, repeat in setting.model.chain for _ in range(repeat)))
-    return least_state_bytes(whole, plans, shape, setting.stack) / plans.pp
-
-
-def least_state_bytes(
-    elements: Elements, plans: PlanArrays, shape: LocalShape, stack: Stack
-) -> NDArray[np.float64]:
-    """Bytes of the states of so many elements on a rank that holds them, a row for each plan.
-
-    Gradients that are cut are whole or not, depending on when they are reduced; leaving them out keeps it a bound.
-    """
-    result = np.zeros(len(plans))
+    total = np.zeros(len(plans))
     for kind in STATE_KINDS:
-        cut = np.array([kind in SHARDED[cut_as(name, stack)] for name in SHARDINGS])[plans.sharding]
-        sharded = 0.0 if kind == "gradient" else state_bytes(elements, kind, True, shape, stack)
-        result = result + np.where(cut, sharded, state_bytes(elements, kind, False, shape, stack))
-    return result
+        cut = np.array([kind in SHARDED[cut_as(name, setting.stack)] for name in SHARDINGS])[plans.sharding]
+        # gradients that are cut are whole or not, depending on when they are reduced: without them it is a bound
+        sharded = 0.0 if kind == "gradient" else state_bytes(whole, kind, True, shape, setting.stack)
+        total = total + np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
+    return total / plans.pp
 
 
 def may_fit(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:

@@ -11,15 +11,14 @@ interrupt: what has been found till then is the answer.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import COLUMNS, PlanArrays
 from meshwright.plan.distinct import distinct
-from meshwright.search.exhaustive import MATTERS, Evaluate, Floats, Found, ranked
+from meshwright.search.exhaustive import MATTERS, Evaluate, Floats, Found, least_of_schedules, ranked
 
 AT_ONCE = 4
 PLAYED_ROUNDS = 16
@@ -81,22 +80,26 @@ def widen(
     order = np.lexsort([play.limits.of, bounds])
     too_much = [play.best_of(rows, bounds) for rows in (order[likely[order]], order[~likely[order]])]
     unplayed = {row for rows in too_much for row in rows if bounds[row] < play.best.threshold(row)}
-    widened = _joined(found, dear.take(np.array(play.taken, dtype=np.int64)), play.scores)
-    refused = int((~widened.fits[len(found.fits) :]).sum())
-    overfull = int(np.isinf(floors.step_s).sum()) + len(play.seen) - len(play.taken)
     left = np.ones(len(plans), dtype=np.bool_)
     left[np.isinf(floors.step_s)] = False
     left[near[sorted(play.seen)]] = False
-    return replace(
-        widened,
-        too_large=found.too_large + overfull + refused,
-        overfull=found.overfull + overfull,
-        slower=found.slower + int(left.sum()) - len(unplayed),
+    step_s, total, fits = play.joined_scores
+    overfull = int(np.isinf(floors.step_s).sum()) + len(play.seen) - len(play.taken)
+    more = Found(
+        dear.take(np.array(play.taken, dtype=np.int64)),
+        step_s,
+        total,
+        fits,
+        ranked(step_s, total, fits),
+        too_large=overfull + int((~fits).sum()),
+        overfull=overfull,
+        slower=int(left.sum()) - len(unplayed),
         unplayed=len(unplayed),
         interrupted=play.interrupted,
-        floors=_least(plans, floors.step_s, np.flatnonzero(left)),
-        least_bytes=min(found.least_bytes, float(floors.total_bytes.min())),
+        floors=least_of_schedules(plans.take(left), floors.step_s[left]),
+        least_bytes=float(floors.total_bytes.min()),
     )
+    return found.joined(more)
 
 
 class _Play:
@@ -109,6 +112,13 @@ class _Play:
         self.seen: set[int] = set()
         self.scores: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
         self.fit = self.interrupted = False
+
+    @property
+    def joined_scores(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Seconds, bytes, and what fits, of all plans that were taken."""
+        nothing = np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.bool_)
+        step_s, total, fits = (np.concatenate(part) for part in zip(nothing, *self.scores, strict=True))
+        return step_s, total, fits
 
     def some(self, rows: Sequence[int], part: float = 1.0) -> bool:
         """Evaluate those that may fit; false where ``part`` of the work is too little for some of them."""
@@ -212,32 +222,3 @@ class _Work:
         self.seen.add(key)
         self.done += int(self.passes[row])
         return True
-
-
-def _joined(found: Found, plans: PlanArrays, scores: list[tuple[Floats, Floats, NDArray[np.bool_]]]) -> Found:
-    """The plans that were found, and more."""
-    if not len(plans):
-        return found
-    step_s, total, fits = (
-        np.concatenate([own, *of_more])
-        for own, of_more in zip(
-            (found.step_s, found.total_bytes, found.fits), zip(*scores, strict=True), strict=True
-        )
-    )
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(found.plans, name), getattr(plans, name)]) for name in COLUMNS
-    }
-    return replace(
-        found,
-        plans=replace(found.plans, **columns),
-        step_s=step_s,
-        total_bytes=total,
-        fits=fits,
-        ranking=ranked(step_s, total, fits),
-    )
-
-
-def _least(dear: PlanArrays, bounds: Floats, left: NDArray[np.int64]) -> dict[int, float]:
-    """The least bound of each schedule's plans at ``left``."""
-    codes = dear.schedule[left]
-    return {int(code): float(bounds[left][codes == code].min()) for code in np.unique(codes)}

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.distinct import distinct
-from meshwright.search.exhaustive import MATTERS, TIE, Evaluate, Floats, Found, Scores, ranked
+from meshwright.search.exhaustive import (
+    MATTERS,
+    TIE,
+    Evaluate,
+    Floats,
+    Found,
+    Scores,
+    least_of_schedules,
+    ranked,
+)
 from meshwright.search.openings import Chosen, Openings, SpaceBounds
 from meshwright.search.reasons import FIELDS
 from meshwright.search.space import Space
@@ -80,7 +89,7 @@ def search_bounded(
         slower=openings.fitting - len(taken) - len(asked.left),
         unplayed=len(asked.left),
         interrupted=interrupted,
-        floors=asked.least_of_schedules(),
+        floors=least_of_schedules(asked.plans.take(asked.left), asked.floors[asked.left]),
         least_bytes=openings.least_bytes,
         overfull_values=openings.overfull_values,
     )
@@ -164,11 +173,6 @@ class _Asked:
         rows = self.left[now][:MOST_AT_ONCE]
         self.left = np.concatenate([self.left[now][MOST_AT_ONCE:], self.left[~now]])
         return rows
-
-    def least_of_schedules(self) -> dict[int, float]:
-        """The least bound of open plans of each schedule."""
-        codes = self.plans.schedule[self.left]
-        return {int(code): float(self.floors[self.left][codes == code].min()) for code in np.unique(codes)}
 
     def answer(self, rows: Rows, scores: Scores) -> None:
         """What the evaluation of rows says."""

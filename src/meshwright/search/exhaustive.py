@@ -125,6 +125,11 @@ def _least(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, fl
     return {key: min(one.get(key, np.inf), other.get(key, np.inf)) for key in keys}
 
 
+def least_of_schedules(plans: PlanArrays, bounds: Floats) -> dict[int, float]:
+    """The least bound of each schedule's plans, by its code."""
+    return {int(code): float(bounds[plans.schedule == code].min()) for code in np.unique(plans.schedule)}
+
+
 def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
     """Score every plan of a space that may fit. Empty spaces give empty results."""
     possible = may_fit(space.plans)
