@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sizes import SIZES
 
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.model.adapters import with_adapters
@@ -19,16 +20,7 @@ from meshwright.model.numerics import UNKNOWN, Numerics, QueryGrowth
 from meshwright.model.rotary import Llama3, Rotary, Yarn
 from meshwright.model.running import named_parameters, numerics_to_run
 
-TINY = {
-    "model_type": "llama",
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-}
+TINY = {"model_type": "llama", **SIZES}
 
 
 def read(**changes: Any) -> Architecture:
@@ -58,16 +50,18 @@ def test_a_plain_decoder():
     )
 
 
-def test_every_dense_zoo_model_can_be_run_and_every_other_says_what_is_missing():
+def test_the_arithmetic_of_every_zoo_model_is_known():
     for name in zoo_names():
         arch = load_model(name).architecture
-        if arch.moe is None:
-            assert len(numerics_to_run(arch).rotary) == arch.layers
-            continue
-        with pytest.raises(UnsupportedError, match="mixture-of-experts layers") as caught:
-            numerics_to_run(arch)
-        assert ("latent attention" in str(caught.value)) == (arch.latent is not None)
-        assert ("attention sinks" in str(caught.value)) == arch.attention_sinks
+        found = numerics_to_run(arch)
+        assert len(found.rotary) == len(found.attention_scales) == arch.layers
+        assert (found.routing is None) == (arch.moe is None)
+
+
+def test_a_family_that_is_planned_only_says_so():
+    moe = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+    found = refused(model_type="qwen3_vl_moe_text", **moe)
+    assert found == {"model_type": "models of type qwen3_vl_moe_text can be planned, not run yet"}
 
 
 def test_every_family_with_arithmetic_has_shapes():

@@ -58,6 +58,13 @@ def test_yarn_sharpens_attention_by_the_logarithm_of_its_factor():
     assert Yarn(factor=4.0, original_positions=2048, given_attention_factor=1.5).attention_factor == 1.5
 
 
+def test_deepseeks_yarn_multiplies_scores_by_a_square():
+    assert YARN.score_factor == 1.0
+    given = Yarn(factor=40.0, original_positions=4096, mscale=1.0, mscale_all_dim=0.5)
+    assert given.score_factor == pytest.approx((0.05 * math.log(40) + 1) ** 2)
+    assert Yarn(factor=1.0, original_positions=4096, mscale_all_dim=0.5).score_factor == 1.0
+
+
 def test_a_yarn_ramp_without_width_is_a_step():
     steep = Yarn(factor=4.0, original_positions=2048, beta_fast=8.0, beta_slow=8.0, truncate=False)
     shares = {round(new / old, 6) for new, old in zip(scaled(steep), PLAIN.frequencies(1), strict=True)}

@@ -10,14 +10,19 @@ from meshwright.model.running import named_parameters
 from meshwright.model.shrink import VOCABULARY, layer_kinds, shrunk_model
 
 SEQ_LEN, FULL = 16, 4096
-DENSE = [name for name in zoo_names() if not load_model(name).architecture.numerics.refused]
 SAME = (
     *("family", "gated", "activation", "norm", "norms_per_layer", "embedding_norm", "qk_norm", "qkv_bias"),
-    *("output_bias", "mlp_bias", "positions", "norm_epsilon", "tied_embeddings"),
+    *("output_bias", "mlp_bias", "positions", "norm_epsilon", "tied_embeddings", "attention_sinks"),
 )
 SAME_NUMERICS = (
     *("activation", "attention_soft_cap", "logit_soft_cap", "logit_divisor", "embedding_multiplier"),
-    *("residual_multiplier", "norm_offset", "norm_weight_in_fp32"),
+    *(
+        "residual_multiplier",
+        "norm_offset",
+        "norm_weight_in_fp32",
+        "latent_norm_epsilon",
+        "expert_activation",
+    ),
 )
 
 
@@ -25,14 +30,9 @@ def shrunk(name, layers=4, tp=2, full=FULL):
     return shrunk_model(load_model(name), layers=layers, tp=tp, seq_len=SEQ_LEN, full_seq_len=full)
 
 
-@pytest.fixture(scope="module", params=DENSE)
+@pytest.fixture(scope="module", params=zoo_names())
 def pair(request):
     return load_model(request.param), shrunk(request.param)
-
-
-def test_there_are_dense_models():
-    families = {load_model(name).architecture.family for name in DENSE}
-    assert {"llama", "gpt2", "gemma2", "qwen2", "qwen3", "mistral", "bloom"} <= families
 
 
 def test_structure_and_arithmetic_are_the_same(pair):
@@ -47,17 +47,34 @@ def test_structure_and_arithmetic_are_the_same(pair):
 
 
 def test_tensors_are_those_of_a_model_with_fewer_layers(pair):
-    large, small = ({n: p.tp_dim for n, p in named_parameters(graph).items()} for graph in pair)
-    assert small.items() <= large.items()
-    layers = {f"layers.{layer}." for layer in range(4)}
-    ends = {name for name in large if not name.startswith("layers.")}
-    firsts = {name for name in large if name.startswith(tuple(layers))}
-    assert small.keys() == ends | firsts
+    (large, ends), (small, small_ends) = map(_cuts, pair)
+    assert small_ends == ends
+    kinds = {routed: layer for layer, routed in zip(large, _routed(pair[0]), strict=True)}
+    assert [small[layer] for layer in small] == [large[kinds[routed]] for routed in _routed(pair[1])]
+
+
+def _cuts(graph):
+    """By layer, and of embedding and head: which dim of each tensor is cut."""
+    layers, ends = {}, {}
+    for name, parameter in named_parameters(graph).items():
+        cut = (parameter.tp_dim, parameter.ep_dim, len(parameter.shape))
+        if name.startswith("layers."):
+            _, layer, inner = name.split(".", 2)
+            layers.setdefault(int(layer), {})[inner] = cut
+        else:
+            ends[name] = cut
+    return layers, ends
+
+
+def _routed(graph):
+    arch = graph.architecture
+    return arch.moe.layers if arch.moe else (False,) * arch.layers
 
 
 def test_every_kind_of_layer_is_there(pair):
     large, small = (graph.architecture for graph in pair)
     assert layer_kinds(small) == layer_kinds(large)
+    assert set(_routed(pair[0])) == set(_routed(pair[1]))
     kinds = {(window is None, rotary is None) for window, rotary in _layers(large)}
     assert {(window is None, rotary is None) for window, rotary in _layers(small)} == kinds
     assert all(window is None or 1 < window < SEQ_LEN for window in small.windows)
@@ -86,9 +103,14 @@ def test_the_part_of_a_head_that_is_rotated_stays(pair):
     large, small = (graph.architecture for graph in pair)
     for (_, of_large), (_, of_small) in zip(_layers(large), _layers(small), strict=False):
         if of_large is not None and of_small is not None:
-            share = of_small.dim / small.head_dim
-            assert share == pytest.approx(of_large.dim / large.head_dim, abs=0.25)
+            share, whole = (of.dim / _turned(arch) for of, arch in ((of_small, small), (of_large, large)))
+            assert share == pytest.approx(whole, abs=0.25)
             assert len(of_small.frequencies(SEQ_LEN)) == of_small.dim // 2
+
+
+def _turned(arch):
+    """The elements of a head that can be rotated."""
+    return arch.latent.qk_rope_dim if arch.latent else arch.head_dim
 
 
 @pytest.mark.parametrize(("full", "beyond"), [(4096, False), (8192, False), (65536, True)])
@@ -122,3 +144,28 @@ def test_every_tp_rank_has_heads(tp):
     for name in ("llama-3.1-70b", "gpt-3-175b"):
         arch = shrunk(name, tp=tp).architecture
         assert arch.kv_heads % tp == arch.heads % tp == arch.intermediate % tp == arch.hidden % tp == 0
+
+
+@pytest.mark.parametrize("ep", [1, 2, 3, 8, 12])
+def test_every_rank_of_an_expert_mesh_has_experts_of_some_width(ep):
+    for name in ("mixtral-8x7b", "deepseek-v3", "deepseek-v2", "gpt-oss-20b"):
+        model = load_model(name)
+        small = shrunk_model(model, layers=4, tp=1, seq_len=SEQ_LEN, full_seq_len=FULL, ep=ep, etp=2)
+        moe, routing = small.architecture.moe, small.architecture.numerics.routing
+        assert moe.experts % ep == moe.intermediate % 2 == 0
+        assert 1 < moe.experts_per_token < moe.experts
+        assert replace(routing, groups=None) == replace(model.architecture.numerics.routing, groups=None)
+        if routing.groups:
+            assert moe.experts % routing.groups.count == 0
+            assert moe.experts // routing.groups.count >= routing.groups.best
+            assert routing.groups.chosen < routing.groups.count
+
+
+def test_latent_attention_keeps_its_parts():
+    assert shrunk("deepseek-v3").architecture.latent.q_rank
+    model = load_model("deepseek-v3")
+    arch = model.architecture
+    direct = replace(model, architecture=replace(arch, latent=replace(arch.latent, q_rank=None)))
+    small = shrunk_model(direct, layers=2, tp=2, seq_len=SEQ_LEN, full_seq_len=FULL)
+    assert small.architecture.latent.q_rank is None
+    assert "layers.0.self_attn.q_proj.weight" in named_parameters(small)

@@ -31,9 +31,9 @@ def meshed():
 
 CASES = [
     (long_plan(), graph(LATENT), "model", "its arithmetic is not known"),
-    (long_plan(), load_model("mixtral-8x7b"), "model_type", "mixture-of-experts layers"),
-    (long_plan(), load_model("deepseek-v3"), "model_type", "latent attention"),
-    (long_plan(), load_model("gpt-oss-20b"), "model_type", "attention sinks"),
+    (long_plan(), load_model("mixtral-8x7b"), "model", "mixture-of-experts layers"),
+    (long_plan(), load_model("deepseek-v3"), "model", "latent attention"),
+    (long_plan(), load_model("gpt-oss-20b"), "model", "attention sinks"),
     (long_plan(), DROPOUT, "model", "dropout is left out"),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),

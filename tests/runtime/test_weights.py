@@ -24,6 +24,10 @@ from meshwright.runtime.weights.parts import Part
 from meshwright.runtime.weights.saving import save
 
 RECORDED = json.loads(GOLDEN.read_text())["names"]
+ROUTED = {
+    *("deepseek_v2", "deepseek_v3", "dots1", "glm4_moe", "gpt_oss", "kimi_k2", "mixtral", "qwen2_moe"),
+    "qwen3_moe",
+}
 
 
 def saved(folder, name="qwen3", **options):
@@ -47,7 +51,8 @@ def changed(folder, change):
 
 
 def test_every_family_that_can_be_run_has_names():
-    assert CHECKPOINTS.keys() == FAMILY_NUMERICS.keys() < FAMILIES.keys()
+    dense = {family for family in FAMILY_NUMERICS if family not in ROUTED}
+    assert CHECKPOINTS.keys() == dense < FAMILIES.keys()
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -18,7 +18,9 @@ Positions = Literal["rope", "learned", "alibi", "none"]
 class LatentAttention:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 
-    ``q_rank`` is None where queries are projected directly. Dims are per head.
+    ``q_rank`` is None where queries are projected directly. Dims are per head. A head's query is its ``qk_nope_dim``
+    elements and then its ``qk_rope_dim`` rotary ones; the compressed rows are ``kv_rank`` elements, from which every
+    head's key (without its rotary part) and value are made, and then one rotary part of the key for all heads.
     """
 
     q_rank: int | None

@@ -48,15 +48,18 @@ def read_activation(fields: Fields, name: str) -> ActivationKind:
     return ACTIVATIONS.get(name, "silu")
 
 
-def rotation(fields: Fields, arch: Architecture, rope: Fields) -> Rotary:
-    """The rotation of whole heads."""
-    share = _share(fields, rope, 1.0)
+def rotation(
+    fields: Fields, arch: Architecture, rope: Fields, *, width: int | None = None, interleaved: bool = False
+) -> Rotary:
+    """The rotation of whole heads; ``width`` is what of a head can be rotated, None: all of it."""
+    share = rotated_share(fields, rope, 1.0)
     if share != 1:
         rule = f"models of type {arch.family} rotate whole heads"
         fields.unsupported("partial_rotary_factor", share, rule, "leave partial_rotary_factor out")
     if fields.has(ORIGINAL):
         _agree(fields, rope, arch.max_positions)
-    return read_rotary(rope, arch, other_names=OTHER_ROTATIONS.get(arch.family, {}))
+    names = OTHER_ROTATIONS.get(arch.family, {})
+    return read_rotary(rope, arch, width=width, interleaved=interleaved, other_names=names)
 
 
 def _agree(fields: Fields, rope: Fields, default: int) -> None:
@@ -67,7 +70,7 @@ def _agree(fields: Fields, rope: Fields, default: int) -> None:
         fields.unsupported(ORIGINAL, top, rule, f"say {ORIGINAL} in rope_parameters only")
 
 
-def _share(fields: Fields, rope: Fields, default: float) -> float:
+def rotated_share(fields: Fields, rope: Fields, default: float) -> float:
     """The part of a head that is rotated."""
     top = fields.number("partial_rotary_factor", default=default, positive=True)
     share = rope.number("partial_rotary_factor", default=top, positive=True)
@@ -133,7 +136,7 @@ def phi3(fields: Fields, arch: Architecture) -> Numerics:
     rope = rope_mapping(fields)
     rope.assume(original_max_position_embeddings=fields.size(ORIGINAL))
     _agree(fields, rope, arch.max_positions)
-    share = _share(fields, rope, 1.0)
+    share = rotated_share(fields, rope, 1.0)
     rotary = read_rotary(rope, arch, share=share, other_names=OTHER_ROTATIONS["phi3"])
     return decoder_numerics(fields, arch, rotary)
 
@@ -141,5 +144,5 @@ def phi3(fields: Fields, arch: Architecture) -> Numerics:
 def glm4(fields: Fields, arch: Architecture) -> Numerics:
     """Half of each head is rotated, in pairs of neighbours."""
     rope = rope_mapping(fields)
-    rotary = read_rotary(rope, arch, share=_share(fields, rope, 0.5), interleaved=True)
+    rotary = read_rotary(rope, arch, share=rotated_share(fields, rope, 0.5), interleaved=True)
     return decoder_numerics(fields, arch, rotary)

@@ -2,7 +2,8 @@
 
 Layers for multi-token prediction (``num_nextn_predict_layers``) are left out, as in the published counts.
 The per-expert score correction of DeepSeek-V3, GLM-4.5 and dots.llm1 is stored with the weights but not
-trained by gradients, so it is no parameter here. Routing rules (groups, scaling) change no shape.
+trained by gradients, so it is no parameter here. Routing rules (groups, scaling) change no shape:
+``model/expert_numerics.py`` reads them.
 """
 
 from dataclasses import replace

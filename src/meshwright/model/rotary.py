@@ -86,6 +86,11 @@ class Yarn:
             return self._temperature(self.mscale) / self._temperature(self.mscale_all_dim)
         return self._temperature(1.0)
 
+    @property
+    def score_factor(self) -> float:
+        """What DeepSeek multiplies scores by: (0.1·mscale_all_dim·ln(factor) + 1)²; 1 without mscale_all_dim."""
+        return self._temperature(self.mscale_all_dim) ** 2 if self.mscale_all_dim else 1.0
+
     def scaled(self, plain: tuple[float, ...], rotary: "Rotary", positions: int) -> tuple[float, ...]:
         """The frequencies, from those without scaling."""
         low, high = self._pair_with(self.beta_fast, rotary), self._pair_with(self.beta_slow, rotary)

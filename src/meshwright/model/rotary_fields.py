@@ -39,18 +39,21 @@ def read_rotary(
     arch: Architecture,
     *,
     theta: float | None = None,
+    width: int | None = None,
     share: float = 1.0,
     interleaved: bool = False,
     other_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Rotary:
     """The rotation that ``rope`` describes.
 
-    ``theta`` is the base where ``rope`` names none and it is not the model's, ``share`` the part of a head that is
-    rotated; ``other_names`` are a family's own names of scalings.
+    ``theta`` is the base where ``rope`` names none and it is not the model's, ``width`` the elements of a head
+    (``head_dim`` unless given) and ``share`` the part of them that is rotated; ``other_names`` are a family's own
+    names of scalings.
     """
-    dim = int(arch.head_dim * share)
+    width = arch.head_dim if width is None else width
+    dim = int(width * share)
     if dim < 2 or dim % 2:
-        rule = f"a head of {arch.head_dim} elements must have an even number of rotated ones, has {dim}"
+        rule = f"a head of {width} elements must have an even number of rotated ones, has {dim}"
         rope.unsupported("partial_rotary_factor", share, rule, "an even head_dim, rotated as a whole")
         dim = 2
     theta = rope.number("rope_theta", default=theta or arch.rope_theta, positive=True)

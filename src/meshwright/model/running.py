@@ -14,6 +14,7 @@ from meshwright.model.numerics import Numerics
 from meshwright.model.operators import Parameter
 
 TOKEN_TABLE = f"embed.{EMBEDDING_TABLE}"
+CORRECTION = "mlp.gate.e_score_correction_bias"
 
 
 def numerics_to_run(arch: Architecture) -> Numerics:
@@ -38,6 +39,22 @@ def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
         for parameter in operator.parameters
         if not (block.kind == "head" and parameter.name == EMBEDDING_TABLE)
     }
+
+
+def named_buffers(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Name and shape of what is stored with the weights and gets no gradient: a router's correction of each expert."""
+    moe = model.architecture.moe
+    if moe is None or not moe.router_correction:
+        return {}
+    return {
+        f"layers.{layer}.{CORRECTION}": (moe.experts,) for layer, routed in enumerate(moe.layers) if routed
+    }
+
+
+def stored_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Shape of every parameter and buffer by its name. Raises UnsupportedError as ``named_parameters``."""
+    parameters = {name: parameter.shape for name, parameter in named_parameters(model).items()}
+    return parameters | named_buffers(model)
 
 
 def units(model: ModelGraph) -> Iterator[tuple[str, Block]]:

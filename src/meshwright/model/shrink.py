@@ -1,22 +1,24 @@
 """A model of the same structure and arithmetic with small sizes: for proofs, in which only structure matters.
 
 Kept: the family's norms, biases, activation, tying, kind of positions, caps and multipliers, whether heads are grouped,
-how a head's width relates to the stream's, which part of a head is rotated. Layers are a selection of the model's own,
-in order, so that every kind of layer (windows, rotations) is there. Lengths (windows, original positions of a rotation)
-shrink with the sequence, so that a window stays shorter than it and a stretched rotation stays stretched.
+how a head's width relates to the stream's, which part of a head is rotated, how routers choose and weigh. Layers are a
+selection of the model's own, in order, so that every kind of layer (windows, rotations, experts) is there. Lengths
+(windows, original positions of a rotation) shrink with the sequence, so that a window stays shorter than it and a
+stretched rotation stays stretched.
 
 Left out: dropout, and of more than ``KINDS`` kinds of layers those that come last.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, lcm
 
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.blocks import build_graph
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.model.rotary import Linear, LongRope, Rotary, Scaling, slopes_of
+from meshwright.model.routing import Groups
 
 KINDS = 4
 HEAD_DIM = 8
@@ -26,6 +28,13 @@ VOCABULARY = 61
 """A prime: no degree divides it."""
 MOST_QUERIES = 3
 """Query heads per key-value head, where they are grouped."""
+LATENT = LatentAttention(q_rank=16, kv_rank=12, qk_nope_dim=8, qk_rope_dim=4, v_dim=8)
+EXPERTS = 8
+"""So many or a few more, where ep does not divide it."""
+EXPERTS_PER_TOKEN = 2
+EXPERT_WIDTH = 4
+"""Feed-forward elements of an expert per etp rank."""
+GROUPS = 4
 
 
 def layer_kinds(arch: Architecture) -> int:
@@ -33,14 +42,20 @@ def layer_kinds(arch: Architecture) -> int:
     return min(KINDS, len(_firsts(arch)))
 
 
-def shrunk_model(model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_seq_len: int) -> ModelGraph:
-    """A dense model of ``layers`` layers whose widths ``tp`` divides, for sequences of ``seq_len`` tokens.
+def shrunk_model(
+    model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_seq_len: int, ep: int = 1, etp: int = 1
+) -> ModelGraph:
+    """A model of ``layers`` layers whose widths ``tp`` divides, for sequences of ``seq_len`` tokens.
 
-    ``full_seq_len`` is the length that the model's windows and rotations are meant for.
+    ``ep`` divides its experts, ``etp`` an expert's width; ``full_seq_len`` is the length that the model's windows and
+    rotations are meant for.
     """
     arch = model.architecture
     chosen = _chosen(arch, layers)
     lengths = _Lengths(seq_len, full_seq_len)
+    latent = arch.latent and replace(LATENT, q_rank=arch.latent.q_rank and LATENT.q_rank)
+    head_dim = latent.qk_nope_dim + latent.qk_rope_dim if latent else HEAD_DIM
+    moe = _experts(arch.moe, chosen, tp, ep, etp) if arch.moe else None
     kv_heads = 1 if arch.kv_heads == 1 else tp * (2 if arch.kv_heads > tp else 1)
     heads = kv_heads * min(MOST_QUERIES, arch.heads // arch.kv_heads)
     narrow = arch.hidden != arch.heads * arch.head_dim
@@ -49,24 +64,27 @@ def shrunk_model(model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_
         layers=layers,
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=HEAD_DIM,
-        v_head_dim=HEAD_DIM,
-        hidden=heads * HEAD_DIM + (HEAD_DIM * tp if narrow else 0),
-        intermediate=WIDTH * tp,
+        head_dim=head_dim,
+        v_head_dim=latent.v_dim if latent else head_dim,
+        hidden=heads * head_dim + (HEAD_DIM * tp if narrow else 0),
+        intermediate=0 if moe and all(moe.layers) else WIDTH * tp,
+        latent=latent,
+        moe=moe,
         vocab=VOCABULARY,
         windows=lengths.windows(arch, chosen),
         max_positions=seq_len + 3,
         dropout=False,
-        numerics=_numerics(arch, chosen, heads, lengths),
+        numerics=_numerics(arch, chosen, heads, head_dim, lengths),
     )
     return build_graph(small)
 
 
 def _firsts(arch: Architecture) -> list[int]:
-    """The first layer of each kind: equal window, equal rotation."""
+    """The first layer of each kind: equal window, equal rotation, experts or none."""
     rotary = arch.numerics.rotary or (None,) * arch.layers
+    routed = arch.moe.layers if arch.moe else (False,) * arch.layers
     kinds: dict[object, int] = {}
-    for layer, kind in enumerate(zip(arch.windows, rotary, strict=True)):
+    for layer, kind in enumerate(zip(arch.windows, rotary, routed, strict=True)):
         kinds.setdefault(kind, layer)
     return list(kinds.values())
 
@@ -97,27 +115,51 @@ class _Lengths:
         return ceil(positions * self.seq_len / self.full)
 
 
-def _numerics(arch: Architecture, chosen: Sequence[int], heads: int, lengths: _Lengths) -> Numerics:
-    numerics = arch.numerics
-    if numerics.refused:
-        return numerics
-    growth = numerics.query_growth
+def _experts(moe: Experts, chosen: Sequence[int], tp: int, ep: int, etp: int) -> Experts:
+    """A few experts, of which a token passes two if it passed more than one."""
+    multiple = lcm(ep, GROUPS)
     return replace(
-        numerics,
-        rotary=tuple(_rotary(numerics.rotary[layer], arch.head_dim, lengths) for layer in chosen),
-        attention_scales=tuple(
-            numerics.attention_scales[layer] * (arch.head_dim / HEAD_DIM) ** 0.5 for layer in chosen
-        ),
-        query_growth=growth and replace(growth, positions=max(1, lengths.seq_len // 3)),
-        alibi_slopes=slopes_of(heads) if numerics.alibi_slopes else (),
+        moe,
+        experts=multiple * ceil(EXPERTS / multiple),
+        experts_per_token=min(moe.experts_per_token, EXPERTS_PER_TOKEN),
+        intermediate=EXPERT_WIDTH * etp,
+        shared_intermediate=EXPERT_WIDTH * tp if moe.shared_intermediate else 0,
+        layers=tuple(moe.layers[layer] for layer in chosen),
     )
 
 
-def _rotary(rotary: Rotary | None, head_dim: int, lengths: _Lengths) -> Rotary | None:
-    """The same share of a smaller head."""
+def _groups(groups: Groups) -> Groups:
+    """Half of them can be chosen, where not all can."""
+    chosen = GROUPS // 2 if groups.chosen < groups.count else GROUPS
+    return replace(groups, count=GROUPS, chosen=chosen)
+
+
+def _numerics(
+    arch: Architecture, chosen: Sequence[int], heads: int, head_dim: int, lengths: _Lengths
+) -> Numerics:
+    numerics = arch.numerics
+    if numerics.refused:
+        return numerics
+    growth, routing = numerics.query_growth, numerics.routing
+    turned = arch.latent.qk_rope_dim if arch.latent else arch.head_dim
+    width = LATENT.qk_rope_dim if arch.latent else head_dim
+    return replace(
+        numerics,
+        rotary=tuple(_rotary(numerics.rotary[layer], width, turned, lengths) for layer in chosen),
+        attention_scales=tuple(
+            numerics.attention_scales[layer] * (arch.head_dim / head_dim) ** 0.5 for layer in chosen
+        ),
+        query_growth=growth and replace(growth, positions=max(1, lengths.seq_len // 3)),
+        alibi_slopes=slopes_of(heads) if numerics.alibi_slopes else (),
+        routing=routing and replace(routing, groups=routing.groups and _groups(routing.groups)),
+    )
+
+
+def _rotary(rotary: Rotary | None, width: int, full_width: int, lengths: _Lengths) -> Rotary | None:
+    """The same share of a head of ``width`` elements instead of ``full_width``."""
     if rotary is None:
         return None
-    dim = max(2, rotary.dim * HEAD_DIM // head_dim // 2 * 2)
+    dim = max(2, rotary.dim * width // full_width // 2 * 2)
     return replace(rotary, dim=dim, scaling=_scaling(rotary.scaling, rotary.dim // 2, dim // 2, lengths))
 
 

@@ -41,6 +41,21 @@ def _model(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     yield from model.architecture.numerics.refused
 
 
+def _routed(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    if model.architecture.moe:
+        yield Problem("model", model.name, f"mixture-of-experts layers {NOT_RUN}", "a dense model")
+
+
+def _latent(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    if model.architecture.latent:
+        yield Problem("model", model.name, f"latent attention {NOT_RUN}", "a model with grouped heads")
+
+
+def _sinks(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    if model.architecture.attention_sinks:
+        yield Problem("model", model.name, f"attention sinks {NOT_RUN}", "a model without sinks")
+
+
 def _dropout(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     if model.architecture.dropout:
         yield Problem("model", model.name, "dropout is left out", "set its rates to 0", "warning")
@@ -98,9 +113,12 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
         "dense decoders with grouped heads, windows, head norms, biases, tied embeddings, any rotation of the zoo",
-        "experts, latent attention, attention sinks, unknown arithmetic",
+        "unknown arithmetic",
         _model,
     ),
+    Limit("experts", "none; their arithmetic is known, of one device", "any", _routed),
+    Limit("latent attention", "none; its arithmetic is known, of one device", "any", _latent),
+    Limit("attention sinks", "none; their arithmetic is known, of one device", "any", _sinks),
     Limit("dropout", "none", "left out, with a warning", _dropout),
     Limit("workload.task", "`pretrain` `sft`", "`lora`", _task),
     Limit("workload.optimizer", "`adamw`", "`sgd`", _optimizer),
