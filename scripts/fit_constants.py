@@ -23,7 +23,7 @@ from meshwright.calibration.observations import Observation, kernel_family
 from meshwright.calibration.parameters import parameters_for, priors
 from meshwright.calibration.profiles import PassProfile, profiles_of, read_notes
 from meshwright.calibration.runs import observations_of
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import SHARDINGS
 from meshwright.validation.cases import predict_runs
 from meshwright.validation.rows import Run, read_runs
 

@@ -7,7 +7,8 @@ from lattice_plans import family
 from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, fits, total_bytes, unit_buffer_bytes
-from meshwright.plan.arrays import SHARDINGS, from_shorts
+from meshwright.plan.arrays import from_shorts
+from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.short import ShortLayout
 from meshwright.program.states import Elements
 from meshwright.stack.load import load_stack

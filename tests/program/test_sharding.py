@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from programs import lowered, short_plan, short_plans
 
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import SHARDINGS
 from meshwright.program.sharding import cut_as, moments
 from meshwright.program.validate import validate
 from meshwright.stack.load import load_stack

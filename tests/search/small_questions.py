@@ -9,14 +9,15 @@ from math import prod
 from meshwright.cluster.load import load_cluster
 from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
+from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.check import check_plan
+from meshwright.plan.coded import CODED, RECOMPUTES, told
 from meshwright.plan.expand import expand
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule import SCHEDULES
 from meshwright.search.space import Space, enumerate_space
-from meshwright.search.variants import RECOMPUTES, Variants, usual_variants
-from meshwright.search.wishes import told
+from meshwright.search.variants import Variants, usual_variants
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -127,9 +128,7 @@ def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[
         list(_schedules(setting)),
         list(_experts(setting)),
         setting.stack.shardings,
-        variants.recomputes,
-        variants.sequence_parallel,
-        variants.orders,
+        *(variants.values[name] for name in ("recompute", "sequence_parallel", "order")),
     ):
         yield layout | {
             "micro_batch": micro_batch,
@@ -166,10 +165,14 @@ def _divisors(number: int) -> list[int]:
 def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | None = None) -> bool:
     """The rules that only a search has."""
     variants = variants or usual_variants(setting, {})
-    if choice["tp"] == 1 and choice["sequence_parallel"] == "false" and True in variants.sequence_parallel:
+    if (
+        choice["tp"] == 1
+        and choice["sequence_parallel"] == "false"
+        and True in variants.values["sequence_parallel"]
+    ):
         return False
-    orders = [[axis for axis in order if choice[axis] > 1] for order in variants.orders]
-    place = [told(order) for order in variants.orders].index(str(choice["order"]))
+    orders = [[axis for axis in order if choice[axis] > 1] for order in variants.values["order"]]
+    place = [told(order) for order in variants.values["order"]].index(str(choice["order"]))
     if orders[place] in orders[:place]:
         return False
     if setting.model.architecture.moe and choice["pp"] > 1 and not str(choice["order"]).endswith("pp"):
@@ -215,18 +218,10 @@ def is_legal(choice: Choice, question: Asked) -> bool:
 def choices_of(space: Space) -> list[Choice]:
     """The plans of a space, one dictionary each, names instead of codes."""
     plans = space.plans
-    names = {
-        "sharding": ("none", "zero1", "zero2", "zero3"),
-        "schedule": tuple(map(str, plans.schedules)),
-        "recompute": tuple(map(told, plans.recomputes)),
-        "order": tuple(map(told, plans.rank_orders)),
-        "sequence_parallel": ("false", "true"),
-    }
-    keys = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "micro_batch", "schedule", "virtual_stages")
-    keys += ("ep", "etp", "sharding", "recompute", "sequence_parallel", "order")
-    columns = {key: getattr(plans, key).tolist() for key in keys}
+    names = {name: [told(value) for value in plans.values_of(name)] for name in CODED}
+    columns = {key: getattr(plans, key).tolist() for key in COLUMNS}
     columns |= {key: [table[code] for code in columns[key]] for key, table in names.items()}
-    return [dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def as_set(choices) -> set[tuple]:

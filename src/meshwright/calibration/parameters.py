@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from meshwright.calibration.observations import Target, kernel_family
 from meshwright.cost.constants import constants, kernels
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import SHARDINGS
 from meshwright.program.sharding import cut_as
 
 SHARDING_ONLY = "fsdp_communication_factor"

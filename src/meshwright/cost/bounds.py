@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from meshwright.cost.memory import fits
 from meshwright.cost.pricing import array_shape
-from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.setting import Setting
 from meshwright.program.sharding import cut_as
 from meshwright.program.states import STATE_KINDS, block_elements, state_bytes

@@ -20,7 +20,8 @@ from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.prices import Prices
 from meshwright.cost.pricing import array_prices
 from meshwright.model.spread import with_spread_vocabulary
-from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.distinct import distinct
 from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting

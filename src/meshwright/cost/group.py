@@ -19,7 +19,8 @@ from meshwright.cost.pricing import array_mesh, array_shape, pass_kinds
 from meshwright.cost.spread_vocabulary import Share
 from meshwright.cost.step import send_occupancy
 from meshwright.cost.units import Exchanges
-from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import Pipeline
 from meshwright.plan.setting import Setting

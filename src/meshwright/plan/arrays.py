@@ -3,35 +3,25 @@
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: what each stage
 holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers (None: as usual), what
 the hosts hold, and which nodes ranks lie on (None: as the cluster lists them), or in its place what the links make of
-their groups. Codes index the tuples ``SHARDINGS`` and the array's own ``schedules``, ``recomputes`` and
-``rank_orders``.
+their groups. Codes are those of ``plan/coded.py``.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.plan.coded import CODED, NUMBERS, with_paths
 from meshwright.plan.long import Stages
-from meshwright.plan.short import (
-    DEFAULT_RANK_ORDER,
-    Axis,
-    Gather,
-    NodeOrder,
-    Offload,
-    Recompute,
-    Schedule,
-    ShardingName,
-    ShortLayout,
-    ShortPipeline,
-    ShortPlan,
-)
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Gather, NodeOrder, Offload, Recompute, ShortPlan
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.offload import OffloadRule
 
 Ints = NDArray[np.int64]
-SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
+COLUMNS: tuple[str, ...] = (*NUMBERS, *CODED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,66 +80,55 @@ class PlanArrays:
         """Micro-batches per step of every plan."""
         return global_batch // (self.dp_replicate * self.dp_shard * self.micro_batch)
 
+    def values_of(self, column: str) -> tuple[Any, ...]:
+        """What the codes of a column mean."""
+        choice = CODED[column]
+        return choice.known or getattr(self, choice.table)
+
     def short(self, row: int, header: ShortPlan) -> ShortPlan:
         """One plan; what the arrays do not hold comes from ``header``."""
         number = {name: int(getattr(self, name)[row]) for name in COLUMNS}
-        degrees = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
-        return header.model_copy(
-            update={
-                "layout": ShortLayout(
-                    **{name: number[name] for name in degrees},
-                    sequence_parallel=bool(self.sequence_parallel[row]),
-                    rank_order=self.rank_orders[number["order"]],
-                    node_order=self.node_order,
-                ),
-                "sharding": SHARDINGS[number["sharding"]],
-                "pipeline": ShortPipeline(
-                    schedule=Schedule.of(self.schedules[number["schedule"]]),
-                    micro_batch=number["micro_batch"],
-                    virtual_stages=number["virtual_stages"],
-                ),
-                "recompute": self.recomputes[number["recompute"]],
-                "gather": self.gather or header.gather,
-                "offload": self.offload,
-            }
-        )
+        said: dict[str, object] = {path: number[name] for name, path in NUMBERS.items()}
+        said |= {
+            choice.path: choice.written(self.values_of(name)[number[name]]) for name, choice in CODED.items()
+        }
+        shared: dict[str, object] = {
+            "layout.node_order": self.node_order,
+            "gather": self.gather or header.gather,
+            "offload": self.offload,
+        }
+        return with_paths(header, said | shared)
 
 
-SHARED = ("stages", "layer_recomputes", "gather", "offload", "node_order", "slowdowns")
-COLUMNS: tuple[str, ...] = tuple(
-    f.name for f in fields(PlanArrays) if f.name not in ("schedules", "recomputes", "rank_orders", *SHARED)
-)
+def usual_codes(count: int) -> dict[str, Any]:
+    """The columns of all coded choices for so many plans, each with its first value."""
+    return {name: np.zeros(count, dtype=_type_of(name)) for name in CODED}
+
+
+def _type_of(column: str) -> type[np.int64 | np.bool_]:
+    return np.bool_ if CODED[column].known == (False, True) else np.int64
 
 
 def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
     """Arrays of plans that share everything the arrays do not hold."""
-    schedules = tuple(dict.fromkeys(p.pipeline.choice for p in plans))
-    recomputes = tuple(dict.fromkeys(p.recompute for p in plans))
-    orders = tuple(dict.fromkeys(p.layout.rank_order for p in plans))
-    degrees = {
-        name: np.array([getattr(p.layout, name) for p in plans], dtype=np.int64)
-        for name in ("pp", "cp", "tp", "ep", "etp", "dp_replicate", "dp_shard")
+    columns: dict[str, Any] = {
+        name: np.array([attrgetter(path)(plan) for plan in plans], dtype=np.int64)
+        for name, path in NUMBERS.items()
     }
     whole = np.array([p.sharding == "none" for p in plans])
-    degrees["dp_replicate"] = np.where(
-        whole, degrees["dp_replicate"] * degrees["dp_shard"], degrees["dp_replicate"]
+    columns["dp_replicate"] = np.where(
+        whole, columns["dp_replicate"] * columns["dp_shard"], columns["dp_replicate"]
     )
-    degrees["dp_shard"] = np.where(whole, 1, degrees["dp_shard"])
-    sequence = [
-        p.layout.tp > 1 if p.layout.sequence_parallel is None else p.layout.sequence_parallel for p in plans
-    ]
+    columns["dp_shard"] = np.where(whole, 1, columns["dp_shard"])
+    tables: dict[str, Any] = {}
+    for name, choice in CODED.items():
+        own = [choice.of(plan) for plan in plans]
+        values = choice.known or tuple(dict.fromkeys(own))
+        columns[name] = np.array([values.index(value) for value in own], dtype=_type_of(name))
+        tables |= {choice.table: values} if choice.table else {}
     return PlanArrays(
-        **degrees,  # type: ignore[arg-type]
-        micro_batch=np.array([p.pipeline.micro_batch for p in plans], dtype=np.int64),
-        virtual_stages=np.array([p.pipeline.virtual_stages for p in plans], dtype=np.int64),
-        sharding=np.array([SHARDINGS.index(p.sharding) for p in plans], dtype=np.int64),
-        schedule=np.array([schedules.index(p.pipeline.choice) for p in plans], dtype=np.int64),
-        recompute=np.array([recomputes.index(p.recompute) for p in plans], dtype=np.int64),
-        order=np.array([orders.index(p.layout.rank_order) for p in plans], dtype=np.int64),
-        sequence_parallel=np.array(sequence, dtype=np.bool_),
-        schedules=schedules,
-        recomputes=recomputes,
-        rank_orders=orders,
+        **columns,
+        **tables,
         node_order=plans[0].layout.node_order,
         gather=plans[0].gather,
         offload=plans[0].offload,

@@ -111,7 +111,8 @@ class Schedule(Strict):
         return {key: value for key, value in data.items() if key != "lists" or self.file is None}
 
 
-def _name_alone(value: "str | Schedule") -> "str | Schedule":
+def scheduled(value: "str | Schedule") -> "str | Schedule":
+    """A schedule as a pipeline has it: by its name where nothing else is said."""
     if isinstance(value, Schedule) and value.name is not None and value == Schedule(name=value.name):
         return value.name
     return value
@@ -120,7 +121,7 @@ def _name_alone(value: "str | Schedule") -> "str | Schedule":
 NamedSchedule = Annotated[
     Annotated[str, Tag("<name>")] | Annotated[Schedule, Tag("<mapping>")],
     Discriminator(name_or_mapping),
-    AfterValidator(_name_alone),
+    AfterValidator(scheduled),
 ]
 """A name, or a mapping where more than the name is said."""
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.coded import CODED
 from meshwright.plan.distinct import distinct
 from meshwright.search.exhaustive import (
     MATTERS,
@@ -35,7 +36,7 @@ from meshwright.search.openings import Chosen, Openings, SpaceBounds
 from meshwright.search.reasons import FIELDS
 from meshwright.search.space import Space
 
-PRICED_TOGETHER = ("recompute", "order", "schedule", "virtual_stages", "pp", "sharding", "sequence_parallel")
+PRICED_TOGETHER = (*CODED, "virtual_stages", "pp")
 LIKELY = (1, 4, 16)
 """For each value how many likely best plans are evaluated, as long as none fits."""
 GROUPS_AT_ONCE = 32

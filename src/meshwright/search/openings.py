@@ -17,9 +17,9 @@ from meshwright.plan.distinct import Distinct, distinct
 from meshwright.search.exhaustive import Floats
 from meshwright.search.reasons import FIELDS
 from meshwright.search.space import Space
-from meshwright.search.variants import COLUMNS
+from meshwright.search.varied import VARIED
 
-OF_BASE = tuple(name for name in FIELDS if name not in COLUMNS)
+OF_BASE = tuple(name for name in FIELDS if name not in VARIED)
 Ints = NDArray[np.int64]
 
 
@@ -78,8 +78,7 @@ class Openings:
     def __init__(self, space: Space, bounds: SpaceBounds, usable_bytes: float) -> None:
         self.space = space
         self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
-        sizes = {"recompute": len(space.base.recomputes), "order": len(space.base.rank_orders)}
-        self.of_variants = {name: np.full(sizes.get(name, 2), np.inf) for name in COLUMNS}
+        self.of_variants = {name: np.full(len(space.base.values_of(name)), np.inf) for name in VARIED}
         self.floors = np.full(space.legal.shape, np.inf, dtype=np.float32)
         self.least_bytes, self.overfull = np.inf, 0
         self.overfull_values: dict[str, dict[int, float]] = {name: {} for name in FIELDS}

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import CODED, told
 from meshwright.search.exhaustive import Found
-from meshwright.search.wishes import told
+from meshwright.search.varied import VARIED
 from meshwright.units import format_bytes, format_seconds
 
-FIELDS = (
-    *("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", "sharding", "recompute", "schedule"),
-    *("sequence_parallel", "order"),
-)
-NAMES = {"order": "rank_order"}
-"""Fields that a plan file calls otherwise."""
+FIELDS = ("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", *CODED)
 SHOWN = 3
 
 
@@ -36,33 +31,28 @@ class Reason:
 
 
 def explain_choices(found: Found, row: int) -> list[Reason]:
-    """A reason for each choice of the plan at ``row``; fields with one possible value are left out.
-
-    So is ``sequence_parallel`` of a plan whose tp cuts nothing.
-    """
+    """A reason for each choice of the plan at ``row``, but those with one value and those that do not concern it."""
+    own = found.plans.take(np.array([row]))
     reasons = []
     for field in FIELDS:
         column = getattr(found.plans, field)
         values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())}
         others = sorted(values - {int(column[row])})
-        cut = field != "sequence_parallel" or int(found.plans.tp[row]) > 1
-        if others and cut:
+        concerned = field not in VARIED or VARIED[field].concerns(own).all()
+        if others and concerned:
             text = "; ".join(_rivals(found, row, field, others))
-            name = NAMES.get(field, field)
-            reasons.append(Reason(name, value_name(found, field, int(column[row])), text))
+            reasons.append(Reason(_name(field), value_name(found, field, int(column[row])), text))
     return reasons
 
 
 def value_name(found: Found, field: str, value: int) -> str:
     """A column's value as a plan file writes it."""
-    names = {
-        "sharding": SHARDINGS,
-        "schedule": found.plans.schedules,
-        "recompute": found.plans.recomputes,
-        "order": found.plans.rank_orders,
-        "sequence_parallel": (False, True),
-    }.get(field)
-    return told(names[value] if names else value)
+    return told(found.plans.values_of(field)[value] if field in CODED else value)
+
+
+def _name(field: str) -> str:
+    """What a plan file calls a column."""
+    return CODED[field].name if field in CODED else field
 
 
 def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
@@ -71,7 +61,7 @@ def _rivals(found: Found, row: int, field: str, others: list[int]) -> list[str]:
     too_large: list[tuple[float, str]] = []
     for value in others:
         rows = np.flatnonzero(column == value)
-        name = f"{NAMES.get(field, field)} {value_name(found, field, value)}"
+        name = f"{_name(field)} {value_name(found, field, value)}"
         best = _best(found, rows)
         if best is not None:
             fitting.append((float(found.step_s[best]), name))

@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plan.arrays import SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays, usual_codes
+from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.distinct import looked_up
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import ScheduleKind
 from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
-from meshwright.search.variants import Asked, Variant, Variants, legal_variants, usual_variants
+from meshwright.search.variants import Variant, Variants, legal_variants, usual_variants
+from meshwright.search.varied import Asked
 from meshwright.search.wishes import Forbidden, Keep, Wishes, asked
 
 MAX_MICRO_BATCH = 64
@@ -158,16 +160,12 @@ def enumerate_space(
         _cut_gathers(cutter, setting, schedules)
     _cut_unwanted(cutter, wishes, schedules)
     base = PlanArrays(
-        **cutter.table,  # type: ignore[arg-type]
-        recompute=np.zeros_like(cutter.column("tp")),
-        order=np.zeros_like(cutter.column("tp")),
-        sequence_parallel=cutter.column("tp") > 1,
+        **usual_codes(len(cutter.column("tp"))) | cutter.table,
+        **variants.tables,
         schedules=schedules,
-        recomputes=variants.recomputes,
-        rank_orders=variants.orders,
         gather=keep.get("gather"),  # type: ignore[arg-type]
     )
-    legal = legal_variants(Asked(base, setting, variants, wishes.of), cutter.rejected)
+    legal = legal_variants(Asked(base, setting, variants.values, wishes.of), variants, cutter.rejected)
     used = np.flatnonzero(legal.any(axis=1))
     every = tuple(variants.all[code] for code in used)
     space = Space(base, every, legal[used], len(layouts) * of_layout, dict(cutter.rejected))

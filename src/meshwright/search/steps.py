@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from meshwright.plan.change import tried_settings
+from meshwright.plan.coded import RECOMPUTES
 from meshwright.plan.short import ShortLayout, ShortPlan
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.schedules import Searched, all_schedules
-from meshwright.search.variants import RECOMPUTES
 from meshwright.stack.stack import Stack
 
 DATA = "dp"

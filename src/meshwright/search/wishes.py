@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from meshwright.plan.coded import told
+
 Kept = int | float | str | bool | tuple[str, ...]
 """A value of a choice that a question names."""
 Keep = Mapping[str, Kept]
@@ -27,10 +29,3 @@ class Wishes:
 def asked(name: str, value: Kept, *, wanted: bool) -> str:
     """Why a plan was left out, in words."""
     return f"{'not ' if wanted else ''}{name} = {told(value)}, as asked"
-
-
-def told(value: object) -> str:
-    """A choice as people write it."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

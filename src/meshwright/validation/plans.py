@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.model.architecture import Architecture
-from meshwright.plan.arrays import COLUMNS, SHARDINGS, PlanArrays
+from meshwright.plan.arrays import PlanArrays, usual_codes
 from meshwright.plan.check_stack import recomputable
+from meshwright.plan.coded import NUMBERS, SHARDINGS
 from meshwright.plan.long import Stages
 from meshwright.plan.partition import head_in_layers, redistributed_stages, written_stages
 from meshwright.plan.setting import Setting
@@ -262,13 +263,10 @@ def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
         "sharding": lambda plan: SHARDINGS.index(plan.sharding),
         "schedule": lambda plan: schedules.index(plan.choice),
         "recompute": lambda plan: recomputes.index(plan.recompute),
-        "order": lambda plan: 0,
+        "sequence_parallel": lambda plan: int(plan.sequence_parallel),
     }
-    columns = {
-        name: np.array(
-            [codes[name](p) if name in codes else getattr(p, name) for p in plans],
-            dtype=np.bool_ if name == "sequence_parallel" else np.int64,
-        )
-        for name in COLUMNS
-    }
-    return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)  # type: ignore[arg-type]
+    columns = usual_codes(len(plans))
+    for name in (*NUMBERS, *codes):
+        said = [codes[name](plan) if name in codes else getattr(plan, name) for plan in plans]
+        columns[name] = np.array(said, dtype=np.bool_ if name == "sequence_parallel" else np.int64)
+    return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)

@@ -1,31 +1,26 @@
 """What a question fixes of a plan and what it forbids: ``--keep tp=8``, ``--forbid schedule=gpipe``, as data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
-from typing import get_args
+from typing import Any, get_args
 
 from meshwright.errors import InputError, Problem, attempted, nearest
-from meshwright.plan.arrays import COLUMNS, SHARDINGS
-from meshwright.plan.short import DEFAULT_RANK_ORDER, RecomputeOperator
-from meshwright.schedule import SCHEDULES
+from meshwright.plan.coded import CODED, NUMBERS, Coded
 from meshwright.schedule.choice import StepValidation
 from meshwright.search.schedules import names_lists
 from meshwright.search.space import GATHERS
-from meshwright.search.variants import RECOMPUTES
 from meshwright.search.wishes import Forbidden, Keep, Kept
 
-NAMES: dict[str, tuple[str, ...]] = {
-    "sharding": SHARDINGS,
-    "schedule": tuple(SCHEDULES),
-    "recompute": RECOMPUTES,
-    "gather": GATHERS,
-    "step_validation": get_args(StepValidation),
-    "sequence_parallel": ("true", "false"),
+OTHER_WORDS: Mapping[str, Mapping[str, Kept]] = {
+    "gather": {word: word for word in GATHERS},
+    "step_validation": {word: word for word in get_args(StepValidation)},
 }
-NUMBERS = (*(c for c in COLUMNS if c not in NAMES and c != "order"), "unit")
-CHOICES = (*NUMBERS, *NAMES, "rank_order", "memory_limit")
-FORBIDDEN = tuple(c for c in CHOICES if c not in ("gather", "unit", "memory_limit", "step_validation"))
+"""Values of what is no coded choice, by word."""
+CODES = {choice.name: choice for choice in CODED.values()}
+NUMBERED = (*NUMBERS, "unit")
+CHOICES = (*NUMBERED, *CODES, *OTHER_WORDS, "memory_limit")
+FORBIDDEN = (*NUMBERS, *CODES)
 """What can be forbidden."""
 
 
@@ -64,30 +59,43 @@ def _value(option: str, name: str, text: str) -> Kept:
     field = f"{option}.{name}"
     if name == "memory_limit":
         return _limit(field, text)
-    if name == "rank_order":
-        return _listed(field, text, DEFAULT_RANK_ORDER, whole=True)
-    if name == "recompute" and text not in RECOMPUTES:
-        return _listed(field, text, get_args(RecomputeOperator), whole=False)
-    if name in NAMES:
-        if text not in NAMES[name] and not (name == "schedule" and names_lists(text)):
-            raise InputError(Problem(field, text, "is no such choice", nearest(text, NAMES[name])))
-        return text == "true" if name == "sequence_parallel" else text
+    if name in CODES:
+        return _coded(field, CODES[name], text)
+    if name in OTHER_WORDS:
+        return _word(field, text, OTHER_WORDS[name])
     if not text.isdecimal() or not 1 <= int(text) < 2**40:
         raise InputError(Problem(field, text, "must be a whole number from 1", f"{name}=8"))
     return int(text)
 
 
-def _listed(field: str, text: str, known: tuple[str, ...], *, whole: bool) -> tuple[str, ...]:
+def _coded(field: str, choice: Coded, text: str) -> Kept:
+    """A value of a coded choice. Raises InputError."""
+    if choice.listed and text not in choice.words:
+        return _listed(field, text, choice)
+    if choice.column == "schedule" and names_lists(text):
+        return text
+    return _word(field, text, choice.words)
+
+
+def _word(field: str, text: str, words: Mapping[str, Any]) -> Kept:
+    """The value that a word stands for. Raises InputError."""
+    if text not in words:
+        raise InputError(Problem(field, text, "is no such choice", nearest(text, words)))
+    return words[text]
+
+
+def _listed(field: str, text: str, choice: Coded) -> tuple[str, ...]:
     """Names with commas between: all of them in some order, or some of them in theirs. Raises InputError."""
-    names = tuple(name.strip() for name in text.split(","))
+    names, known = tuple(name.strip() for name in text.split(",")), choice.listed
     wrong = [name for name in names if name not in known]
     if wrong:
-        words = known if whole else (*RECOMPUTES, *known)
+        words = (*choice.words, *known)
         raise InputError([Problem(field, name, "is no such choice", nearest(name, words)) for name in wrong])
-    if len(set(names)) < len(names) or (whole and len(names) < len(known)):
-        rule = f"must name each of {', '.join(known)} once" if whole else "names something twice"
-        raise InputError(Problem(field, text, rule, ",".join(known if whole else dict.fromkeys(names))))
-    return names if whole else tuple(name for name in known if name in names)
+    if len(set(names)) < len(names) or (choice.order and len(names) < len(known)):
+        rule = f"must name each of {', '.join(known)} once" if choice.order else "names something twice"
+        hint = ",".join(known if choice.order else dict.fromkeys(names))
+        raise InputError(Problem(field, text, rule, hint))
+    return names if choice.order else tuple(name for name in known if name in names)
 
 
 def _limit(field: str, text: str) -> float:

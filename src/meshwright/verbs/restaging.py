@@ -9,6 +9,7 @@ from meshwright.cost.layer_costs import LayerCosts, layer_costs
 from meshwright.cost.memory import fits
 from meshwright.cost.predict import closed_form
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.coded import RECOMPUTES
 from meshwright.plan.partition import written_stages
 from meshwright.plan.recomputing import recomputes_of_layers
 from meshwright.plan.setting import Setting
@@ -17,7 +18,6 @@ from meshwright.search.exhaustive import Found
 from meshwright.search.partition.balance import BALANCES, Unfit
 from meshwright.search.partition.chain import Chain
 from meshwright.search.restage import Recut, Restaged, restaged, worth_restaging
-from meshwright.search.variants import RECOMPUTES
 
 WIDTH = 300
 """States that a search for stages keeps: tenths of a second for a plan."""

@@ -35,7 +35,7 @@ from meshwright.import_.logs.events import (
     said,
     whole,
 )
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import SHARDINGS
 from meshwright.units import GIB
 
 RATE = r"(\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)"

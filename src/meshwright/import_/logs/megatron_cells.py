@@ -14,7 +14,7 @@ from meshwright.export.megatron_plan import STRATEGIES
 from meshwright.import_.foreign import Fact
 from meshwright.import_.logs.events import Cells, Settings, is_on, said, whole
 from meshwright.import_.logs.megatron_model import MODEL_OPTIONS, MODEL_PARTS, Found, words
-from meshwright.plan.arrays import SHARDINGS
+from meshwright.plan.coded import SHARDINGS
 
 NUMBERS: dict[str, tuple[str, ...]] = {
     "layers": ("num_layers",),

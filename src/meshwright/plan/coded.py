@@ -1,0 +1,134 @@
+"""Choices of a plan that arrays hold as codes: where a plan writes each of them, what codes mean, what people may say.
+
+A code is an index into the values of its choice: ``known`` ones, or those that every array has in its field ``table``;
+of these the first is the usual one. Whoever reads plans, searches them, or asks for them reads this table. A new choice
+is a line here, with its column and table in ``PlanArrays``; where a search varies it, a line in ``search/varied.py``.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, get_args
+
+from meshwright.plan.short import (
+    DEFAULT_RANK_ORDER,
+    RecomputeName,
+    RecomputeOperator,
+    Schedule,
+    ShardingName,
+    ShortPlan,
+    scheduled,
+)
+from meshwright.schedule import SCHEDULES
+from meshwright.schedule.choice import ScheduleChoice
+
+SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
+RECOMPUTES: tuple[RecomputeName, ...] = get_args(RecomputeName)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coded:
+    """A choice in ``column`` of arrays and at ``path`` of a plan file.
+
+    ``names`` are values by the words that stand for them, beside those of ``known``; a list may be said of some
+    ``listed`` words, in their order, or of all of them in any order where a value is an ``order``. ``read`` and
+    ``write`` turn what a short plan has at its path into a value and back.
+    """
+
+    column: str
+    path: str
+    table: str = ""
+    known: tuple[Hashable, ...] = ()
+    names: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    order: bool = False
+    read: Callable[[ShortPlan], Hashable] | None = None
+    write: Callable[[Any], object] | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.path.rpartition(".")[2]
+
+    @cached_property
+    def words(self) -> Mapping[str, Hashable]:
+        """Values by the single words that stand for them."""
+        return {told(value): value for value in self.known} | {name: name for name in self.names}
+
+    def of(self, plan: ShortPlan) -> Hashable:
+        """The value that a plan has."""
+        return self.read(plan) if self.read else attrgetter(self.path)(plan)
+
+    def written(self, value: object) -> object:
+        """What a plan has at the path."""
+        return self.write(value) if self.write else value
+
+
+def _cuts_sequences(plan: ShortPlan) -> bool:
+    said = plan.layout.sequence_parallel
+    return plan.layout.tp > 1 if said is None else said
+
+
+def _schedule(choice: ScheduleChoice) -> object:
+    return scheduled(Schedule.of(choice))
+
+
+CODED: Mapping[str, Coded] = {
+    choice.column: choice
+    for choice in (
+        Coded(column="sharding", path="sharding", known=SHARDINGS),
+        Coded(
+            column="recompute",
+            path="recompute",
+            table="recomputes",
+            names=RECOMPUTES,
+            listed=get_args(RecomputeOperator),
+        ),
+        Coded(
+            column="schedule",
+            path="pipeline.schedule",
+            table="schedules",
+            names=tuple(SCHEDULES),
+            read=attrgetter("pipeline.choice"),
+            write=_schedule,
+        ),
+        Coded(
+            column="sequence_parallel",
+            path="layout.sequence_parallel",
+            known=(False, True),
+            read=_cuts_sequences,
+        ),
+        Coded(
+            column="order",
+            path="layout.rank_order",
+            table="rank_orders",
+            listed=DEFAULT_RANK_ORDER,
+            order=True,
+        ),
+    )
+}
+"""By column, in the order in which reasons are told."""
+NUMBERS: Mapping[str, str] = {
+    **{axis: f"layout.{axis}" for axis in ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")},
+    **{name: f"pipeline.{name}" for name in ("micro_batch", "virtual_stages")},
+}
+"""Columns of numbers, with their paths in a plan file."""
+
+
+def with_paths(plan: ShortPlan, values: Mapping[str, object]) -> ShortPlan:
+    """A plan with these values at these paths of its file."""
+    inner: dict[str, dict[str, object]] = {}
+    for path, value in values.items():
+        section, _, key = path.rpartition(".")
+        inner.setdefault(section, {})[key] = value
+    update = inner.pop("", {})
+    update |= {section: getattr(plan, section).model_copy(update=said) for section, said in inner.items()}
+    return plan.model_copy(update=update)
+
+
+def told(value: object) -> str:
+    """A choice as people write it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,135 @@
+"""Choices that variants of a plan make: who may choose what, which values plans usually have, and what rules say.
+
+Each is a line of ``VARIED`` for a coded choice (``plan/coded.py``). A base plan stays as it is where a choice does not
+apply to it. Rules are asked of a variant and of all base plans at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.check_stack import recomputable
+from meshwright.plan.coded import RECOMPUTES
+from meshwright.plan.setting import Setting
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis
+from meshwright.search.operator_sets import operator_sets
+from meshwright.search.wishes import Kept
+
+AXES = DEFAULT_RANK_ORDER
+Bools = NDArray[np.bool_]
+Values = tuple[Any, ...]
+Order = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What rules look at: base plans, what is asked for, and all that variants may choose, by column."""
+
+    base: PlanArrays
+    setting: Setting
+    values: Mapping[str, Values]
+    wishes: Callable[[str], Iterable[tuple[Kept, bool]]]
+
+
+Rule = Callable[[Asked, Any], Iterator[tuple[str, Bools]]]
+"""Asked of a variant's value: reasons, and the base plans that may have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Varied:
+    """A choice of variants: its ``usual`` values, all that a stack leaves to plans, and those who are ``concerned``."""
+
+    usual: Callable[[Setting], Values]
+    every: Callable[[Setting], Values]
+    rule: Rule
+    concerned: Callable[[PlanArrays], Bools] | None = None
+
+    def concerns(self, base: PlanArrays) -> Bools:
+        """Plans that the choice is one of; the others have its first value."""
+        return np.ones(len(base), dtype=np.bool_) if self.concerned is None else self.concerned(base)
+
+    def codes(self, base: PlanArrays, code: int) -> NDArray[np.int64]:
+        """The code of every plan where it has this one as far as the choice concerns it."""
+        every = np.full(len(base), code, dtype=np.int64)
+        return every if self.concerned is None else np.where(self.concerned(base), every, 0)
+
+
+def _named(setting: Setting) -> Values:
+    return tuple(name for name in RECOMPUTES if name in setting.stack.recomputes)
+
+
+def _can_be_run_again(asked: Asked, chosen: str | tuple[str, ...]) -> Iterator[tuple[str, Bools]]:
+    """The stack runs it again, and the model has it."""
+    stack = asked.setting.stack
+    names = (chosen,) if isinstance(chosen, str) else chosen
+    have = recomputable(asked.setting.model.architecture)
+    for name in names:
+        if name not in stack.recomputes or (names is chosen and name not in have):
+            whose = stack.id if name not in stack.recomputes else asked.setting.model.name
+            yield f"{whose} has no recomputation of {name}", np.zeros(len(asked.base), dtype=np.bool_)
+
+
+def _usual_sequences(setting: Setting) -> Values:
+    return (setting.stack.sequence_parallel,)
+
+
+def _all_sequences(setting: Setting) -> Values:
+    return (True, False) if setting.stack.chooses_sequence_parallelism else _usual_sequences(setting)
+
+
+def _sequences_are_cut(asked: Asked, cut: bool) -> Iterator[tuple[str, Bools]]:
+    """Sequences can be cut over tp, or left whole."""
+    base, seq_len = asked.base, asked.setting.workload.seq_len
+    if cut:
+        stack = asked.setting.stack
+        yield f"{stack.id} has no sequence parallelism", (base.tp == 1) | stack.sequence_parallel
+        whole = (base.tp == 1) | (seq_len % (base.cp * base.tp) == 0)
+        yield f"cp·tp does not divide seq_len = {seq_len}", whole
+        return
+    if True in asked.values["sequence_parallel"]:
+        yield "equal to a plan with sequence parallelism: tp = 1", base.tp > 1
+    if asked.setting.model.architecture.moe is not None:
+        yield "experts with tp > 1 need sequence parallelism", base.tp == 1
+
+
+def _all_orders(setting: Setting) -> Values:
+    return (DEFAULT_RANK_ORDER, *setting.stack.rank_orders)
+
+
+def _orders_differ(asked: Asked, own: Order) -> Iterator[tuple[str, Bools]]:
+    """Orders turn ranks of degrees above 1, and leave those of a stage together where there are experts."""
+    base, orders = asked.base, asked.values["order"]
+    code = orders.index(own)
+    if code:
+        above = sum((getattr(base, axis) > 1).astype(np.int64) << i for i, axis in enumerate(AXES))
+        turned = [[_of_axes(order, which) for order in orders] for which in range(2 ** len(AXES))]
+        new = np.array([rows[code] not in rows[:code] for rows in turned])
+        yield "equal to a plan with another rank order", new[above]
+    if asked.setting.model.architecture.moe is not None and own[-1] != "pp":
+        yield "the experts' mesh has pp last", base.pp == 1
+
+
+def _of_axes(order: Order, which: int) -> Order:
+    """The order of those axes whose bits are set."""
+    return tuple(axis for axis in order if which >> AXES.index(axis) & 1)
+
+
+VARIED: Mapping[str, Varied] = {
+    "sequence_parallel": Varied(
+        usual=_usual_sequences,
+        every=_all_sequences,
+        rule=_sequences_are_cut,
+        concerned=lambda base: base.tp > 1,
+    ),
+    "recompute": Varied(
+        usual=_named,
+        every=lambda setting: (*_named(setting), *operator_sets(setting)),
+        rule=_can_be_run_again,
+    ),
+    "order": Varied(usual=lambda setting: (DEFAULT_RANK_ORDER,), every=_all_orders, rule=_orders_differ),
+}
+"""By column; variants that differ in the last one stand together."""
