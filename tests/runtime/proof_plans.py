@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
-from tiny_models import TINY, plain_names, tiny
+from tiny_models import TINY, dense_names, tiny
 
 from meshwright.cluster.load import load_cluster
 from meshwright.plan.expand import expand
@@ -408,7 +408,7 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     uneven = UNEVEN.get(stages) if draw.random() < 0.5 else None
     sharding = draw.choice(("zero1", "zero2", "zero3", "zero3", "zero3")) if sharded else "none"
     return Proven(
-        model=draw.choice(plain_names()),
+        model=draw.choice(dense_names()),
         **degrees,
         sequence_parallel=tp > 1 and draw.random() < 0.5,
         sharding=sharding,

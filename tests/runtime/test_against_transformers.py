@@ -16,8 +16,8 @@ from transformers_oracle import (
     tokens_and_labels,
 )
 
+from meshwright.model.running import named_parameters
 from meshwright.runtime.reference.decoder import reference_logits, reference_loss
-from meshwright.runtime.weights.families import stored_parts
 from meshwright.runtime.weights.loading import load
 from meshwright.runtime.weights.saving import save
 
@@ -58,17 +58,43 @@ def test_gradients_are_theirs(name, tmp_path):
     tokens_BL, labels_BL = tokens_and_labels()
     with all_double():
         model = random_model(name, torch.float64)
-        model.save_pretrained(tmp_path)
+        model.save_pretrained(tmp_path / "weights")
         loss_of(model(input_ids=tokens_BL).logits, labels_BL).backward()
-    theirs = {key: tensor.grad for key, tensor in model.named_parameters() if tensor.grad is not None}
-    ours = {key: tensor.requires_grad_() for key, tensor in load(tmp_path, tiny(name)).items()}
-    reference_loss(tiny(name), ours, tokens_BL, labels_BL, (labels_BL != -100).sum().item()).backward()
+    tensors, trained = load(tmp_path / "weights", tiny(name)), named_parameters(tiny(name))
+    ours = {key: tensors[key].requires_grad_() for key in trained}
+    reference_loss(tiny(name), tensors, tokens_BL, labels_BL, (labels_BL != -100).sum().item()).backward()
+    theirs = gradients_of(model, tiny(name), tmp_path / "gradients")
     bound = GRADIENT_BOUNDS.get(name, 1e-12)
     largest = max(tensor.grad.abs().max() for tensor in ours.values())
-    for key, part in stored_parts(tiny(name)).items():
-        (stored,) = [grad for other, grad in theirs.items() if f".{other}".endswith(f".{part.name}")]
-        difference = (part.read(stored) - ours[key].grad).abs().max()
-        assert difference <= bound * max(ours[key].grad.abs().max(), 1e-3 * largest), key
+    for key, tensor in ours.items():
+        difference = (theirs[key] - tensor.grad).abs().max()
+        assert difference <= bound * max(tensor.grad.abs().max(), 1e-3 * largest), key
+
+
+def gradients_of(model, graph, folder):
+    """Gradients by our names: stored in the place of what they are gradients of."""
+    for parameter in model.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    model.save_pretrained(folder)
+    return load(folder, graph)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"])
+def test_a_routed_layers_balance_is_theirs(name, tmp_path):
+    """Theirs pools the layers, which is the same where there is one."""
+    changes = {"num_hidden_layers": 1, "router_aux_loss_coef": 0.3, "output_router_logits": True}
+    changes |= {"mlp_only_layers": [], "decoder_sparse_step": 1} if "qwen" in name else {}
+    tokens_BL, labels_BL = tokens_and_labels()
+    with all_double(), torch.no_grad():
+        model = random_model(name, torch.float64, **changes)
+        model.save_pretrained(tmp_path)
+        theirs = 0.3 * model(input_ids=tokens_BL).aux_loss
+    tensors = load(tmp_path, tiny(name, **changes))
+    quiet = tiny(name, **{**changes, "output_router_logits": False})
+    whole, plain = (
+        reference_loss(graph, tensors, tokens_BL, labels_BL, 1.0) for graph in (tiny(name, **changes), quiet)
+    )
+    assert (whole - plain).item() == pytest.approx(theirs.item(), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -84,7 +110,9 @@ def test_they_load_what_we_save_bit_for_bit(name, tmp_path):
         assert torch.equal(again(input_ids=tokens_BL).logits, model(input_ids=tokens_BL).logits)
 
 
-@pytest.mark.parametrize("name", ["llama", "phi3", "bloom", "qwen3_vl_text"])
+@pytest.mark.parametrize(
+    "name", ["llama", "phi3", "bloom", "qwen3_vl_text", "mixtral", "deepseek_v3", "gpt_oss"]
+)
 def test_recorded_numbers_are_what_transformers_computes(name):
     golden, fresh = json.loads(GOLDEN.read_text())["models"][name], recorded(name)
     assert fresh["loss"] == pytest.approx(golden["loss"], rel=1e-12)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from proof_plans import RECOMPUTED
-from tiny_models import plain_names
+from tiny_models import dense_names
 
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.stack.load import load_stack
@@ -32,7 +32,7 @@ def test_compositions_have_every_family_schedule_sharding_and_recomputation(benc
     def values(key):
         return {getattr(plan, key) for plan in plans}
 
-    assert values("model") == set(plain_names())
+    assert values("model") == set(dense_names())
     schedules = set(load_stack(OWN_STACK).schedules)
     assert values("schedule") == schedules
     assert values("recompute") == set(RECOMPUTED)

@@ -76,6 +76,21 @@ GRANITE = {
     "logits_scaling": 5.0,
 }
 CAPS = {"attn_logit_softcapping": 0.5, "final_logit_softcapping": 2.0}
+LATENT = {
+    "q_lora_rank": 24,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+    "num_key_value_heads": 4,
+}
+SHARED = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 28,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+}
 NEAR_AND_FAR = {
     "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
     "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
@@ -102,6 +117,40 @@ def _tower(
 
 TINY: dict[str, dict[str, Any]] = {
     "bloom": {**OLD_SIZES, "model_type": "bloom", "hidden_size": 48},
+    "deepseek_v2": _text(
+        "deepseek_v2",
+        **{**SHARED, **LATENT},
+        n_group=4,
+        topk_group=2,
+        topk_method="group_limited_greedy",
+        routed_scaling_factor=1.5,
+        rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.7},
+    ),
+    "deepseek_v2 greedy": _text(
+        "deepseek_v2",
+        **{**SHARED, **LATENT, "q_lora_rank": None, "first_k_dense_replace": 0},
+        attention_bias=True,
+        rope_theta=100.0,
+    ),
+    "deepseek_v3": _text(
+        "deepseek_v3",
+        **{**SHARED, **LATENT},
+        n_group=4,
+        topk_group=2,
+        rope_scaling={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+    ),
+    "deepseek_v3 direct": _text(
+        "deepseek_v3",
+        **{**SHARED, **LATENT, "q_lora_rank": None},
+        n_group=1,
+        topk_group=1,
+        norm_topk_prob=False,
+        rope_interleave=False,
+        attention_bias=True,
+        rope_theta=100.0,
+        tie_word_embeddings=True,
+    ),
+    "dots1": _text("dots1", **SHARED, norm_topk_prob=True, sliding_window=5, max_window_layers=1),
     "gemma2": _text("gemma2", head_dim=16, sliding_window=5, query_pre_attn_scalar=20, **CAPS),
     "gemma2 uncapped": _text(
         "gemma2",
@@ -132,9 +181,24 @@ TINY: dict[str, dict[str, Any]] = {
     ),
     "gemma3_text tower": _tower("gemma3", SIGLIP, True, head_dim=16, sliding_window=5),
     "glm4": _text("glm4", head_dim=16),
+    "glm4_moe": _text("glm4_moe", **SHARED, use_qk_norm=True, attention_bias=True, head_dim=16),
+    "glm4_moe plain": _text("glm4_moe", **SHARED, partial_rotary_factor=1.0, routed_scaling_factor=2.0),
     "gpt2": {**GPT2, **NO_DROPOUT},
     "gpt2 untied": {**GPT2, **NO_DROPOUT, "tie_word_embeddings": False, "activation_function": "gelu"},
     "gpt2 scales": {**GPT2, **NO_DROPOUT, "scale_attn_by_inverse_layer_idx": True},
+    "gpt_oss": _text(
+        "gpt_oss", head_dim=16, num_local_experts=6, num_experts_per_tok=3, sliding_window=5, swiglu_limit=0.5
+    ),
+    "gpt_oss unbiased": _text(
+        "gpt_oss",
+        head_dim=16,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        sliding_window=5,
+        attention_bias=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0},
+    ),
     "granite": _text("granite", **GRANITE),
     "llama": _text("llama"),
     "llama biases": _text(
@@ -150,6 +214,9 @@ TINY: dict[str, dict[str, Any]] = {
     "ministral3": _text("ministral3", head_dim=20, rope_parameters={**YARN, **GROWTH}),
     "ministral3 defaults": _text("ministral3", head_dim=20),
     "mistral": _text("mistral", head_dim=20, sliding_window=5),
+    "mixtral": _text(
+        "mixtral", num_local_experts=6, num_experts_per_tok=2, sliding_window=5, rope_theta=100.0
+    ),
     "phi3": _text("phi3", sliding_window=5),
     "phi3 longrope": _text(
         "phi3",
@@ -172,8 +239,25 @@ TINY: dict[str, dict[str, Any]] = {
         rope_scaling={"type": "mrope", "mrope_section": [2, 2, 2]},
         rope_theta=100.0,
     ),
+    "qwen2_moe": _text(
+        "qwen2_moe",
+        num_experts=6,
+        num_experts_per_tok=3,
+        moe_intermediate_size=28,
+        shared_expert_intermediate_size=36,
+        mlp_only_layers=[0],
+    ),
     "qwen3": _text("qwen3", head_dim=16, tie_word_embeddings=True),
     "qwen3 yarn": _text("qwen3", head_dim=16, attention_bias=True, rope_scaling=YARN),
+    "qwen3_moe": _text(
+        "qwen3_moe",
+        head_dim=16,
+        num_experts=8,
+        num_experts_per_tok=3,
+        moe_intermediate_size=28,
+        norm_topk_prob=True,
+        decoder_sparse_step=2,
+    ),
     "qwen3_vl_text": _tower(
         "qwen3_vl",
         VISION,
@@ -192,6 +276,11 @@ TINY: dict[str, dict[str, Any]] = {
 def plain_names() -> list[str]:
     """One tiny model for each family, the one that has the family's own name."""
     return [name for name in TINY if " " not in name]
+
+
+def dense_names() -> list[str]:
+    """Those without experts."""
+    return [name for name in plain_names() if tiny(name).architecture.moe is None]
 
 
 def tiny_config(name: str, **changes: Any) -> dict[str, Any]:

@@ -30,6 +30,8 @@ DEVIATION = 0.2
 SHOWN = (LENGTH // 2, LENGTH - 1)
 """Positions whose logits are recorded."""
 WORDS = 6
+EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
+"""Plain loops: fused products of experts know no double precision."""
 
 
 class Doubled(TorchFunctionMode):
@@ -70,13 +72,13 @@ def tokens_and_labels() -> tuple[torch.Tensor, torch.Tensor]:
     return tokens_BL, labels_BL
 
 
-def hugging_face_config(name: str) -> Any:
-    """A tiny model's configuration, as transformers reads it."""
+def hugging_face_config(name: str, **changes: Any) -> Any:
+    """A tiny model's configuration with ``changes``, as transformers reads it."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    config = json.loads(json.dumps(tiny_config(name)))
+    config = json.loads(json.dumps(tiny_config(name, **changes)))
     return transformers.AutoConfig.for_model(config.pop("model_type"), **config)
 
 
@@ -88,25 +90,28 @@ def auto_class(name: str) -> Any:
     return transformers.AutoModelForImageTextToText if tower else transformers.AutoModelForCausalLM
 
 
-def random_model(name: str, dtype: torch.dtype) -> Any:
+def random_model(name: str, dtype: torch.dtype, **changes: Any) -> Any:
     """A tiny model of transformers in evaluation mode, every parameter of it random."""
-    config = hugging_face_config(name)
-    model = auto_class(name).from_config(config, dtype=dtype, attn_implementation="eager").eval()
+    config = hugging_face_config(name, **changes)
+    model = auto_class(name).from_config(config, dtype=dtype, **EAGER).eval()
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in (*model.parameters(), *corrections(model)):
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.add_((noise * DEVIATION).to(dtype))
     return model
+
+
+def corrections(model: Any) -> Iterator[torch.Tensor]:
+    """What a model stores besides parameters."""
+    return (buffer for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias"))
 
 
 def loaded_model(name: str, folder: Path, dtype: torch.dtype) -> Any:
     """The tiny model with the weights of a folder, to which its configuration is added."""
     hugging_face_config(name).save_pretrained(folder)
     kind = auto_class(name)
-    model, told = kind.from_pretrained(
-        folder, dtype=dtype, attn_implementation="eager", output_loading_info=True
-    )
+    model, told = kind.from_pretrained(folder, dtype=dtype, **EAGER, output_loading_info=True)
     towers = ("visual", "vision_tower", "multi_modal_projector")
     missing = [key for key in told["missing_keys"] if not any(tower in key for tower in towers)]
     assert not missing, f"transformers misses {missing}"
@@ -140,7 +145,9 @@ def stored_names(name: str) -> dict[str, list[int]]:
         random_model(name, torch.float32).save_pretrained(folder)
         stored = load_file(Path(folder) / "model.safetensors")
     shapes = {key: list(tensor.shape) for key, tensor in sorted(stored.items()) if "visual." not in key}
-    return {key: shape for key, shape in shapes.items() if is_outer(key) or re.search(r"\b[a-z]+\.1\.", key)}
+    return {
+        key: shape for key, shape in shapes.items() if is_outer(key) or re.search(r"\b(layers|h)\.1\.", key)
+    }
 
 
 def is_outer(stored_name: str) -> bool:

@@ -57,6 +57,11 @@ def stored_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
     return parameters | named_buffers(model)
 
 
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether weight decay acts on a tensor: not on norms, sinks and biases, stacked ones of experts among them."""
+    return len(shape) >= 2 and not name.endswith(".bias")
+
+
 def units(model: ModelGraph) -> Iterator[tuple[str, Block]]:
     """Name and block of every unit, in order."""
     yield "embed", model.embed

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.optim.adamw import adamw
 
+from meshwright.model.running import is_matrix
 from meshwright.runtime.owners import first_owner
 from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.unit import Unit
@@ -75,7 +76,7 @@ class Optimizer:
             counted = {
                 t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
             }
-            matrices = {t.name for t in unit.layout.tensors if len(t.whole_shape) >= 2}
+            matrices = {t.name for t in unit.layout.tensors if is_matrix(t.name, t.whole_shape)}
             self.moments[unit.name] = Moments(
                 torch.zeros_like(unit.owned),
                 torch.zeros_like(unit.owned),

@@ -22,7 +22,7 @@ from meshwright.runtime.durable import settle
 from meshwright.runtime.pieces import Piece, whole_tensors
 from meshwright.runtime.rank import Rank
 from meshwright.runtime.unit_layout import Tensor
-from meshwright.runtime.weights.families import stored_parts
+from meshwright.runtime.weights.families import stored_places
 from meshwright.runtime.weights.saving import save
 
 CONFIG = "config.json"
@@ -80,7 +80,7 @@ def _layer(stretch: Stretch) -> str:
 
 def _announced(mine: ByLayer, model: ModelGraph) -> Announced:
     """What this rank will send. Raises InputError where it cannot be written anyway."""
-    stored_parts(model)
+    stored_places(model)
     bad = {s.tensor.name for of_layer in mine.values() for s in of_layer if bool(s.values.isnan().any())}
     if bad:
         rule = "holds NaN: the run has diverged"

@@ -1,4 +1,4 @@
-"""Softmax attention with an explicit mask, grouped key-value heads, rotation, soft cap and ALiBi.
+"""Softmax attention with an explicit mask, grouped key-value heads, rotation, soft cap, ALiBi and sinks.
 
 Sizes: B sequences, L positions (i of the query, j of the key), H heads, K key-value heads, N elements of a head.
 """
@@ -11,19 +11,32 @@ from meshwright.model.rotary import Rotary
 from meshwright.runtime.reference.elementwise import capped
 
 
-def attended(
-    numerics: Numerics, layer: int, window: int | None, q_BLHN: Tensor, k_BLKN: Tensor, v_BLKN: Tensor
-) -> Tensor:
-    """Σ_j softmax_j(score of i and j) · v_j over the ``window`` last positions up to i (None: all of them)."""
-    length, groups = q_BLHN.shape[1], q_BLHN.shape[2] // k_BLKN.shape[2]
-    position_L = torch.arange(length, dtype=q_BLHN.dtype)
-    rotary = numerics.rotary[layer]
+def positioned(numerics: Numerics, layer: int, q_BLHN: Tensor, k_BLKN: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys that know where they are: rotated, queries grown."""
+    rotary, growth = numerics.rotary[layer], numerics.query_growth
     if rotary is not None:
         q_BLHN, k_BLKN = rotated(q_BLHN, rotary), rotated(k_BLKN, rotary)
-    if numerics.query_growth is not None:
-        growth = numerics.query_growth
-        steps_L = torch.floor(position_L / growth.positions)
+    if growth is not None:
+        steps_L = torch.floor(torch.arange(q_BLHN.shape[1], dtype=q_BLHN.dtype) / growth.positions)
         q_BLHN = q_BLHN * (1 + growth.beta * torch.log(1 + steps_L))[:, None, None]
+    return q_BLHN, k_BLKN
+
+
+def attended(
+    numerics: Numerics,
+    layer: int,
+    window: int | None,
+    q_BLHN: Tensor,
+    k_BLKN: Tensor,
+    v_BLKN: Tensor,
+    sinks_H: Tensor | None = None,
+) -> Tensor:
+    """Σ_j softmax_j(score of i and j) · v_j over the ``window`` last positions up to i (None: all of them).
+
+    A sink is one more score of a head, with a value of zero.
+    """
+    length, groups = q_BLHN.shape[1], q_BLHN.shape[2] // k_BLKN.shape[2]
+    position_L = torch.arange(length, dtype=q_BLHN.dtype)
     k_BLHN, v_BLHN = (x.repeat_interleave(groups, dim=2) for x in (k_BLKN, v_BLKN))
     scores_BHLL = torch.einsum("bihn,bjhn->bhij", q_BLHN, k_BLHN) * numerics.attention_scales[layer]
     scores_BHLL = capped(scores_BHLL, numerics.attention_soft_cap)
@@ -32,7 +45,11 @@ def attended(
         slope_H = torch.tensor(numerics.alibi_slopes, dtype=q_BLHN.dtype)
         scores_BHLL = scores_BHLL - slope_H[:, None, None] * distance_LL
     hidden_LL = (distance_LL < 0) | (distance_LL >= (length if window is None else window))
-    weights_BHLL = scores_BHLL.masked_fill(hidden_LL, -torch.inf).softmax(dim=-1)
+    scores_BHLL = scores_BHLL.masked_fill(hidden_LL, -torch.inf)
+    if sinks_H is not None:
+        sink_BHL1 = sinks_H[:, None, None].expand(len(scores_BHLL), -1, length, 1)
+        scores_BHLL = torch.cat((scores_BHLL, sink_BHL1), dim=-1)
+    weights_BHLL = scores_BHLL.softmax(dim=-1)[..., :length]
     return torch.einsum("bhij,bjhn->bihn", weights_BHLL, v_BLHN)
 
 

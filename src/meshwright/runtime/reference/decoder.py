@@ -1,14 +1,16 @@
-"""Logits and loss of a dense decoder on one device, in plain PyTorch and plain autograd.
+"""Logits and loss of a decoder on one device, in plain PyTorch and plain autograd.
 
-The formulas are those of ``model/numerics.py``; nothing is fused, saved twice or cut. It shares the model's data with
-the runtime and none of its code. Tensors are named as ``model/running.py`` says; all of one dtype, float64 or float32,
-in which everything is computed (angles are computed in float64 and rounded). Dropout is left out.
+The formulas are those of ``model/numerics.py`` and ``model/routing.py``; nothing is fused, saved twice or cut. It
+shares the model's data with the runtime and none of its code. Tensors are named as ``model/running.py`` says; all of
+one dtype, float64 or float32, in which everything is computed (angles are computed in float64 and rounded). Dropout is
+left out.
 
 Sizes: B sequences, L positions, D hidden, H heads, K key-value heads, N elements of a head, F feed-forward, V words.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 from torch.nn import functional
@@ -16,34 +18,67 @@ from torch.nn import functional
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
-from meshwright.model.running import TOKEN_TABLE, named_parameters, numerics_to_run
-from meshwright.runtime.reference.attention import attended
-from meshwright.runtime.reference.elementwise import ACTIVATIONS, capped, normed
+from meshwright.model.running import TOKEN_TABLE, named_buffers, numerics_to_run, stored_shapes
+from meshwright.runtime.reference.attention import attended, positioned
+from meshwright.runtime.reference.elementwise import capped, linear, normed
+from meshwright.runtime.reference.feedforward import dense, routed
+from meshwright.runtime.reference.latent import latent_heads
+from meshwright.runtime.reference.routing import Choice, imbalance, moved
 
 NO_LABEL = -100
 
 
 def reference_loss(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, labels_BL: Tensor, divisor: float
+    model: ModelGraph,
+    tensors: Mapping[str, Tensor],
+    tokens_BL: Tensor,
+    labels_BL: Tensor,
+    divisor: float,
+    micro_batch: int | None = None,
 ) -> Tensor:
-    """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels."""
-    logits_BLV = reference_logits(model, tensors, tokens_BL)
+    """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels.
+
+    Plus what keeps experts in balance, averaged over these sequences, or over micro-batches of ``micro_batch`` of them
+    in a row (None: they are one); the whole batch must be given where a model has it.
+    """
+    logits_BLV, choices = _run(model, tensors, tokens_BL)
     logits_TV, labels_T = logits_BLV.flatten(0, 1), labels_BL.flatten()
-    total = functional.cross_entropy(logits_TV, labels_T, ignore_index=NO_LABEL, reduction="sum")
-    return total / divisor
+    loss = functional.cross_entropy(logits_TV, labels_T, ignore_index=NO_LABEL, reduction="sum") / divisor
+    routing = model.architecture.numerics.routing
+    if routing is not None and routing.balance is not None:
+        for choice in choices:
+            loss = loss + imbalance(routing.balance, choice, micro_batch or len(tokens_BL))
+    return loss
 
 
 def reference_logits(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor) -> Tensor:
     """The logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
+    return _run(model, tensors, tokens_BL)[0]
+
+
+def reference_corrections(
+    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor
+) -> dict[str, Tensor]:
+    """The routers' corrections after a step on these sequences, by their names."""
+    routing, names = model.architecture.numerics.routing, named_buffers(model)
+    if routing is None or not names:
+        return {}
+    choices = _run(model, tensors, tokens_BL)[1]
+    return {name: moved(routing, tensors[name], choice) for name, choice in zip(names, choices, strict=True)}
+
+
+def _run(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor) -> tuple[Tensor, list[Choice]]:
+    """The logits, and the choices of every routed layer."""
     numerics = numerics_to_run(model.architecture)
-    missing = named_parameters(model).keys() - tensors.keys()
+    missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
     decoder = Decoder(model.architecture, numerics, tensors)
-    hidden_BLD = decoder.embedded(tokens_BL)
+    hidden_BLD, choices = decoder.embedded(tokens_BL), []
     for layer in range(model.architecture.layers):
         hidden_BLD = decoder.after_attention(layer, hidden_BLD)
-        hidden_BLD = decoder.after_feedforward(layer, hidden_BLD)
-    return decoder.logits(hidden_BLD)
+        hidden_BLD, choice = decoder.fed_forward(layer, hidden_BLD)
+        choices += [choice] if choice is not None else []
+    return decoder.logits(hidden_BLD), choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +101,30 @@ class Decoder:
         """The stream with a layer's attention added."""
         unit = f"layers.{layer}"
         y_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
-        q_BLHN = self._heads(unit, "q", y_BLD, self.arch.heads)
-        k_BLKN = self._heads(unit, "k", y_BLD, self.arch.kv_heads)
-        v_BLKN = self._heads(unit, "v", y_BLD, self.arch.kv_heads)
-        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], q_BLHN, k_BLKN, v_BLKN)
-        y_BLD = self._linear(f"{unit}.self_attn.o_proj", y_BLHN.flatten(2))
+        sinks_H = self.tensors[f"{unit}.self_attn.sinks"] if self.arch.attention_sinks else None
+        heads = self._heads(layer, y_BLD) if self.arch.latent is None else self._latent_heads(layer, y_BLD)
+        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, sinks_H)
+        y_BLD = linear(self.tensors, f"{unit}.self_attn.o_proj", y_BLHN.flatten(2))
         if self.arch.norms_per_layer == 4:
             y_BLD = self._norm(f"{unit}.post_attention_layernorm", y_BLD)
         return x_BLD + y_BLD * self.numerics.residual_multiplier
 
     def after_feedforward(self, layer: int, x_BLD: Tensor) -> Tensor:
         """The stream with a layer's feed-forward added."""
-        unit, four = f"layers.{layer}", self.arch.norms_per_layer == 4
+        return self.fed_forward(layer, x_BLD)[0]
+
+    def fed_forward(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Choice | None]:
+        """The same, with the choice of experts where the layer is routed."""
+        unit, four, moe = f"layers.{layer}", self.arch.norms_per_layer == 4, self.arch.moe
         before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
-        y_BLD = self._norm(f"{unit}.{before}", x_BLD)
-        activation = ACTIVATIONS[self.numerics.activation]
-        y_BLF = self._linear(f"{unit}.mlp.up_proj", y_BLD)
-        if self.arch.gated:
-            y_BLF = activation(self._linear(f"{unit}.mlp.gate_proj", y_BLD)) * y_BLF
+        y_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
+        if moe is not None and moe.layers[layer]:
+            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, y_BLD)
         else:
-            y_BLF = activation(y_BLF)
-        y_BLD = self._linear(f"{unit}.mlp.down_proj", y_BLF)
+            y_BLD = dense(self.arch, self.numerics, self.tensors, f"{unit}.mlp", y_BLD)
         if four:
             y_BLD = self._norm(f"{unit}.post_feedforward_layernorm", y_BLD)
-        return x_BLD + y_BLD * self.numerics.residual_multiplier
+        return x_BLD + y_BLD * self.numerics.residual_multiplier, choice
 
     def logits(self, x_BLD: Tensor) -> Tensor:
         """The last stream → logits."""
@@ -97,20 +132,28 @@ class Decoder:
         logits_BLV = self._norm("head.norm", x_BLD) @ table_VD.T / self.numerics.logit_divisor
         return capped(logits_BLV, self.numerics.logit_soft_cap)
 
-    def _heads(self, unit: str, which: str, x_BLD: Tensor, heads: int) -> Tensor:
-        """Queries, keys or values by heads, after their head norms."""
-        x_BLHN = self._linear(f"{unit}.self_attn.{which}_proj", x_BLD).unflatten(2, (heads, -1))
-        if self.arch.qk_norm and which != "v":
-            return self._norm(f"{unit}.self_attn.{which}_norm", x_BLHN)
-        return x_BLHN
+    def _heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values by heads, after head norms and rotation."""
+        name = f"layers.{layer}.self_attn"
+        q_BLHN, k_BLKN, v_BLKN = (
+            linear(self.tensors, f"{name}.{which}_proj", x_BLD).unflatten(2, (-1, self.arch.head_dim))
+            for which in "qkv"
+        )
+        if self.arch.qk_norm:
+            q_BLHN, k_BLKN = self._norm(f"{name}.q_norm", q_BLHN), self._norm(f"{name}.k_norm", k_BLKN)
+        return *positioned(self.numerics, layer, q_BLHN, k_BLKN), v_BLKN
 
-    def _linear(self, name: str, x: Tensor) -> Tensor:
-        y = x @ self.tensors[f"{name}.weight"].T
-        bias = self.tensors.get(f"{name}.bias")
-        return y if bias is None else y + bias
+    def _latent_heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with latent attention, whose norms of compressed rows have an ε of their own."""
+        latent, rotary = self.arch.latent, self.numerics.rotary[layer]
+        assert latent is not None
+        assert rotary is not None
+        norm = partial(self._norm, epsilon=self.numerics.latent_norm_epsilon)
+        return latent_heads(latent, rotary, self.tensors, f"layers.{layer}.self_attn", norm, x_BLD)
 
-    def _norm(self, name: str, x: Tensor) -> Tensor:
+    def _norm(self, name: str, x: Tensor, epsilon: float | None = None) -> Tensor:
         weight, bias = self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
-        x = normed(x, centred=self.arch.norm == "layernorm", epsilon=self.arch.norm_epsilon)
+        epsilon = self.arch.norm_epsilon if epsilon is None else epsilon
+        x = normed(x, centred=self.arch.norm == "layernorm", epsilon=epsilon)
         x = x * (self.numerics.norm_offset + weight)
         return x if bias is None else x + bias

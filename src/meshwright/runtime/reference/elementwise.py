@@ -1,16 +1,23 @@
-"""Activations, norms and caps, written out.
+"""Linear maps, activations, norms and caps, written out.
 
 ``gelu`` is x·Φ(x) with the error function, ``gelu-tanh`` its approximation (arXiv 1606.08415); BLOOM's constant is
 √(2/π) with eight digits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import pi, sqrt
 
 import torch
 from torch import Tensor
 
-from meshwright.model.numerics import ActivationKind
+from meshwright.model.numerics import ActivationKind, ClampedSwiglu
+
+
+def linear(tensors: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    """x·Wᵀ, + the bias where there is one; tensors are ``name``.weight and ``name``.bias."""
+    y = x @ tensors[f"{name}.weight"].T
+    bias = tensors.get(f"{name}.bias")
+    return y if bias is None else y + bias
 
 
 def normed(x: Tensor, *, centred: bool, epsilon: float) -> Tensor:
@@ -23,6 +30,12 @@ def normed(x: Tensor, *, centred: bool, epsilon: float) -> Tensor:
 def capped(x: Tensor, cap: float | None) -> Tensor:
     """cap · tanh(x / cap); x itself without a cap."""
     return x if cap is None else cap * torch.tanh(x / cap)
+
+
+def clamped_swiglu(clamped: ClampedSwiglu, gate: Tensor, up: Tensor) -> Tensor:
+    """gate · sigmoid(α · gate) · (up + 1) of limited values."""
+    gate, up = gate.clamp(max=clamped.limit), up.clamp(-clamped.limit, clamped.limit)
+    return gate * torch.sigmoid(clamped.alpha * gate) * (up + 1)
 
 
 def _silu(x: Tensor) -> Tensor:

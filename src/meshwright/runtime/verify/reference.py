@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it: once, before a fork
 
+from meshwright.model.running import is_matrix, named_parameters
 from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.reference.decoder import reference_loss
+from meshwright.runtime.reference.decoder import reference_corrections, reference_loss
 from meshwright.runtime.verify.trial import Trial
 
 Tensors = Mapping[str, torch.Tensor]
@@ -15,7 +16,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Steps:
-    """Per step the loss, the norm of all gradients and every gradient before clipping; the parameters at the end."""
+    """Per step the loss, the norm of all gradients and every gradient before clipping; all tensors at the end."""
 
     losses: tuple[float, ...]
     norms: tuple[float, ...]
@@ -25,29 +26,34 @@ class Steps:
 
 def reference_steps(trial: Trial) -> Steps:
     """What a run of the trial should give."""
-    tensors = {name: tensor.requires_grad_() for name, tensor in trial.tensors().items()}
-    options = trial.options
-    adam = _adam(tensors, options)
+    tensors, options = trial.tensors(), trial.options
+    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    adam = _adam(trained, options)
     losses, norms, gradients = [], [], []
     for batch in trial.batches():
         adam.zero_grad()
-        loss = reference_loss(trial.model, tensors, batch.tokens, batch.labels, batch.counted)
+        together = int(trial.program.shape.micro_batch)
+        loss = reference_loss(trial.model, tensors, batch.tokens, batch.labels, batch.counted, together)
         loss.backward()
-        gradients.append({name: _gradient(tensor).clone() for name, tensor in tensors.items()})
-        norms.append(torch.nn.utils.clip_grad_norm_(list(tensors.values()), options.clip or torch.inf).item())
+        gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
+        norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
         losses.append(loss.item())
+        corrections = reference_corrections(trial.model, tensors, batch.tokens)
         adam.step()
+        tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters)
 
 
 def _adam(tensors: Tensors, options: AdamW) -> torch.optim.AdamW:
     """Weight decay for matrices alone."""
-    matrices = [tensor for tensor in tensors.values() if tensor.ndim >= 2]
-    vectors = [tensor for tensor in tensors.values() if tensor.ndim < 2]
+    decays = ((True, options.weight_decay), (False, 0.0))
     groups = [
-        {"params": matrices, "weight_decay": options.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+        {
+            "params": [p for name, p in tensors.items() if is_matrix(name, p.shape) == these],
+            "weight_decay": rate,
+        }
+        for these, rate in decays
     ]
     return torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import Problem, UnsupportedError, nearest
 from meshwright.model.graph import ModelGraph
-from meshwright.model.running import named_parameters
-from meshwright.runtime.weights.parts import Part
+from meshwright.model.running import stored_shapes
+from meshwright.runtime.weights.experts import EXPERTS, GPT_OSS, MIXTRAL, ONE_BY_ONE, ExpertNames
+from meshwright.runtime.weights.parts import Part, Place
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 GATE_UP = ("mlp.gate_proj", "mlp.up_proj")
@@ -28,6 +29,7 @@ class Checkpoint:
     * ``fused``: a stored module, and ours of which it is the stack along dim 0; ``by_heads`` says that it begins
       with the first head of each, then come the second heads (BLOOM).
     * ``transposed``: stored modules whose weight is (inputs, outputs).
+    * ``experts`` says where the matrices of experts are.
     """
 
     prefixes: tuple[str, ...] = ("model.", "language_model.model.", "model.language_model.", "")
@@ -39,6 +41,7 @@ class Checkpoint:
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by_heads: bool = False
     transposed: tuple[str, ...] = ()
+    experts: ExpertNames = ONE_BY_ONE
 
 
 PLAIN = Checkpoint()
@@ -59,6 +62,9 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         fused={"self_attention.query_key_value": QKV},
         by_heads=True,
     ),
+    "deepseek_v2": PLAIN,
+    "deepseek_v3": PLAIN,
+    "dots1": PLAIN,
     "gemma2": PLAIN,
     "gemma3_text": PLAIN,
     "glm4": Checkpoint(
@@ -69,6 +75,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         },
         fused={"mlp.gate_up_proj": GATE_UP},
     ),
+    "glm4_moe": PLAIN,
     "gpt2": Checkpoint(
         prefixes=("transformer.", ""),
         outer={"embed.embed_tokens": "wte", "embed.embed_positions": "wpe", "head.norm": "ln_f"},
@@ -83,15 +90,25 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         fused={"attn.c_attn": QKV},
         transposed=("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"),
     ),
+    "gpt_oss": Checkpoint(inner={"mlp.gate": "mlp.router"}, experts=GPT_OSS),
     "granite": PLAIN,
+    "kimi_k2": PLAIN,
     "llama": PLAIN,
     "ministral3": PLAIN,
     "mistral": PLAIN,
+    "mixtral": Checkpoint(inner={"mlp.gate": "block_sparse_moe.gate"}, experts=MIXTRAL),
     "phi3": Checkpoint(fused={"self_attn.qkv_proj": QKV, "mlp.gate_up_proj": GATE_UP}),
     "qwen2": PLAIN,
     "qwen2_5_vl": PLAIN,
     "qwen2_5_vl_text": PLAIN,
+    "qwen2_moe": Checkpoint(
+        inner={
+            f"mlp.shared_experts.{name}": f"mlp.shared_expert.{name}"
+            for name in ("gate_proj", "up_proj", "down_proj")
+        }
+    ),
     "qwen3": PLAIN,
+    "qwen3_moe": PLAIN,
     "qwen3_vl_text": Checkpoint(prefixes=("model.language_model.", "model.", "")),
     "smollm3": PLAIN,
     "starcoder2": Checkpoint(inner={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}),
@@ -113,32 +130,40 @@ def prefixed(prefix: str, name: str) -> str:
     return f"language_model.{name}" if prefix == "language_model.model." else name
 
 
-def stored_parts(model: ModelGraph) -> dict[str, Part]:
-    """Where each tensor of a model lies, by our name; the stored name is without prefix."""
-    checkpoint = checkpoint_of(model.architecture.family)
-    shapes = {name: parameter.shape for name, parameter in named_parameters(model).items()}
-    return {name: _part(checkpoint, model.architecture.heads, name, shapes) for name in shapes}
+def stored_places(model: ModelGraph) -> dict[str, Place]:
+    """Where each tensor of a model lies, by our name; stored names are without prefix."""
+    checkpoint, shapes = checkpoint_of(model.architecture.family), stored_shapes(model)
+    return {
+        name: Place(shape, _parts(checkpoint, model.architecture.heads, name, shapes))
+        for name, shape in shapes.items()
+    }
 
 
-def _part(checkpoint: Checkpoint, heads: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Part:
+def _parts(
+    checkpoint: Checkpoint, heads: int, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Part, ...]:
     module, _, kind = name.rpartition(".")
     unit, inner = _in_layer(module)
     if not unit:
-        return Part(name=f"{checkpoint.outer.get(module, HEAD)}.{kind}", shape=shapes[name])
+        return (Part(name=f"{checkpoint.outer.get(module, HEAD)}.{kind}", shape=shapes[name]),)
+    layer = f"{checkpoint.layers}.{unit.removeprefix('layers.')}"
+    if inner.startswith(EXPERTS):
+        return checkpoint.experts.parts(layer, inner, kind, shapes[name])
     stored, members = next(
         ((fused, members) for fused, members in checkpoint.fused.items() if inner in members),
         (checkpoint.inner.get(inner, inner), (inner,)),
     )
     sizes = [shapes[f"{unit}.{member}.{kind}"][0] for member in members]
     runs = heads if checkpoint.by_heads and len(members) > 1 else 1
-    return Part(
-        name=f"{checkpoint.layers}.{unit.removeprefix('layers.')}.{stored}.{kind}",
+    part = Part(
+        name=f"{layer}.{stored}.{kind}",
         shape=shapes[name],
         rows=sum(sizes),
         first=sum(sizes[: members.index(inner)]) // runs,
         runs=runs,
         transposed=kind == "weight" and stored in checkpoint.transposed,
     )
+    return (part,)
 
 
 def _in_layer(module: str) -> tuple[str, str]:

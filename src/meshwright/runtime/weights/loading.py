@@ -7,9 +7,9 @@ from torch import Tensor
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.graph import ModelGraph
-from meshwright.runtime.weights.families import HEAD, Checkpoint, checkpoint_of, prefixed, stored_parts
+from meshwright.runtime.weights.families import HEAD, Checkpoint, checkpoint_of, prefixed, stored_places
 from meshwright.runtime.weights.folder import Folder
-from meshwright.runtime.weights.parts import Part, StoredTensor
+from meshwright.runtime.weights.parts import Part, Place, StoredTensor
 
 DTYPES = ("F64", "F32", "BF16", "F16")
 FEW = 4
@@ -17,6 +17,8 @@ FEW = 4
 OTHER_TOWERS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 """What older releases wrote besides weights: causal masks, frequencies."""
+NEXT_TOKEN = "eh_proj.weight"
+"""A layer that has it predicts further tokens (DeepSeek-V3, GLM-4.5); the model is read without it."""
 
 
 def load(
@@ -28,47 +30,48 @@ def load(
     everything is read. Names are checked against the whole checkpoint, shapes where tensors are read. Raises
     InputError with all that is missing, too much or of another shape.
     """
-    parts = stored_parts(model)
+    places = stored_places(model)
     if wanted is None:
-        wanted = dict.fromkeys(parts, ())
-    unknown = [_unknown(name, parts) for name in wanted if name not in parts]
+        wanted = dict.fromkeys(places, ())
+    unknown = [_unknown(name, places) for name in wanted if name not in places]
     if unknown:
         raise InputError(unknown)
     with Folder(Path(folder)) as files:
-        names = _found_names(checkpoint_of(model.architecture.family), parts, files.files)
-        problems, stored = _name_problems(model, names, files.files), {}
-        for name in wanted:
-            if names[name] in files.files:
+        names = _found_names(checkpoint_of(model.architecture.family), places, files.files)
+        problems = _name_problems(model, set(names.values()), files.files)
+        stored: dict[str, StoredTensor] = {}
+        for part in (part for name, cut in wanted.items() for part in places[name].needed(cut)):
+            if names[part.name] in files.files:
                 try:
-                    stored[name] = files.tensor(names[name])
-                    problems += _problems(names[name], parts[name], stored[name])
+                    stored[part.name] = files.tensor(names[part.name])
+                    problems += _problems(names[part.name], part, stored[part.name])
                 except InputError as error:
                     problems += error.problems
         if problems:
             raise InputError({(problem.field, problem.rule): problem for problem in problems}.values())
-        return {name: parts[name].read(tensor, wanted[name]) for name, tensor in stored.items()}
+        return {name: places[name].read(lambda part: stored[part.name], cut) for name, cut in wanted.items()}
 
 
-def _unknown(name: str, parts: Mapping[str, Part]) -> Problem:
-    return Problem(name, "wanted", "the model has no tensor of this name", nearest(name, parts))
+def _unknown(name: str, places: Mapping[str, Place]) -> Problem:
+    return Problem(name, "wanted", "the model has no tensor of this name", nearest(name, places))
 
 
 def _found_names(
-    checkpoint: Checkpoint, parts: Mapping[str, Part], files: Mapping[str, str]
+    checkpoint: Checkpoint, places: Mapping[str, Place], files: Mapping[str, str]
 ) -> dict[str, str]:
-    """Our name → the stored name, with the prefix that this checkpoint uses: that of its token table."""
+    """A part's name → its stored name, with the prefix that this checkpoint uses: that of its token table."""
     table = checkpoint.outer["embed.embed_tokens"]
     prefix = next(
         (p for p in checkpoint.prefixes if f"{p}{table}.weight" in files),
         checkpoint.prefixes[0],
     )
-    return {name: prefixed(prefix, part.name) for name, part in parts.items()}
+    return {part.name: prefixed(prefix, part.name) for place in places.values() for part in place.parts}
 
 
-def _name_problems(model: ModelGraph, names: Mapping[str, str], files: Iterable[str]) -> list[Problem]:
-    expected, found = set(names.values()), set(files)
-    tied = model.architecture.tied_embeddings
-    extra = {name for name in found - expected if not _ignored(name, tied)}
+def _name_problems(model: ModelGraph, expected: set[str], files: Iterable[str]) -> list[Problem]:
+    found, tied = set(files), model.architecture.tied_embeddings
+    further = tuple(name.removesuffix(NEXT_TOKEN) for name in found if name.endswith(NEXT_TOKEN))
+    extra = {name for name in found - expected if not _ignored(name, tied) and not name.startswith(further)}
     return [
         *_grouped(
             expected - found, None, "missing from the checkpoint", f"{model.name} needs what is missing"

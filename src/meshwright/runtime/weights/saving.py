@@ -17,9 +17,9 @@ from torch import Tensor
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.graph import ModelGraph
 from meshwright.runtime.durable import give_usual_rights
-from meshwright.runtime.weights.families import checkpoint_of, prefixed, stored_parts
+from meshwright.runtime.weights.families import checkpoint_of, prefixed, stored_places
 from meshwright.runtime.weights.folder import INDEX, SINGLE
-from meshwright.runtime.weights.parts import Part
+from meshwright.runtime.weights.parts import Place
 
 MAX_FILE_BYTES = 5 * 10**9
 
@@ -36,10 +36,10 @@ def save(
     ``prefix`` stands before the stored names, for a text tower that goes back into its whole model. Raises InputError
     with everything that is missing, too much, of another shape, or in the way.
     """
-    target, parts = Path(folder), stored_parts(model)
+    target, places = Path(folder), stored_places(model)
     prefixes = checkpoint_of(model.architecture.family).prefixes
     prefix = prefixes[0] if prefix is None else prefix
-    problems = [*_problems(parts, tensors), *_in_the_way(target)]
+    problems = [*_problems(places, tensors), *_in_the_way(target)]
     if prefix not in prefixes:
         problems.append(Problem("prefix", prefix, "is none of this family's", "one of " + repr(prefixes)))
     if max_file_bytes < 1:
@@ -50,7 +50,7 @@ def save(
     written: list[tuple[Path, dict[str, int]]] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for number, shard in enumerate(_shards(_stored(prefix, parts, tensors), max_file_bytes), start=1):
+        for number, shard in enumerate(_shards(_stored(prefix, places, tensors), max_file_bytes), start=1):
             path = target / f".partial-{number:05d}.safetensors"
             written.append((path, {name: tensor.nbytes for name, tensor in shard.items()}))
             save_file(shard, path, metadata={"format": "pt"})
@@ -66,16 +66,20 @@ def save(
 
 
 def _stored(
-    prefix: str, parts: Mapping[str, Part], tensors: Mapping[str, Tensor]
+    prefix: str, places: Mapping[str, Place], tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The stored tensors one by one, each made of its parts."""
-    members: dict[str, list[str]] = {}
-    for our, part in parts.items():
-        members.setdefault(part.name, []).append(our)
+    """The stored tensors one by one, each made of its parts; a tensor of ours is asked for once."""
+    members: dict[str, list[tuple[str, int]]] = {}
+    for our, place in places.items():
+        for index, part in enumerate(place.parts):
+            members.setdefault(part.name, []).append((our, index))
+    held: dict[str, Tensor] = {}
     for name, ours in members.items():
-        whole = torch.empty(parts[ours[0]].stored_shape, dtype=tensors[ours[0]].dtype)
-        for our in ours:
-            parts[our].put(tensors[our].detach(), whole)
+        held = {our: held[our] if our in held else tensors[our].detach() for our, _ in ours}
+        first, index = ours[0]
+        whole = torch.empty(places[first].parts[index].stored_shape, dtype=held[first].dtype)
+        for our, index in ours:
+            places[our].parts[index].put(places[our].piece(held[our], index), whole)
         yield prefixed(prefix, name), whole
 
 
@@ -114,31 +118,31 @@ def _settle(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _problems(parts: Mapping[str, Part], tensors: Mapping[str, Tensor]) -> list[Problem]:
+def _problems(places: Mapping[str, Place], tensors: Mapping[str, Tensor]) -> list[Problem]:
     missing = [
-        Problem(name, None, "is missing", "give every tensor") for name in parts if name not in tensors
+        Problem(name, None, "is missing", "give every tensor") for name in places if name not in tensors
     ]
     extra = [
-        Problem(name, "given", "the model has no tensor of this name", nearest(name, parts))
+        Problem(name, "given", "the model has no tensor of this name", nearest(name, places))
         for name in tensors
-        if name not in parts
+        if name not in places
     ]
-    return [*missing, *extra, *_shape_problems(parts, tensors), *_dtype_problems(parts, tensors)]
+    return [*missing, *extra, *_shape_problems(places, tensors), *_dtype_problems(places, tensors)]
 
 
-def _shape_problems(parts: Mapping[str, Part], tensors: Mapping[str, Tensor]) -> Iterator[Problem]:
-    for name, part in parts.items():
-        if name in tensors and tuple(tensors[name].shape) != part.shape:
+def _shape_problems(places: Mapping[str, Place], tensors: Mapping[str, Tensor]) -> Iterator[Problem]:
+    for name, place in places.items():
+        if name in tensors and tuple(tensors[name].shape) != place.shape:
             shape = list(tensors[name].shape)
             yield Problem(
-                name, shape, f"has the shape {shape}, must have {list(part.shape)}", "the whole tensor"
+                name, shape, f"has the shape {shape}, must have {list(place.shape)}", "the whole tensor"
             )
 
 
-def _dtype_problems(parts: Mapping[str, Part], tensors: Mapping[str, Tensor]) -> Iterator[Problem]:
+def _dtype_problems(places: Mapping[str, Place], tensors: Mapping[str, Tensor]) -> Iterator[Problem]:
     first: dict[str, str] = {}
-    for name, part in parts.items():
-        leader = first.setdefault(part.name, name)
+    for name, place in places.items():
+        leader = first.setdefault(place.parts[0].name, name)
         if name in tensors and leader in tensors and tensors[name].dtype != tensors[leader].dtype:
             dtype = tensors[name].dtype
             rule = f"is {dtype}, {leader} is {tensors[leader].dtype}: both are one tensor of the file"
