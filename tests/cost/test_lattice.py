@@ -27,6 +27,7 @@ from meshwright.cost.evaluate import evaluate, pipeline_groups
 from meshwright.cost.group_memory import host_bytes
 from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.model.adapters import with_adapters
+from meshwright.model.blocks import build_graph
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.short import Offload
 from meshwright.schedule.choice import ScheduleChoice
@@ -124,6 +125,14 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster, 
     chosen = family(model, cluster, "megatron-core", count, seed=1)
     setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
     hold_together(replace(chosen, setting=setting))
+
+
+@COUNTS
+@pytest.mark.parametrize("model", MODELS)
+def test_closed_forms_equal_the_simulated_program_with_layers_that_predict_further_tokens(model, count):
+    chosen = family(model, "a100-sxm-80gb x 16", "megatron-core", count, seed=4)
+    further = replace(chosen.setting.model.architecture, next_token_layers=2)
+    hold_together(replace(chosen, setting=replace(chosen.setting, model=build_graph(further))))
 
 
 @COUNTS

@@ -44,6 +44,13 @@ def test_several_pools_are_refused() -> None:
     assert problem_fields(mixed, "megatron") == {"cluster"}
 
 
+def test_layers_that_predict_further_tokens_are_refused() -> None:
+    this = case()
+    further = replace(this.model.architecture, next_token_layers=1)
+    model = replace(this.model, architecture=further)
+    assert problem_fields(replace(this, model=model), "megatron") == {"model"}
+
+
 def test_the_summary_is_one_line() -> None:
     this = case()
     named = this.plan.model_copy(update={"model": "two\nlines"})

@@ -26,8 +26,8 @@ def spread(form="vocab-1", name="1f1b", **keys):
     return short_plan(pipeline=pipeline, **keys)
 
 
-def errors(short, stack=ABLE, devices=64):
-    found = check_plan(expand(short, DENSE), graph(DENSE), cluster(devices), stack)
+def errors(short, stack=ABLE, devices=64, arch=DENSE):
+    found = check_plan(expand(short, arch), graph(arch), cluster(devices), stack)
     return [(p.field, p.rule) for p in found if p.severity == "error"]
 
 
@@ -132,3 +132,9 @@ def test_padding_counts_the_ranks_of_the_pipeline():
     stack = replace(ABLE, vocab_multiple=512)
     (problem,) = [p for p in check_plan(plan, graph(narrow), cluster(64), stack) if "padded" in p.rule]
     assert "padded to 4096, a multiple of vocab_multiple·pp·tp = 4096" in problem.rule
+
+
+def test_layers_that_predict_further_tokens_need_whole_tables():
+    further = replace(DENSE, next_token_layers=1)
+    assert errors(spread(), arch=further) == [(FIELD, "layers that predict further tokens read whole tables")]
+    assert errors(short_plan(), arch=further) == []

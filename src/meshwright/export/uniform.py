@@ -11,6 +11,7 @@ from math import prod
 from meshwright.cluster.graph import Cluster
 from meshwright.errors import Problem, UnsupportedError
 from meshwright.model.graph import ModelGraph
+from meshwright.model.next_tokens import ASKED
 from meshwright.plan.case import in_long_words
 from meshwright.plan.expand import shorten
 from meshwright.plan.layers import StageLayers, layer_rules, stage_layers
@@ -127,7 +128,8 @@ def read_uniform(plan: LongPlan, model: ModelGraph, cluster: Cluster) -> Uniform
         sharding=_sharding(plan, layout),
         recompute=next(iter(recomputes)) if len(recomputes) == 1 else "none",
         stages=stage_layers(plan.pipeline, len(model.layer_blocks)),
-        problems=tuple(_form_problems(plan)) + tuple(_rule_problems(rules.embed, rules.head, recomputes)),
+        problems=tuple(_form_problems(plan, model))
+        + tuple(_rule_problems(rules.embed, rules.head, recomputes)),
     )
     return replace(uniform, problems=(*uniform.problems, *_fit_problems(uniform, cluster)))
 
@@ -186,8 +188,8 @@ def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
     return plan.sharding if dense or experts else "none"
 
 
-def _form_problems(plan: LongPlan) -> list[Problem]:
-    """Keys of the long form that launchers of other frameworks have no word for."""
+def _form_problems(plan: LongPlan, model: ModelGraph) -> list[Problem]:
+    """Keys of the long form, and layers, that launchers of other frameworks have no word for."""
     name, layout = next(iter(plan.layouts.items()))
     schedule = plan.pipeline.schedule
     unsayable = [
@@ -224,6 +226,7 @@ def _form_problems(plan: LongPlan) -> list[Problem]:
             plan.workload.task,
             "pretrain or sft",
         ),
+        ("model", model.architecture.next_token_layers > 0, model.name, f"{ASKED}: false in its file"),
     ]
     return [
         Problem(field, value, "no target of export can say this", hint)

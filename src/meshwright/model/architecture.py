@@ -60,8 +60,9 @@ class Architecture:
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
     attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
     mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
-    embedding table. ``assumed`` lists what the configuration left out, with the value that its family's
-    convention gives. ``numerics`` is what running the model needs besides.
+    embedding table. The last ``next_token_layers`` of the layers predict further tokens (``next_tokens.py``).
+    ``assumed`` lists what the configuration left out, with the value that its family's convention gives,
+    ``left_out`` what it has and nothing here counts. ``numerics`` is what running the model needs besides.
     """
 
     name: str
@@ -94,5 +95,7 @@ class Architecture:
     latent: LatentAttention | None = None
     moe: Experts | None = None
     windows: tuple[int | None, ...]
+    next_token_layers: int = 0
+    left_out: tuple[str, ...] = ()
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
     numerics: Numerics = UNKNOWN

@@ -1,6 +1,7 @@
 """From an ``Architecture`` to a ``ModelGraph``: embed, decoder layers, head as chains of operators.
 
-Layers with the same feed-forward and window are one ``Block``; the chain is run-length coded.
+Layers with the same feed-forward and window are one ``Block``; the chain is run-length coded. Layers that predict
+further tokens are blocks of their own, before the head.
 """
 
 from itertools import groupby
@@ -9,6 +10,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.attention import attention_part
 from meshwright.model.feedforward import feedforward_part
 from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.next_tokens import after_layer, before_layer
 from meshwright.model.operators import (
     Embedding,
     EnterTensor,
@@ -28,9 +30,11 @@ EMBEDDING_TABLE = "embed_tokens.weight"
 def build_graph(arch: Architecture) -> ModelGraph:
     """The graph of a model: embed ×1, the layers in order, head ×1."""
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
-    kinds = list(zip(routed, arch.windows, strict=True))
+    plain = arch.layers - arch.next_token_layers
+    further = [min(2, max(0, layer + 1 - plain)) for layer in range(arch.layers)]
+    kinds = list(zip(routed, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))
-    layers = [_layer(arch, moe, window) for moe, window in distinct]
+    layers = [_layer(arch, *kind) for kind in distinct]
     runs = [(1 + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
     return ModelGraph(
         architecture=arch,
@@ -40,11 +44,18 @@ def build_graph(arch: Architecture) -> ModelGraph:
     )
 
 
-def _layer(arch: Architecture, moe: bool, window: int | None) -> Block:
-    """One decoder layer, named ``dense`` or ``moe``, with its window where it has one."""
+def _layer(arch: Architecture, moe: bool, window: int | None, further: int) -> Block:
+    """One decoder layer, named ``dense`` or ``moe``, with its window where it has one.
+
+    ``further`` is 1 for the first that predicts further tokens, which has a copy of the table, 2 for the next ones.
+    """
     name = ("moe" if moe else "dense") + ("" if window is None else f"-window-{window}")
-    feedforward = feedforward_part(arch, arch.moe if moe else None)
-    return Block(name, "layer", with_recompute_sets((*attention_part(arch, window), *feedforward)))
+    operators = (*attention_part(arch, window), *feedforward_part(arch, arch.moe if moe else None))
+    if further:
+        table = (_vocabulary(arch, EMBEDDING_TABLE),) if further == 1 else ()
+        operators = (*before_layer(arch, table), *operators, *after_layer(arch))
+        name = f"next-token-{name}" if further == 1 else f"next-tokens-{name}"
+    return Block(name, "layer", with_recompute_sets(operators))
 
 
 def _embed(arch: Architecture) -> Block:

@@ -38,6 +38,7 @@ def describe_model(graph: ModelGraph, seq_len: int = 4096) -> dict[str, object]:
         "blocks": [_block(block, repeats[index], seq_len) for index, block in enumerate(graph.blocks)],
         "architecture": _architecture(graph.architecture),
         "assumed": dict(graph.architecture.assumed),
+        "left_out": list(graph.architecture.left_out),
         "source": graph.source,
     }
 
@@ -70,7 +71,7 @@ def _operator(operator: Operator) -> dict[str, object]:
 def _architecture(arch: Architecture) -> dict[str, object]:
     """All fields that planning reads; those with one entry per layer are counted instead of listed."""
     data = asdict(replace(arch, numerics=UNKNOWN))
-    for key in ("name", "family", "source", "assumed", "numerics"):
+    for key in ("name", "family", "source", "assumed", "left_out", "numerics"):
         del data[key]
     windows = Counter("all positions" if window is None else f"{window} positions" for window in arch.windows)
     data["windows"] = dict(windows)

@@ -1,6 +1,7 @@
 """Configurations of mixture-of-experts decoders; the shared part is read in ``model/decoders.py``.
 
-Layers for multi-token prediction (``num_nextn_predict_layers``) are left out, as in the published counts.
+Layers for multi-token prediction (``num_nextn_predict_layers``) are left out, as in the published counts, unless the
+file asks for them (``model/next_tokens.py``).
 The per-expert score correction of DeepSeek-V3, GLM-4.5 and dots.llm1 is stored with the weights but not
 trained by gradients, so it is no parameter here. Routing rules (groups, scaling) change no shape:
 ``model/expert_numerics.py`` reads them.
@@ -11,6 +12,7 @@ from dataclasses import replace
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.decoders import attention_biases, decoder, read_windows
 from meshwright.model.fields import LARGEST_COUNT, Fields
+from meshwright.model.next_tokens import with_next_tokens
 
 
 def mixtral(fields: Fields) -> Architecture:
@@ -56,7 +58,7 @@ def deepseek_v2(fields: Fields) -> Architecture:
 def deepseek_v3(fields: Fields) -> Architecture:
     """DeepSeek-V3 (arXiv 2412.19437) and Kimi-K2: V2 with a score correction."""
     fields.assume(n_shared_experts=1, first_k_dense_replace=3, num_experts_per_tok=8)
-    return _leading_dense(fields, _latent(fields), correction=True)
+    return with_next_tokens(fields, _leading_dense(fields, _latent(fields), correction=True))
 
 
 def glm4_moe(fields: Fields) -> Architecture:
@@ -67,7 +69,7 @@ def glm4_moe(fields: Fields) -> Architecture:
         qkv_bias=fields.flag("attention_bias", False),
         qk_norm=fields.flag("use_qk_norm", False),
     )
-    return _leading_dense(fields, arch, correction=True)
+    return with_next_tokens(fields, _leading_dense(fields, arch, correction=True))
 
 
 def dots1(fields: Fields) -> Architecture:

@@ -98,15 +98,15 @@ class ModelGraph:
 
     @cached_property
     def parameters(self) -> int:
-        """All parameters, a tied table counted once."""
+        """All parameters, a table that several blocks have counted once."""
         total = sum(self.blocks[index].parameters * repeat for index, repeat in self.chain)
-        return total - self._tied_elements
+        return total - self._copied_elements
 
     @cached_property
     def parameters_active(self) -> int:
         """Parameters that one token passes through, the embedding table included once."""
         total = sum(self.blocks[index].parameters_active * repeat for index, repeat in self.chain)
-        return total - self._tied_elements
+        return total - self._copied_elements
 
     @cached_property
     def parameters_embedding(self) -> int:
@@ -120,9 +120,10 @@ class ModelGraph:
         return self.architecture.tied_embeddings and trained and not self.vocabulary
 
     @property
-    def _tied_elements(self) -> int:
+    def _copied_elements(self) -> int:
+        """Of the embedding's table: as the head's, and where further tokens are read."""
         arch = self.architecture
-        return arch.vocab * arch.hidden if arch.tied_embeddings else 0
+        return arch.vocab * arch.hidden * (arch.tied_embeddings + (arch.next_token_layers > 0))
 
     def flops_per_token_forward(self, seq_len: int, *, causal: bool = False) -> float:
         """Forward FLOPs per token, head included, embedding look-up free."""

@@ -59,6 +59,9 @@ def spread_states(case: Case) -> Iterator[Problem]:
     choice, plan = case.plan.choice, case.plan
     if choice.form is None:
         return
+    if case.arch.next_token_layers:
+        rule = "layers that predict further tokens read whole tables"
+        yield Problem(FIELD, choice.vocabulary, rule, "take it out")
     if plan.workload.task == "lora":
         rule = "frozen tables that are spread are not supported yet"
         yield Problem(FIELD, choice.vocabulary, rule, "take it out")

@@ -156,7 +156,7 @@ def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
 
 
 def _parameters(model: ModelGraph, block: Block, expert: bool, together: bool) -> tuple[Parameter, ...]:
-    shared = embedding_names(model.blocks) if together and block.kind == "head" else frozenset[str]()
+    shared = embedding_names(model.blocks) if together and block.kind != "embed" else frozenset[str]()
     return tuple(
         parameter
         for op in block.operators

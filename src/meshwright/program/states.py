@@ -51,12 +51,12 @@ class Elements:
 def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together: bool) -> dict[int, Elements]:
     """Elements of every block by its index.
 
-    ``ends_together``: the ranks that hold the embedding hold the head too, so that a tied table counts once,
-    in the embedding. On ranks of their own each end has a copy.
+    ``ends_together``: the ranks that hold the embedding hold all else too, so that a table that others read counts
+    once, in the embedding. On ranks of their own the head and layers that read further tokens have a copy.
     """
     shared = embedding_names(blocks) if ends_together else frozenset[str]()
     return {
-        index: local_elements(block, shape, shared if block.kind == "head" else frozenset())
+        index: local_elements(block, shape, frozenset() if block.kind == "embed" else shared)
         for index, block in enumerate(blocks)
     }
 

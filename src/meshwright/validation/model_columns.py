@@ -20,7 +20,7 @@ SHAPE = (
 PLAIN_WORDS = ("relu2", "relu", "gelu")
 UNPRICED = (
     *("name", "family", "source", "activation", "max_positions", "rope_theta", "norm_epsilon", "assumed"),
-    *("numerics", "positions"),
+    *("left_out", "numerics", "positions"),
 )
 """Facts of an architecture on which no prediction depends; learned positions are the exception."""
 SOMEWHERE: dict[str, Any] = {"seq_len": 1, "global_batch": 1, "device": "", "devices": 1}

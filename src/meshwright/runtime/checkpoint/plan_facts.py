@@ -20,7 +20,7 @@ LONG = 200
 """Characters of JSON."""
 SHOWN = 60
 """Characters of JSON that people are shown."""
-NAMES = ("name", "source", "assumed")
+NAMES = ("name", "source", "assumed", "left_out")
 """What of an architecture does not change what is computed."""
 OF_THAT_RUN = "plan.yaml in the folder of that run has it"
 RESHARDING = "a checkpoint is read under the plan that wrote it: resharding is not supported yet"
