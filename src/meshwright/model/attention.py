@@ -82,10 +82,14 @@ def _latent(arch: Architecture, latent: LatentAttention, window: int | None) -> 
         *down,
         _down(arch, "kv_a", "kv_a_proj_with_mqa", compressed, saves_input=False),
         _rank_norm(arch, "kv_a_norm", "kv_a_layernorm", latent.kv_rank),
-        EnterTensor(name="enter_attention", width=q_inputs + compressed),
+        EnterTensor(
+            name="enter_attention",
+            width=q_inputs + compressed,
+            reads=("q_a_norm" if down else "input_norm", "kv_a_norm"),
+        ),
         _up("q_b", q_name, q_width, q_inputs),
         _up("kv_b", "kv_b_proj", kv_width, latent.kv_rank),
-        _attention(arch, window, compressed, cache_over_tp=False),
+        _attention(arch, window, compressed, cache_over_tp=False, reads=("q_b", "kv_b")),
     )
 
 
@@ -96,6 +100,7 @@ def _down(arch: Architecture, name: str, tensor: str, outputs: int, *, saves_inp
         inputs=arch.hidden,
         outputs=outputs,
         split="whole",
+        reads=("input_norm",),
         saves_input=saves_input,
         parameters=tensors,
     )
@@ -104,7 +109,13 @@ def _down(arch: Architecture, name: str, tensor: str, outputs: int, *, saves_inp
 def _up(name: str, tensor: str, outputs: int, inputs: int) -> Linear:
     tensors = linear_tensors(f"self_attn.{tensor}", outputs, inputs, "column", False)
     return Linear(
-        name=name, place="tensor", inputs=inputs, outputs=outputs, split="column", parameters=tensors
+        name=name,
+        place="tensor",
+        inputs=inputs,
+        outputs=outputs,
+        split="column",
+        reads=("enter_attention",),
+        parameters=tensors,
     )
 
 
@@ -112,7 +123,14 @@ def _rank_norm(arch: Architecture, name: str, tensor: str, width: int) -> Norm:
     return Norm(name=name, width=width, parameters=norm_tensors(f"self_attn.{tensor}", width, arch.norm))
 
 
-def _attention(arch: Architecture, window: int | None, kv_width: int, *, cache_over_tp: bool) -> Attention:
+def _attention(
+    arch: Architecture,
+    window: int | None,
+    kv_width: int,
+    *,
+    cache_over_tp: bool,
+    reads: tuple[str, ...] = (),
+) -> Attention:
     sinks = (Parameter("self_attn.sinks", (arch.heads,), tp_dim=0),) if arch.attention_sinks else ()
     return Attention(
         name="attention",
@@ -125,6 +143,7 @@ def _attention(arch: Architecture, window: int | None, kv_width: int, *, cache_o
         kv_width=kv_width,
         cache_over_tp=cache_over_tp,
         dropout=arch.dropout,
+        reads=reads,
         parameters=sinks,
     )
 

@@ -82,7 +82,8 @@ def _routed(arch: Architecture, moe: Experts) -> tuple[Operator, ...]:
     router = _small(
         arch, "router", "mlp.gate", moe.experts, moe.router_bias, saves_input=not moe.shared_intermediate
     )
-    return (*shared, router, *_experts(arch, moe))
+    beside = tuple(op.name for op in shared if op.name in ("leave_shared", "shared_gate"))
+    return (*shared, router, *_experts(arch, moe, beside))
 
 
 def _small(
@@ -94,12 +95,14 @@ def _small(
         inputs=arch.hidden,
         outputs=outputs,
         split="whole",
+        reads=("ffn_norm",),
         saves_input=saves_input,
         parameters=linear_tensors(tensor, outputs, arch.hidden, "whole", bias),
     )
 
 
-def _experts(arch: Architecture, moe: Experts) -> tuple[Operator, ...]:
+def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple[Operator, ...]:
+    """dispatch → up → activation → down → combine, which adds the results of what is ``beside``."""
     count, active, width, bias = moe.experts, moe.experts_per_token, moe.intermediate, moe.expert_bias
     ups = ("gate_proj", "up_proj") if arch.gated else ("up_proj",)
     up = ExpertLinear(
@@ -130,9 +133,23 @@ def _experts(arch: Architecture, moe: Experts) -> tuple[Operator, ...]:
         name="expert_activation", place="expert", width=width, gated=arch.gated, experts_per_token=active
     )
     return (
-        Dispatch(name="dispatch", place="expert", width=arch.hidden, experts=count, experts_per_token=active),
+        Dispatch(
+            name="dispatch",
+            place="expert",
+            width=arch.hidden,
+            experts=count,
+            experts_per_token=active,
+            reads=("ffn_norm", "router"),
+        ),
         up,
         activation,
         down,
-        Combine(name="combine", place="expert", width=arch.hidden, experts=count, experts_per_token=active),
+        Combine(
+            name="combine",
+            place="expert",
+            width=arch.hidden,
+            experts=count,
+            experts_per_token=active,
+            reads=("expert_down", *beside),
+        ),
     )

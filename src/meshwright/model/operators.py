@@ -44,12 +44,14 @@ class Parameter:
 class Operator:
     """What all operators have: a name that is unique in its block, a place, parameters.
 
+    ``reads`` names the operators whose results it works on, none where that is the one before it (``flow.py``).
     ``recompute`` lists the recomputation sets that hold it (``core_attn``, ``mlp``, …, as a plan names them).
     """
 
     name: str
     place: Place = "sequence"
     parameters: tuple[Parameter, ...] = ()
+    reads: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
 
     def flops_per_token(self, positions: float) -> float:

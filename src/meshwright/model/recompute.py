@@ -14,7 +14,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "mla_up_proj": ("q_b", "kv_b"),
     "mlp": ("ffn_up", "ffn_activation", "ffn_down"),
     "shared_experts": ("shared_up", "shared_activation", "shared_down"),
-    "moe": ("dispatch", "expert_up", "expert_activation", "expert_down"),
+    "moe": ("dispatch", "expert_up", "expert_activation", "expert_down", "combine"),
     "moe_act": ("expert_activation",),
 }
 

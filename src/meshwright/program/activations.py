@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from meshwright.model.flow import ENTRY, sources
 from meshwright.model.graph import Block
 from meshwright.model.operators import (
     Activation,
@@ -58,13 +59,14 @@ def keeps(block: Block) -> dict[str, Keeps]:
         first = block.operators[0]
         return {op.name: Keeps(op is first, False) for op in block.operators}
     result = {}
-    dropped = False
-    for op in block.operators:
-        result[op.name] = Keeps(not dropped, not block.recomputes(op.recompute))
-        if isinstance(op, LeaveTensor):
-            dropped = False
-        elif not isinstance(op, EnterTensor):
-            dropped = drops_output(op, block)
+    dropped = {ENTRY: False}
+    for op, of in zip(block.operators, sources(block.operators).values(), strict=True):
+        without = (all if isinstance(op, EnterTensor) else any)([dropped[source] for source in of])
+        result[op.name] = Keeps(not without, not block.recomputes(op.recompute))
+        if isinstance(op, EnterTensor | LeaveTensor):
+            dropped[op.name] = without and isinstance(op, EnterTensor)
+        else:
+            dropped[op.name] = drops_output(op, block)
     return result
 
 

@@ -1,7 +1,7 @@
 """From a block to the items of its forward and backward pass.
 
-Compute operators come through as they are; boundary operators become collectives (and a dispatch also puts the tokens
-in the order of their experts, which is compute):
+Compute operators come through as they are; boundary operators become collectives. A dispatch also puts the tokens in
+the order of their experts, and a combine puts them back and adds them up, weighed, which is compute on the tokens' side:
 
 =============  ==================================  =====================================
 boundary       forward                             gradient of the input
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
+from meshwright.model.flow import users
 from meshwright.model.graph import Block
 from meshwright.model.operators import (
     Attention,
@@ -46,7 +47,7 @@ LOSS_STATISTICS: tuple[tuple[str, int], ...] = (("maximum", 4), ("sums", 8))
 """Bytes of a token's maximum, then of its sum of exponentials and target logit, in fp32; the sums need the maximum."""
 LOSS_STATISTICS_BYTES = sum(size for _, size in LOSS_STATISTICS)
 
-BOUNDARIES = (EnterTensor, LeaveTensor, Dispatch, Combine)
+BOUNDARIES = (EnterTensor, LeaveTensor)
 
 
 def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
@@ -105,10 +106,17 @@ def recomputed_runs(block: Block) -> dict[str, list[tuple[Operator, ...]]]:
 
 
 def _user(last: Operator, block: Block) -> str:
-    """The operator that needs the result of ``last`` again; itself where its result is kept, or leaves the region."""
-    after = block.operators[block.operators.index(last) + 1 :]
-    user = next((op for op in after if not isinstance(op, EnterTensor)), last)
-    return last.name if isinstance(user, LeaveTensor) or not drops_output(last, block) else user.name
+    """The operator that needs the result of ``last`` again first, backwards.
+
+    Itself where its result is kept, or leaves the region. A dispatch that is not run again needs its input no more.
+    """
+    waiting = [
+        op
+        for op in users(block.operators)[last.name]
+        if not isinstance(op, Dispatch) or block.recomputes(op.recompute)
+    ]
+    kept = not waiting or isinstance(waiting[-1], LeaveTensor) or not drops_output(last, block)
+    return last.name if kept else waiting[-1].name
 
 
 def _run_again(
@@ -154,6 +162,8 @@ BLOCK_PASSES: dict[PassKind, Callable[[Block, LocalShape, Mode, Stack], tuple[It
 def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
     if isinstance(op, Dispatch):
         return [Compute(op, "F"), *_dispatch_forward(op, shape, mode, stack)]
+    if isinstance(op, Combine):
+        return [*_combine_forward(op, shape, mode, stack), Compute(op, "F")]
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
@@ -166,6 +176,8 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
 def _input_gradient(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
     if isinstance(op, Dispatch):
         return [*_dispatch_backward(op, shape, mode, stack), Compute(op, "I")]
+    if isinstance(op, Combine):
+        return [Compute(op, "I"), *_combine_backward(op, shape, mode, stack)]
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
@@ -217,12 +229,10 @@ _Boundary = Callable[..., list[Collective]]
 _BOUNDARY_FORWARD: dict[type[Operator], _Boundary] = {
     EnterTensor: _enter_forward,
     LeaveTensor: _leave_forward,
-    Combine: _combine_forward,
 }
 _BOUNDARY_BACKWARD: dict[type[Operator], _Boundary] = {
     EnterTensor: _enter_backward,
     LeaveTensor: _leave_backward,
-    Combine: _combine_backward,
 }
 
 

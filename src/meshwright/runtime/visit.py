@@ -1,7 +1,8 @@
 """What an operator is handed when it works: its parameters, its micro-batch, and what it kept of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -29,10 +30,12 @@ class Visit:
 
     ``kept`` holds what the operator keeps from pass to pass; what is in it is live, what is not can be freed. ``unit``
     finds the unit of a parameter by its name. ``source`` is the input before it was gathered over tp, where it was.
+    ``others`` are the visits of all operators of the block.
     """
 
     unit: Callable[[str], Unit]
     batch: MicroBatch
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
     keep: Keeps = EVERYTHING
-    source: torch.Tensor | None = None
+    source: Any = None
+    others: Mapping[str, "Visit"] = field(default_factory=dict)

@@ -42,15 +42,15 @@ class BoundaryKernel:
 
 @dataclass(frozen=True)
 class ResidualKernel:
-    """The branch's share of the stream; the sum itself is the block's, which knows the stream."""
+    """A branch added to the stream."""
 
     op: Residual
     setting: Setting
 
-    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """The branch, times the model's multiplier."""
-        multiplier = self.setting.numerics.residual_multiplier
-        return x if multiplier == 1 else x * multiplier
+    def forward(self, x: Value, visit: Visit) -> torch.Tensor:
+        """The branch, times the model's multiplier, and the stream."""
+        branch, stream = x
+        return stream + self._multiplied(branch)
 
     def again(self, visit: Visit) -> torch.Tensor:
         """A residual keeps nothing that a row could begin with."""
@@ -59,9 +59,9 @@ class ResidualKernel:
     def restore(self, x: Value, visit: Visit) -> None:
         """It keeps no input."""
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """The gradient of the branch."""
-        return self.forward(g, visit)
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
+        """The gradients of branch and stream."""
+        return self._multiplied(g), g
 
     def weight_gradient(self, visit: Visit) -> None:
         """There are no weights."""
@@ -70,3 +70,7 @@ class ResidualKernel:
         """A residual exchanges nothing."""
         raise AssertionError(item)
         yield
+
+    def _multiplied(self, x: torch.Tensor) -> torch.Tensor:
+        multiplier = self.setting.numerics.residual_multiplier
+        return x if multiplier == 1 else x * multiplier
