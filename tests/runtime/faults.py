@@ -313,7 +313,7 @@ def table_counted_twice():
 
 
 def norms_counted_by_every_rank():
-    _counted_by_every_rank(lambda tensor: tensor.dim is None)
+    _counted_by_every_rank(lambda tensor: not tensor.widths_cut)
 
 
 def clipped_by_the_local_norm():

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from meshwright.cluster.load import load_cluster
 from meshwright.model.graph import ModelGraph
+from meshwright.model.running import named_parameters
 from meshwright.plan.expand import expand
 from meshwright.plan.recomputing import recomputing
 from meshwright.plan.short import ShortPlan
@@ -47,8 +48,8 @@ def small(
 ) -> Small:
     """``recomputes`` are the layers' own choices, where they differ."""
     ranks = 1
-    for degree in degrees.values():
-        ranks *= degree if isinstance(degree, int) and not isinstance(degree, bool) else 1
+    for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp"):
+        ranks *= degrees.get(axis, 1)
     data = {
         "plan": 1,
         "model": "tiny",
@@ -123,10 +124,11 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
 def reference(case: Small, steps=1, options=None):
     """The same in plain PyTorch."""
     options = options or AdamW()
-    tensors = {n: t.requires_grad_() for n, t in random_tensors(case.model, 0, torch.float64).items()}
+    tensors = random_tensors(case.model, 0, torch.float64)
+    trained = {name: tensors[name].requires_grad_() for name in named_parameters(case.model)}
     groups = [
-        {"params": [t for t in tensors.values() if t.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [t for t in tensors.values() if t.ndim < 2], "weight_decay": 0.0},
+        {"params": [t for t in trained.values() if t.ndim >= 2], "weight_decay": options.weight_decay},
+        {"params": [t for t in trained.values() if t.ndim < 2], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
     results, gradients = [], {}
@@ -135,11 +137,11 @@ def reference(case: Small, steps=1, options=None):
         adam.zero_grad()
         loss = reference_loss(case.model, tensors, tokens, labels, int((labels != -100).sum()))
         loss.backward()
-        gradients = gradients or {n: t.grad.clone() for n, t in tensors.items()}
-        norm = torch.nn.utils.clip_grad_norm_(list(tensors.values()), options.clip or float("inf"))
+        gradients = gradients or {n: t.grad.clone() for n, t in trained.items()}
+        norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or float("inf"))
         adam.step()
         results.append((loss.item(), norm.item()))
-    return results, gradients, {n: t.detach() for n, t in tensors.items()}
+    return results, gradients, {n: t.detach() for n, t in trained.items()}
 
 
 def error(found, expected):

@@ -1,6 +1,7 @@
 """A run that was saved and goes on in new processes is the run that was never interrupted, to the bit."""
 
 import json
+import re
 
 import pytest
 
@@ -13,6 +14,7 @@ from tiny_models import tiny
 
 from meshwright.runtime.checkpoint import latest_checkpoint, read_facts, restore_checkpoint, save_checkpoint
 from meshwright.runtime.pieces import Piece, whole_tensors
+from meshwright.runtime.unit_layout import Cut
 
 LLAMA, TIED = tiny("llama", num_hidden_layers=2), tiny("gemma2", num_hidden_layers=2)
 PLANS = {
@@ -111,18 +113,15 @@ def read_stretches(file):
         for name in handle.keys():  # noqa: SIM118 - it is no dict
             _, parameter, cut, place = name.split("/")
             of = shapes[f"{parameter}/{cut}"]
-            dim, bounds = (None, "0-0") if cut == "whole" else cut.split(":")
             start, stop = map(int, place.split("-"))
             values = handle.get_tensor(name)
             assert stop - start == len(values)
-            low, high = map(int, bounds.split("-"))
-            dim = None if dim is None else int(dim)
-            yield (
-                name,
-                Piece(
-                    parameter, tuple(of["whole_shape"]), tuple(of["shape"]), dim, (low, high), start, values
-                ),
+            cuts = (
+                ()
+                if cut == "whole"
+                else tuple(Cut(*map(int, re.split("[:-]", one))) for one in cut.split(","))
             )
+            yield name, Piece(parameter, tuple(of["whole_shape"]), tuple(of["shape"]), cuts, start, values)
 
 
 def test_a_run_that_goes_back_to_a_checkpoint_takes_the_same_way_again(tmp_path):

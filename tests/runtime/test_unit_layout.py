@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.runtime.flat import cut, joined, take
-from meshwright.runtime.unit_layout import Tensor, UnitLayout, balanced, unit_layout
+from meshwright.runtime.unit_layout import Cut, Tensor, UnitLayout, balanced, unit_layout
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 parts = st.integers(1, 9)
 
 
 def layout(lengths, count, shared=0):
-    tensors = [Tensor(f"t{i}", (n,), (n,), 0, (0, n), False, True) for i, n in enumerate(lengths)]
+    tensors = [Tensor(f"t{i}", (n,), (n,), (Cut(0, 0, n),), True, False, True) for i, n in enumerate(lengths)]
     return UnitLayout(tuple(tensors), sum(lengths[:1]) if shared else 0, count)
 
 
@@ -60,11 +60,15 @@ def test_balanced_pieces_differ_by_one_at_most(length, count, first):
 
 
 def test_partial_gradients_are_one_range_at_the_end():
-    def tensor(name, dim, partial, length=4):
-        return Tensor(name, (length,), (length,), dim, (0, length), partial, True)
+    def tensor(name, cut, partial, length=4):
+        return Tensor(name, (length,), (length,), (), cut, partial, True)
 
-    mixed = [tensor("norm", None, False), tensor("head norm", None, True, 2), tensor("matrix", 0, False, 7)]
-    of = unit_layout([*mixed, tensor("table", 0, False, 5)], ["table"], 2)
+    mixed = [
+        tensor("norm", False, False),
+        tensor("head norm", False, True, 2),
+        tensor("matrix", True, False, 7),
+    ]
+    of = unit_layout([*mixed, tensor("table", True, False, 5)], ["table"], 2)
     assert [t.name for t in of.tensors] == ["table", "matrix", "norm", "head norm"]
     assert of.shared == 5
     assert of.summed_range(sequence_parallel=True) == (12, 18)

@@ -33,7 +33,7 @@ def test_what_is_no_number_is_infinitely_wrong():
 
 
 def piece(name, start, values, of=4):
-    return Piece(name, (of,), (of,), None, (0, 0), start, torch.tensor(values, dtype=torch.float64))
+    return Piece(name, (of,), (of,), (), start, torch.tensor(values, dtype=torch.float64))
 
 
 def test_copies_must_have_the_same_bits():

@@ -35,9 +35,7 @@ def users(operators: Sequence[Operator]) -> dict[str, tuple[Operator, ...]]:
             direct.setdefault(source, []).append(by_name[name])
     return {
         name: tuple(
-            behind
-            for op in found
-            for behind in (direct[op.name] if isinstance(op, EnterTensor) else (op,))
+            behind for op in found for behind in (direct[op.name] if isinstance(op, EnterTensor) else (op,))
         )
         for name, found in direct.items()
     }

@@ -1,7 +1,8 @@
 """From a block to the items of its forward and backward pass.
 
 Compute operators come through as they are; boundary operators become collectives. A dispatch also puts the tokens in
-the order of their experts, and a combine puts them back and adds them up, weighed, which is compute on the tokens' side:
+the order of their experts, and a combine puts them back and adds them up, weighed, which is compute on the tokens'
+side:
 
 =============  ==================================  =====================================
 boundary       forward                             gradient of the input
@@ -252,7 +253,8 @@ def _expert_tensor(
     kind: str, op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase
 ) -> Collective:
     rows = shape.expert_rows(mode, op.experts_per_token)
-    return Collective(kind, ("etp",), ACTIVATION_BYTES * op.width * rows, op.name, phase)  # type: ignore[arg-type]
+    size = ACTIVATION_BYTES * op.width * rows
+    return Collective(kind, ("etp",), size, op.name, phase, routed=True)  # type: ignore[arg-type]
 
 
 def _ring(op: Attention, shape: LocalShape, phase: Phase) -> Collective:

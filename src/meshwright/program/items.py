@@ -1,8 +1,8 @@
 """What a pass over a block is made of: compute, collectives, and collectives beside compute.
 
-Collectives count *logical* bytes: the whole tensor that the group holds together (the result of an all-gather,
-the input of a reduce-scatter, reduce or all-reduce, one rank's send buffer of an all-to-all, a whole ring's key-value
-bytes, a message, what one rank broadcasts). ``WIRE_FACTOR`` turns them into what one rank sends.
+Collectives count *logical* bytes: the whole tensor that the group holds together (the result of an all-gather, the
+input of a reduce-scatter, reduce or all-reduce, one rank's tokens in an all-to-all, sent or back, a whole ring's
+key-value bytes, a message, what one rank broadcasts). ``WIRE_FACTOR`` turns them into what one rank sends.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,8 @@ class Compute:
 class Collective:
     """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
 
-    ``copies`` is how many copies of each element the bytes hold where those to one node cross to it once.
+    ``copies`` is how many copies of each element the bytes hold where those to one node cross to it once. ``routed``:
+    the bytes are those of balanced routing; one group moves more and another less, all together as many.
     """
 
     kind: CollectiveKind
@@ -50,6 +51,7 @@ class Collective:
     what: str
     phase: Phase = "F"
     copies: int = 1
+    routed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,11 @@ class Program:
             return len(self.end_ranks)
         if axes == MIRRORED:
             return self.chains
-        grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
-        return grid.size(axes)
+        return self.grid_of(axes).size(axes)
+
+    def grid_of(self, axes: tuple[str, ...]) -> RankGrid:
+        """The mesh that has these axes: that of attention, or the experts'."""
+        return self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
 
     def signature(self) -> str:
         """A digest that predictor and runtime compare before they talk about the same plan."""

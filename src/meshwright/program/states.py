@@ -25,6 +25,20 @@ EXPERT_REPLICA_AXES = ("edp_replicate",)
 
 
 @dataclass(frozen=True, slots=True)
+class StateMesh:
+    """The axes that a state's copies lie along: ``width`` cuts widths, ``shard`` cuts the rest, ``replica`` nothing."""
+
+    width: str
+    shard: tuple[str, ...]
+    replica: tuple[str, ...]
+
+
+DENSE_MESH = StateMesh("tp", DENSE_SHARD_AXES, DENSE_REPLICA_AXES)
+EXPERT_MESH = StateMesh("etp", EXPERT_SHARD_AXES, EXPERT_REPLICA_AXES)
+"""That of the experts, besides ep, which cuts their number."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elements:
     """Elements of a block's parameters on one rank before data-parallel sharding.
 

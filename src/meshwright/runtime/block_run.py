@@ -2,7 +2,8 @@
 
 What a pass does is not written here: F, I and W are the lists of items that the predictor prices. This walks them, and
 brings each operator what it reads: results forward, sums of gradients backward (``model/flow.py``). What runs again
-begins with what an operator has kept, goes on from operator to operator, and is given to those that dropped their input.
+begins with what an operator has kept, goes on from operator to operator, and is given to those that dropped their
+input.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from functools import cached_property
 
 from meshwright.model.flow import ENTRY, number_of_users, sources, users
 from meshwright.model.graph import Block
-from meshwright.model.operators import Linear, Operator
+from meshwright.model.operators import EnterTensor, Linear, Operator
 from meshwright.program.activations import Keeps
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind
 from meshwright.runtime.communicator import Work
@@ -68,8 +69,10 @@ class BlockPlan:
         return frozenset(op.name for op, items in self.forward if not items)
 
     def waits_for_input(self, name: str) -> bool:
-        """Whether an operator dropped its input but is not run again itself, which would bring it back."""
-        return self.keeps[name].inner and not self.keeps[name].inputs
+        """Whether an operator dropped its input, and no row brings it back that runs from before it through it."""
+        operators = self.operators
+        before = operators[max(0, operators.index(self.named[name]) - 1)].name
+        return not self.keeps[name].inputs and (self.keeps[name].inner or self.keeps[before].inner)
 
     def owner(self, item: Item) -> str:
         """The operator that an item belongs to."""
@@ -231,9 +234,13 @@ class BlockRun:
         row.value = self._forward(op, item, row.value)
 
     def _inputs_again(self, row: Row, op: Operator) -> Value:
-        """What an operator reads of the row, None where that is not in it; of several the first one decides."""
+        """What an operator reads of the row, None where that is not in it.
+
+        Of several results the first one decides, but those that pass an edge pass it together.
+        """
         found = [self._made_again(row, name) for name in self.plan.sources[op.name]]
-        return None if found[0] is None else _of_all(found)
+        deciding = found if isinstance(op, EnterTensor) else found[:1]
+        return None if any(part is None for part in deciding) else _of_all(found)
 
     def _made_again(self, row: Row, name: str) -> Value:
         if name in self.plan.passed_through:

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.model.operators import Dispatch
 from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
 from meshwright.program.mirrored import MIRRORED
@@ -30,6 +31,9 @@ from meshwright.program.step_validation import sum_neighbours
 from meshwright.schedule.action import EXCHANGES, Action
 
 Axes = tuple[str, ...]
+Splits = tuple[list[int], list[int]]
+EXPERT_RANKS: Axes = ("etp", "ep")
+"""The ranks that have all experts between them."""
 MESSAGES: Axes = ("pp",)
 SUMS_TAG = 1
 """Of messages that carry sums, where all messages between two ranks share a connection."""
@@ -129,11 +133,13 @@ class Communicator:
         elements: int | None = None,
         largest: bool = False,
         root: int | None = None,
+        splits: Splits | None = None,
     ) -> Work:
         """Begin a collective.
 
-        ``tensor`` is this rank's part of an all-gather, the whole input of a reduce-scatter, or what is all-reduced,
-        reduced or broadcast in place; ``out`` receives the result of the first two. ``elements`` is the logical number
+        ``tensor`` is this rank's part of an all-gather, the whole input of a reduce-scatter or all-to-all, or what is
+        all-reduced, reduced or broadcast in place; ``out`` receives the result of the first three. ``splits`` are the
+        rows that an all-to-all sends to each member and receives from it. ``elements`` is the logical number
         of elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest``: the maximum,
         not the sum. ``root`` is the rank that gets a sum, or broadcasts.
         """
@@ -141,13 +147,13 @@ class Communicator:
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
         self._note(item.kind, item.axes, item.what, elements * width, group.ranks)
-        assert elements * width == item.logical_bytes, (
+        assert item.routed or elements * width == item.logical_bytes, (
             f"{self.action}: {item.kind} of {item.what} moves {elements * width} bytes, "
             f"the Program says {item.logical_bytes}"
         )
         what = f"{item.kind} of {item.what}"
         with self.naming(what, group.ranks):
-            work = self._begin(item, tensor, out, group.handle, largest, root)
+            work = self._begin(item, tensor, out, group.handle, largest, root, splits)
         return NamedWork(work, self, what, group.ranks)
 
     def _begin(
@@ -158,7 +164,12 @@ class Communicator:
         group: dist.ProcessGroup | None,
         largest: bool,
         root: int | None,
+        splits: Splits | None,
     ) -> Work:
+        if item.kind == "all-to-all":
+            assert splits is not None
+            sent, received = splits
+            return dist.all_to_all_single(out, tensor, received, sent, group=group, async_op=True)
         if item.kind == "broadcast":
             return dist.broadcast(tensor, src=root, group=group, async_op=True)
         if item.kind == "reduce":
@@ -170,6 +181,23 @@ class Communicator:
         assert item.kind == "all-reduce", f"{item.kind} is not run yet"
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=op, group=group, async_op=True)
+
+    def everyones_counts(self, own: torch.Tensor) -> torch.Tensor:
+        """The rows that each rank with experts has for every expert: (etp ranks, ep ranks, experts), on the host.
+
+        Ranks agree so on the sizes of what they exchange next; these numbers are none of the Program's bytes.
+        """
+        grid, ranks = self.program.expert_grid, self.ranks_of(EXPERT_RANKS)
+        table = torch.zeros((grid.sizes["etp"], grid.sizes["ep"], len(own)), dtype=torch.int64)
+        if len(ranks) == 1:
+            return table + own.cpu()
+        everyones = own.new_empty(len(ranks) * len(own))
+        with self.naming("numbers of rows of experts", ranks):
+            dist.all_gather_single(everyones, own, group=self._groups[self.kind, EXPERT_RANKS].handle)
+        for rank, counts in zip(ranks, everyones.view(len(ranks), -1).cpu(), strict=True):
+            at = grid.coordinates(rank)
+            table[at["etp"], at["ep"]] = counts
+        return table
 
     def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
         """Begin to send to a rank; the tensor must stay as it is until the work has ended."""
@@ -254,8 +282,7 @@ def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
     if axes == MIRRORED:
         rows = program.grid.groups(("pp",))
         return [tuple(int(row[rank]) for rank in ranks) for row in rows for ranks in program.mirrors]
-    grid = program.grid if all(axis in program.grid.sizes for axis in axes) else program.expert_grid
-    return [tuple(int(rank) for rank in row) for row in grid.groups(axes)]
+    return [tuple(int(rank) for rank in row) for row in program.grid_of(axes).groups(axes)]
 
 
 def _groups_used(program: Program) -> set[tuple[str, Axes]]:
@@ -269,6 +296,8 @@ def _groups_used(program: Program) -> set[tuple[str, Axes]]:
     for items in program.block_items.values():
         for item in items:
             found |= {("", c.axes) for c in _collectives(item)}
+            routed = isinstance(item, Compute) and isinstance(item.operator, Dispatch)
+            found |= {("", EXPERT_RANKS)} if routed and program.group_size(EXPERT_RANKS) > 1 else set()
     for body in program.bodies.values():
         found |= {("", c.axes) for segment in body for c in segment.beside}
     return found

@@ -1,22 +1,22 @@
 """Which of the ranks that hold a copy of something is the first: it counts it in norms, and writes it. Pure.
 
 Copies of a shard lie on all replicas, those of a whole unit on the shard axes too; what tp does not cut lies on every
-tp rank; a table of two stages on both ends of the pipeline, unless it is spread over all of it; with several chains of
-stages all that a rank holds lies on the pipeline ranks that mirror it.
+tp rank, of experts on every etp rank; a table of two stages on both ends of the pipeline, unless it is spread over all
+of it; with several chains of stages all that a rank holds lies on the pipeline ranks that mirror it.
 """
 
 from meshwright.model.running import TOKEN_TABLE
 from meshwright.program.program import Program
-from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
 from meshwright.runtime.unit_layout import Tensor, UnitLayout
 
 
 def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor) -> int:
     """The first rank that holds the same part of a parameter as ``rank`` does."""
-    whole = DENSE_SHARD_AXES if layout.parts == 1 else ()
-    uncut = ("tp",) if tensor.dim is None else ()
-    copies = (*DENSE_REPLICA_AXES, *whole, *uncut)
-    first, ends = program.grid.group_of(rank, copies)[0], program.end_ranks
+    mesh = layout.mesh
+    whole = mesh.shard if layout.parts == 1 else ()
+    uncut = () if tensor.widths_cut else (mesh.width,)
+    copies = (*mesh.replica, *whole, *uncut)
+    first, ends = program.grid_of(copies).group_of(rank, copies)[0], program.end_ranks
     stages = program.grid.group_of(first, ("pp",))
     if program.chains > 1:
         here = program.grid.coordinates(rank)["pp"]

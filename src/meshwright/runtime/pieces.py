@@ -1,6 +1,6 @@
 """Shards as pieces of whole tensors: out of every rank's flat buffers, and together again.
 
-A piece is a stretch of one parameter as one tp rank holds it, flattened. Whole tensors are put together of the pieces
+A piece is a stretch of one parameter as one rank holds it, flattened. Whole tensors are put together of the pieces
 of all ranks; stretches that several ranks hold must agree.
 """
 
@@ -11,17 +11,17 @@ from math import prod
 import torch
 
 from meshwright.runtime.unit import Unit
+from meshwright.runtime.unit_layout import Cut
 
 
 @dataclass(frozen=True)
 class Piece:
-    """``values`` are elements start … of the flattened local tensor of ``shape``, which is ``cut`` along ``dim``."""
+    """``values`` are elements start … of the flattened local tensor of ``shape``, which is the part at ``cuts``."""
 
     name: str
     whole_shape: tuple[int, ...]
     shape: tuple[int, ...]
-    dim: int | None
-    cut: tuple[int, int]
+    cuts: tuple[Cut, ...]
     start: int
     values: torch.Tensor
 
@@ -31,14 +31,14 @@ def pieces_of(unit: Unit, shard: torch.Tensor) -> Iterator[Piece]:
     tensors = {t.name: t for t in unit.layout.tensors}
     for name, of, here in unit.spans():
         t = tensors[name]
-        yield Piece(name, t.whole_shape, t.shape, t.dim, t.cut, of.start, shard[here].detach().clone())
+        yield Piece(name, t.whole_shape, t.shape, t.cuts, of.start, shard[here].detach().clone())
 
 
 def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
     """Every tensor, put together. Raises AssertionError where elements are missing or copies differ."""
-    locals_: dict[tuple[str, tuple[int, int]], tuple[Piece, torch.Tensor]] = {}
+    locals_: dict[tuple[str, tuple[Cut, ...]], tuple[Piece, torch.Tensor]] = {}
     for piece in pieces:
-        key = piece.name, piece.cut
+        key = piece.name, piece.cuts
         if key not in locals_:
             flat = torch.full((prod(piece.shape),), float("nan"), dtype=piece.values.dtype)
             locals_[key] = piece, flat
@@ -51,19 +51,21 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
     for piece, flat in locals_.values():
         whole = wholes.setdefault(piece.name, torch.full(piece.whole_shape, float("nan"), dtype=flat.dtype))
         local = flat.view(piece.shape)
-        if piece.dim is None:
-            whole.copy_(local)
-        else:
-            start, stop = piece.cut
-            whole.narrow(piece.dim, start, stop - start).copy_(local.narrow(piece.dim, 0, stop - start))
+        for dim, start, stop in piece.cuts:  # what is behind the end is padding
+            local = local.narrow(dim, 0, stop - start)
+        part_at(whole, piece.cuts).copy_(local)
     for name, whole in wholes.items():
         assert not whole.isnan().any(), f"elements of {name} are missing"
     return wholes
 
 
 def local_part(whole: Mapping[str, torch.Tensor], unit: Unit) -> dict[str, torch.Tensor]:
-    """A unit's tensors as this tp rank holds them, without padding."""
-    return {
-        t.name: whole[t.name] if t.dim is None else whole[t.name].narrow(t.dim, t.cut[0], t.cut[1] - t.cut[0])
-        for t in unit.layout.tensors
-    }
+    """A unit's tensors as this rank holds them, without padding."""
+    return {t.name: part_at(whole[t.name], t.cuts) for t in unit.layout.tensors}
+
+
+def part_at(whole: torch.Tensor, cuts: Iterable[Cut]) -> torch.Tensor:
+    """A part of a tensor, the same memory."""
+    for dim, start, stop in cuts:
+        whole = whole.narrow(dim, start, stop - start)
+    return whole

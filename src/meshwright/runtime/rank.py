@@ -77,6 +77,8 @@ def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, tor
     plan = rank_plan(job.program, job.model, numerics, communicator, PRECISIONS[job.precision])
     for unit in plan.all_units:
         unit.load(local_part(tensors, unit))
+    for name, buffer in plan.buffers.items():
+        buffer.copy_(tensors[name])
     yield Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
     dist.barrier()  # the quick ones must not close connections that the slow ones still use
     dist.destroy_process_group()

@@ -1,9 +1,9 @@
 """What one rank holds and executes, from the Program and the model: units of parameters, and blocks with kernels.
 
 Its parts are stages and, where the vocabulary is spread, a share of that, which counts as a stage behind all others. A
-unit is a block where parameters are gathered layer by layer and a stage otherwise. Each block of a stage gets the
-Program's items for its passes and a kernel for each operator; equal blocks differ in their layer's number, on which
-rotations and windows may depend.
+unit is a block where parameters are gathered layer by layer and a stage otherwise, its experts apart. Each block of a
+stage gets the Program's items for its passes and a kernel for each operator; equal blocks differ in their layer's
+number, on which rotations and windows may depend.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,11 @@ import torch
 from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
+from meshwright.model.running import named_buffers
 from meshwright.program.activations import keeps
 from meshwright.program.passes import Shared
 from meshwright.program.program import Program, Stage
+from meshwright.program.states import EXPERT_MESH
 from meshwright.runtime.block_run import BlockPlan
 from meshwright.runtime.communicator import Communicator
 from meshwright.runtime.host_copies import HostLink
@@ -26,7 +28,7 @@ from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.unit import Unit
-from meshwright.runtime.unit_layout import Tensor, local_tensor, unit_layout
+from meshwright.runtime.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
 TABLE = f"embed.{EMBEDDING_TABLE}"
 
@@ -43,7 +45,11 @@ class Place:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """Per part of this rank: its places in forward order, their blocks' plans, and the unit of each place."""
+    """Per part of this rank: its places in forward order, their blocks' plans, and the units of each place.
+
+    A place has one unit, and another one where it has experts, which lie on a mesh of their own. ``buffers`` are what
+    is stored with the weights of these places and gets no gradient, whole on every rank.
+    """
 
     program: Program
     communicator: Communicator
@@ -52,8 +58,9 @@ class RankPlan:
     pipeline_rank: int
     places: Mapping[int, tuple[Place, ...]]
     blocks: Mapping[int, tuple[BlockPlan, ...]]
-    units: Mapping[int, tuple[Unit, ...]]
+    units: Mapping[int, tuple[tuple[Unit, ...], ...]]
     unit_of: Mapping[str, Unit]
+    buffers: Mapping[str, torch.Tensor]
 
     @cached_property
     def host(self) -> HostLink:
@@ -72,7 +79,7 @@ class RankPlan:
 
     def units_of(self, stage: int) -> tuple[Unit, ...]:
         """The distinct units of a stage or share."""
-        return tuple({id(unit): unit for unit in self.units[stage]}.values())
+        return tuple({id(unit): unit for units in self.units[stage] for unit in units}.values())
 
     def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
         """Room for one message between pipeline ranks: (sequence, batch, hidden), the sequence cut over tp if it is.
@@ -108,12 +115,12 @@ def rank_plan(
     pipeline_rank = communicator.pipeline_rank
     shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
     places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
-    units: dict[int, tuple[Unit, ...]] = {}
+    units: dict[int, tuple[tuple[Unit, ...], ...]] = {}
     unit_of: dict[str, Unit] = {}
     for stage, of_stage in places.items():
         units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
-        unit_of |= {t.name: unit for unit in units[stage] for t in unit.layout.tensors}
-    tables = Tables()
+        unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
+    tables, buffers = Tables(), _buffers(model, places, communicator)
     blocks = {
         stage: tuple(
             _block_plan(
@@ -129,6 +136,7 @@ def rank_plan(
                     tables=tables,
                     unit_name=place.name,
                     layer=place.layer,
+                    buffers=buffers,
                 ),
             )
             for place in of_stage
@@ -145,7 +153,19 @@ def rank_plan(
         blocks,
         units,
         unit_of,
+        buffers,
     )
+
+
+def _buffers(
+    model: ModelGraph, places: Mapping[int, Sequence[Place]], communicator: Communicator
+) -> dict[str, torch.Tensor]:
+    here = {place.layer for of_part in places.values() for place in of_part}
+    return {
+        name: torch.zeros(shape, dtype=torch.float32, device=communicator.device)
+        for name, shape in named_buffers(model).items()
+        if int(name.split(".")[1]) in here
+    }
 
 
 def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
@@ -175,18 +195,13 @@ def _units(
     communicator: Communicator,
     precision: Precision,
     held: frozenset[str],
-) -> tuple[Unit, ...]:
-    """The unit of each place; one for all of them unless parameters are gathered layer by layer."""
-    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
-    parts = int(program.shape.shard)
+) -> tuple[tuple[Unit, ...], ...]:
+    """The units of each place; the same for all of them unless parameters are gathered layer by layer."""
 
-    def made(name: str, of: Sequence[Place]) -> Unit:
-        tensors = [t for place in of for t in tensors_of(place, program, communicator) if t.name not in held]
-        unique = {t.name: t for t in tensors}
-        shared = (TABLE,) if tied_apart and TABLE in unique else ()
+    def made(name: str, layout: UnitLayout) -> Unit:
         return Unit(
             name=name,
-            layout=unit_layout(unique.values(), shared, parts),
+            layout=layout,
             communicator=communicator,
             precision=precision,
             sequence_parallel=program.mode.sequence_parallel,
@@ -194,28 +209,57 @@ def _units(
             gradient_width=program.stack.gradient_communication_bytes,
         )
 
+    def both(name: str, of: Sequence[Place]) -> tuple[Unit, ...]:
+        dense, experts = _layouts(of, program, communicator, held)
+        of_experts = (made(f"{name} experts", experts),) if experts.tensors else ()
+        return (made(name, dense), *of_experts)
+
     if program.mode.gather != "per-layer":
-        return (made(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
+        return (both(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
     units = []
     for place in places:
-        units.append(made(place.name, [place]))
-        held |= {t.name for t in units[-1].layout.tensors}
+        units.append(both(place.name, [place]))
+        held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
     return tuple(units)
 
 
-def tensors_of(place: Place, program: Program, communicator: Communicator) -> list[Tensor]:
-    """The parameters of a block as this rank holds them; a tied head's table has the embedding's name."""
-    tp_rank = communicator.place_in(("tp",))
+def _layouts(
+    places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
+) -> tuple[UnitLayout, UnitLayout]:
+    """How the parameters of some places lie, those of experts apart; without those that are ``held`` elsewhere."""
+    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
+    dense, experts = (
+        {
+            t.name: t
+            for place in places
+            for t in tensors_of(place, program, communicator, experts=experts)
+            if t.name not in held
+        }
+        for experts in (False, True)
+    )
+    shared = (TABLE,) if tied_apart and TABLE in dense else ()
+    return (
+        unit_layout(dense.values(), shared, int(program.shape.shard)),
+        unit_layout(experts.values(), (), int(program.shape.expert_shard), EXPERT_MESH),
+    )
+
+
+def tensors_of(
+    place: Place, program: Program, communicator: Communicator, *, experts: bool = False
+) -> list[Tensor]:
+    """The parameters of a block, or of its experts, as this rank holds them; a tied head's table has the embedding's
+    name."""
+    here = {axis: communicator.place_in((axis,)) for axis in ("tp", "ep", "etp")}
     return [
         local_tensor(
             TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}",
             p,
             op,
             program.shape,
-            tp_rank,
-            communicator.pipeline_rank,
+            here | {"pp": communicator.pipeline_rank},
         )
         for op in program.blocks[place.block].operators
+        if (op.place == "expert") == experts
         for p in sorted(
             op.parameters, key=lambda p: -len(p.shape)
         )  # an operator's matrices next to each other

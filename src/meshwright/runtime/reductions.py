@@ -20,8 +20,9 @@ class Reductions:
         if self.plan.program.mode.by_unit:
             self._end_begun()  # gradients of one stage at a time are on their way
         items = self.plan.program.collectives[action.stage, "REDUCE"]
-        units = self.plan.units_of(action.stage)
-        self.begun += [(Exchanging(unit.reduce(items)).begin(), len(items)) for unit in units]
+        for unit in self.plan.units_of(action.stage):
+            own = unit.own(items)
+            self.begun.append((Exchanging(unit.reduce(own)).begin(), len(own)))
 
     def after_pass(self) -> None:
         """Begin the next operation of reductions that have several: left to their end, none would run beside passes.
@@ -37,12 +38,9 @@ class Reductions:
         self.end()
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, action.kind]
-        units = self.plan.units_of(action.stage)
-        each = len(items) // len(units)
-        for number, unit in enumerate(units):
+        for unit, item in zip(self.plan.units_of(action.stage), items, strict=True):
             assert unit.reduced is not None
-            for item in items[number * each : (number + 1) * each]:
-                self.plan.communicator.start(item, unit.reduced, unit.gradient_width).wait()
+            self.plan.communicator.start(item, unit.reduced, unit.gradient_width).wait()
 
     def tied(self, action: Action) -> None:
         """Sum up the gradient of a table that another stage has too."""

@@ -136,7 +136,7 @@ class _Beside:
         if segment.beside[0].kind == "all-gather" and at == 0:
             going = self._gathers(segment.beside, 0)
         else:
-            going = [Exchanging(self._behind(at).reduce(segment.beside)).begin()]
+            going = self._reductions(segment.beside, at)
         for exchange in going:
             exchange.finish()
 
@@ -148,9 +148,7 @@ class _Beside:
         gathers = [item for item in items if item.kind == "all-gather"]
         going = self._gathers(gathers, at + 1) if gathers and ahead else []
         reductions = [item for item in items if item.kind != "all-gather"]
-        if reductions:
-            going.append(Exchanging(self._behind(at).reduce(reductions)).begin())
-        return going
+        return going + (self._reductions(reductions, at) if reductions else [])
 
     def leave(self, at: int) -> None:
         """Free what no later block of this pass needs."""
@@ -162,17 +160,28 @@ class _Beside:
 
     def _gathers(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
         units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
-        assert len(units) == len(items), (units, items)
-        return [Exchanging(unit.gather([item])).begin() for unit, item in zip(units, items, strict=True)]
+        going, left = [], list(items)
+        for unit in units:
+            mine = unit.own(left)[: unit.layout.parts > 1]
+            going.append(Exchanging(unit.gather(mine)).begin())
+            left = [item for item in left if item not in mine]
+        assert not left, (units, items)
+        return going
+
+    def _reductions(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
+        """Those of the units of the block before a place of the order."""
+        units = self.plan.units[self.stage][self.order[at - 1]]
+        return [Exchanging(unit.reduce(unit.own(items))).begin() for unit in units]
 
     def _needed(self) -> tuple[tuple[Unit, ...], ...]:
         """The units that are gathered for the block at each place of the order."""
         blocks = [self.plan.places[self.stage][place].block for place in self.order]
         needed = units_needed(blocks, self.kind, self.plan.shared)
         own = [self.plan.units[self.stage][place] for place in self.order]
+        table = (self.plan.unit_of[TABLE],) if self.plan.shared else ()
         return tuple(
-            tuple(unit if b == block else self.plan.unit_of[TABLE] for b in units)
-            for unit, block, units in zip(own, blocks, needed, strict=True)
+            tuple(unit for b in of_blocks for unit in (units if b == block else table))
+            for units, block, of_blocks in zip(own, blocks, needed, strict=True)
         )
 
     def _used(self, at: int) -> tuple[Unit, ...]:
@@ -181,10 +190,7 @@ class _Beside:
         own = self.plan.units[self.stage][place]
         shared = self.plan.shared
         is_tied_head = shared is not None and self.plan.places[self.stage][place].block == shared[1]
-        return (own, self.plan.unit_of[TABLE]) if is_tied_head else (own,)
-
-    def _behind(self, at: int) -> Unit:
-        return self.plan.units[self.stage][self.order[at - 1]]
+        return (*own, self.plan.unit_of[TABLE]) if is_tied_head else own
 
     def _units_of_stage(self) -> tuple[Unit, ...]:
         return self.plan.units_of(self.stage)

@@ -66,7 +66,7 @@ class StepStates:
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "GATHER"]
         self.gathering[action.stage] = [
-            Exchanging(unit.gather(items)).begin() for unit in self.plan.units_of(action.stage)
+            Exchanging(unit.gather(unit.own(items))).begin() for unit in self.plan.units_of(action.stage)
         ]
 
     def ready(self, stage: int | None) -> None:

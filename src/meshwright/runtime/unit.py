@@ -24,7 +24,6 @@ import torch
 
 from meshwright.errors import RunError
 from meshwright.program.items import Collective
-from meshwright.program.states import DENSE_REPLICA_AXES, DENSE_SHARD_AXES
 from meshwright.program.synchronise import PARAMETER_WIRE_BYTES
 from meshwright.runtime.communicator import Communicator, Work
 from meshwright.runtime.flat import cut, joined, take
@@ -66,7 +65,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
-        self.part = self.communicator.place_in(DENSE_SHARD_AXES) if self.layout.parts > 1 else 0
+        self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
         starts = self.layout.starts
         self._places = {
             t.name: _Place(starts[t.name], starts[t.name] + t.elements, t.shape) for t in self.layout.tensors
@@ -81,6 +80,11 @@ class Unit:
     def device(self) -> torch.device:
         """Where all buffers lie."""
         return self.communicator.device
+
+    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Those of a stage's or block's collectives that are over axes of this unit's mesh."""
+        mesh = self.layout.mesh
+        return tuple(c for c in items if {mesh.width, *mesh.shard, *mesh.replica}.issuperset(c.axes))
 
     # -- parameters ---------------------------------------------------------------------------------------------
 
@@ -118,6 +122,10 @@ class Unit:
         if self.whole is None:
             raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
         return self._places[name].of(self.whole)
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """The shape of a parameter on this rank."""
+        return self._places[name].shape
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
         """Matrices that lie next to each other, as one: (sum of outputs, inputs)."""
@@ -166,13 +174,13 @@ class Unit:
             shard = torch.zeros(self.layout.shard, dtype=gradient.dtype, device=self.device)
             rows = cut(self.layout, gradient)
             item = left.pop(0)
-            assert item.axes == DENSE_SHARD_AXES, item
+            assert item.axes == self.layout.mesh.shard, item
             yield self.communicator.start(
                 item, rows, self.gradient_width, out=shard, elements=self.layout.size
             )
         if left:
             (item,) = left
-            assert set(DENSE_REPLICA_AXES) <= set(item.axes), item
+            assert set(self.layout.mesh.replica) <= set(item.axes), item
             yield self.communicator.start(item, shard, self.gradient_width)
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
 

@@ -9,32 +9,41 @@ table is cut apart from the rest, so that both stages own the same of it: its lo
 those of the rest with the last ones, and no rank holds more than ⌈n/p⌉.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, prod
+from typing import NamedTuple
 
 from meshwright.model.operators import Operator, Parameter
 from meshwright.program.layout import boundaries
 from meshwright.program.shape import LocalShape
-from meshwright.program.states import is_partial
+from meshwright.program.states import DENSE_MESH, StateMesh, is_partial
 
 Interval = tuple[int, int]
 
 
+class Cut(NamedTuple):
+    """Where a rank's part of a tensor begins and ends along a dim, before padding."""
+
+    dim: int
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A parameter as one tp rank holds it: its full name, its local shape, and what decides its place.
+    """A parameter as one rank holds it: its full name, its local shape, and what decides its place.
 
-    ``cut`` is where this rank's part begins and ends along ``dim`` of the whole tensor, before padding; dim None:
-    whole.
+    ``cuts`` say which part of the whole tensor that is, none where all of it; ``widths_cut``: tp, or etp for experts,
+    cuts one of its dims.
     """
 
     name: str
     shape: tuple[int, ...]
     whole_shape: tuple[int, ...]
-    dim: int | None
-    cut: Interval
+    cuts: tuple[Cut, ...]
+    widths_cut: bool
     partial: bool
     trained: bool
 
@@ -50,28 +59,57 @@ def vocabulary_part(shape: LocalShape, pipeline_rank: int, tp_rank: int) -> int:
 
 
 def local_tensor(
-    name: str, parameter: Parameter, op: Operator, shape: LocalShape, tp_rank: int, pipeline_rank: int = 0
+    name: str, parameter: Parameter, op: Operator, shape: LocalShape, place: Mapping[str, int]
 ) -> Tensor:
-    """What a rank holds of a parameter: an even piece of the dim that tp cuts, the vocabulary padded first."""
-    dim, sizes = parameter.tp_dim, list(parameter.shape)
-    cut = (0, 0)
-    if dim is not None:
-        length, rows = sizes[dim], dim == parameter.vocab_dim
-        padded, ranks = (shape.padded_vocab(length), shape.vocabulary_cut) if rows else (length, shape.tp)
-        part = vocabulary_part(shape, pipeline_rank, tp_rank) if rows else tp_rank
-        sizes[dim] = ceil(int(padded) / int(ranks))
-        cut = (min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim]))
-    partial = is_partial(parameter, op)
-    return Tensor(name, tuple(sizes), parameter.shape, dim, cut, partial, parameter.trained)
+    """What a rank at a ``place`` (its index along pp, tp, ep and etp) holds of a parameter.
+
+    Even pieces of the dims that are cut, the vocabulary padded first.
+    """
+    sizes, cuts = list(parameter.shape), []
+    for dim, padded, ranks, part in _cut_dims(parameter, op, shape, place):
+        length, sizes[dim] = sizes[dim], ceil(padded / ranks)
+        cuts.append(Cut(dim, min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim])))
+    return Tensor(
+        name,
+        tuple(sizes),
+        parameter.shape,
+        tuple(cuts),
+        widths_cut=parameter.tp_dim is not None,
+        partial=is_partial(parameter, op),
+        trained=parameter.trained,
+    )
+
+
+def _cut_dims(
+    parameter: Parameter, op: Operator, shape: LocalShape, place: Mapping[str, int]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Every dim that is cut: its padded length, over how many ranks, which of them this one is."""
+    if parameter.ep_dim is not None:
+        yield parameter.ep_dim, parameter.shape[parameter.ep_dim], int(shape.ep), place["ep"]
+    dim = parameter.tp_dim
+    if dim is None:
+        return
+    length = parameter.shape[dim]
+    if dim == parameter.vocab_dim:
+        part = vocabulary_part(shape, place["pp"], place["tp"])
+        yield dim, int(shape.padded_vocab(length)), int(shape.vocabulary_cut), part
+    elif op.place == "expert":
+        yield dim, length, int(shape.etp), place["etp"]
+    else:
+        yield dim, length, int(shape.tp), place["tp"]
 
 
 @dataclass(frozen=True)
 class UnitLayout:
-    """``tensors`` in the order of the buffer; ``shared`` elements at its front are a table of two stages."""
+    """``tensors`` in the order of the buffer; ``shared`` elements at its front are a table of two stages.
+
+    ``mesh`` says along which axes its parts and copies lie.
+    """
 
     tensors: tuple[Tensor, ...]
     shared: int
     parts: int
+    mesh: StateMesh = DENSE_MESH
 
     @property
     def starts(self) -> dict[str, int]:
@@ -103,21 +141,23 @@ class UnitLayout:
 
     def summed_range(self, sequence_parallel: bool) -> Interval:
         """The range of gradients that are partial sums over tp."""
-        partial = [t for t in self.tensors if t.dim is None and (sequence_parallel or t.partial)]
+        partial = [t for t in self.tensors if not t.widths_cut and (sequence_parallel or t.partial)]
         return self.size - sum(t.elements for t in partial), self.size
 
 
-def unit_layout(tensors: Iterable[Tensor], shared: Sequence[str], parts: int) -> UnitLayout:
+def unit_layout(
+    tensors: Iterable[Tensor], shared: Sequence[str], parts: int, mesh: StateMesh = DENSE_MESH
+) -> UnitLayout:
     """Put tensors in the order of the buffer; ``shared`` names the table that another stage has too."""
     ordered = sorted(tensors, key=lambda t: _category(t, shared))
     table = sum(t.elements for t in ordered if t.name in shared)
-    return UnitLayout(tuple(ordered), table, parts)
+    return UnitLayout(tuple(ordered), table, parts, mesh)
 
 
 def _category(tensor: Tensor, shared: Sequence[str]) -> int:
     if tensor.name in shared:
         return 0
-    if tensor.dim is not None:
+    if tensor.widths_cut:
         return 1
     return 3 if tensor.partial else 2
 

@@ -1,6 +1,6 @@
 """What an operator is handed when it works: its parameters, its micro-batch, and what it kept of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,8 @@ class Visit:
 
     ``kept`` holds what the operator keeps from pass to pass; what is in it is live, what is not can be freed. ``unit``
     finds the unit of a parameter by its name. ``source`` is the input before it was gathered over tp, where it was.
-    ``others`` are the visits of all operators of the block.
+    ``others`` are the visits of all operators of the block; ``routes`` where a dispatch has sent its rows, ``counts``
+    the rows of each expert that W waits for.
     """
 
     unit: Callable[[str], Unit]
@@ -39,3 +40,5 @@ class Visit:
     keep: Keeps = EVERYTHING
     source: Any = None
     others: Mapping[str, "Visit"] = field(default_factory=dict)
+    routes: Any = None
+    counts: Sequence[int] = ()

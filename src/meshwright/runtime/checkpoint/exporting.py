@@ -104,7 +104,7 @@ def _arriving(layer: str, announced: list[Announced], mine: ByLayer, rank: Rank)
 
 
 def _piece(t: Tensor, start: int, values: torch.Tensor) -> Piece:
-    return Piece(t.name, t.whole_shape, t.shape, t.dim, t.cut, start, values.cpu())
+    return Piece(t.name, t.whole_shape, t.shape, t.cuts, start, values.cpu())
 
 
 def _weights(stretch: Stretch, rank: Rank) -> torch.Tensor:

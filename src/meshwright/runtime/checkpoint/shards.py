@@ -2,9 +2,9 @@
 
 A *stretch* is a part of one parameter, or of one of its moments: elements start … stop of the flattened tensor of one
 tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or where tp cuts which dim
-(``0:24-48``), a table of a spread vocabulary with the pipeline ranks; the file's metadata has the shapes, whole and
-local, under ``PARAMETER/CUT``. So files can be put together again without the plan that wrote them. Each stretch is in
-the file of its first owner only.
+(``0:24-48``), a table of a spread vocabulary with the pipeline ranks, experts ep and etp (``0:4-8,1:0-32``); the file's
+metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put together again without the plan
+that wrote them. Each stretch is in the file of its first owner only.
 """
 
 import json
@@ -42,9 +42,9 @@ class Stretch:
 
     @property
     def place(self) -> str:
-        """The parameter and the part of it that a tp rank holds."""
+        """The parameter and the part of it that a rank holds."""
         t = self.tensor
-        return f"{t.name}/" + ("whole" if t.dim is None else f"{t.dim}:{t.cut[0]}-{t.cut[1]}")
+        return f"{t.name}/" + (",".join(f"{dim}:{start}-{stop}" for dim, start, stop in t.cuts) or "whole")
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from meshwright.program.items import Collective
 from meshwright.program.program import matching_receive
-from meshwright.runtime.communicator import MESSAGES, Axes, Communicator, NamedWork, Work
+from meshwright.runtime.communicator import MESSAGES, Axes, Communicator, NamedWork, Splits, Work
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.times import ModelledTimes
 from meshwright.schedule.action import Action, parse_actions
@@ -109,6 +109,7 @@ class EmulatedCommunicator(Communicator):
         elements: int | None = None,
         largest: bool = False,
         root: int | None = None,
+        splits: Splits | None = None,
     ) -> Work:
         """Begin a collective of the step; before the step it takes no time. The tensors stay as they are."""
         if self.clock.origin is None:

@@ -21,6 +21,10 @@ from meshwright.schedule.action import Action
 class EmulatedUnit(Unit):
     """A unit without parameters, whose exchanges are the Program's, one after the other."""
 
+    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+        """It stands for all units of a stage."""
+        return tuple(items)
+
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Every gather of the Program."""
         for item in items:
@@ -73,8 +77,9 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
         pipeline_rank,
         places=dict.fromkeys(units, ()),
         blocks=dict.fromkeys(units, ()),
-        units={stage: (unit,) for stage, unit in units.items()},
+        units={stage: ((unit,),) for stage, unit in units.items()},
         unit_of={TABLE: tables[0]} if tables else {},
+        buffers={},
     )
 
 

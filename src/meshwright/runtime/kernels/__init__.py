@@ -10,8 +10,12 @@ from meshwright.model.graph import Block
 from meshwright.model.operators import (
     Activation,
     Attention,
+    Combine,
+    Dispatch,
     Embedding,
     EnterTensor,
+    ExpertActivation,
+    ExpertLinear,
     LeaveTensor,
     Linear,
     Loss,
@@ -22,18 +26,32 @@ from meshwright.model.operators import (
 from meshwright.runtime.kernels.activation import ActivationKernel
 from meshwright.runtime.kernels.attention import AttentionKernel, head_widths
 from meshwright.runtime.kernels.boundary import BoundaryKernel, ResidualKernel
+from meshwright.runtime.kernels.dispatch import CombineKernel, DispatchKernel
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
+from meshwright.runtime.kernels.expert_linear import ExpertLinearKernel
 from meshwright.runtime.kernels.kernel import Kernel, Setting
+from meshwright.runtime.kernels.latent import (
+    NORMS,
+    PARTS,
+    CompressedNormKernel,
+    LatentAttentionKernel,
+    WideningKernel,
+)
 from meshwright.runtime.kernels.linear import LinearKernel
 from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
 from meshwright.runtime.kernels.positions import PositionsKernel
+from meshwright.runtime.kernels.router import ROUTER, RouterKernel
 
 KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     Activation: ActivationKernel,
     Attention: AttentionKernel,
+    Combine: CombineKernel,
+    Dispatch: DispatchKernel,
     Embedding: EmbeddingKernel,
     EnterTensor: BoundaryKernel,
+    ExpertActivation: ActivationKernel,
+    ExpertLinear: ExpertLinearKernel,
     LeaveTensor: BoundaryKernel,
     Linear: LinearKernel,
     Loss: LossKernel,
@@ -42,6 +60,12 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
 }
 """What the runtime can execute, by kind of operator."""
 HEADS = ("q_norm", "k_norm")
+LATENT: Mapping[str, Callable[[Any, Setting], Kernel]] = {
+    **dict.fromkeys(NORMS, CompressedNormKernel),
+    **dict.fromkeys(PARTS, WideningKernel),
+    "attention": LatentAttentionKernel,
+}
+"""What executes the operators of latent attention, by name."""
 
 
 def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
@@ -53,6 +77,10 @@ def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
     if isinstance(op, Norm) and op.place == "tensor":
         attention = next(other for other in block.operators if isinstance(other, Attention))
         return HeadNormKernel(op, setting, HEADS.index(op.name), head_widths(attention, setting.tp))
+    if isinstance(op, Linear) and op.name == ROUTER:
+        return RouterKernel(op, setting)
+    if setting.architecture.latent is not None and op.name in LATENT:
+        return LATENT[op.name](op, setting)
     if isinstance(op, Loss) and setting.shape.vocabulary > 1:
         return ShareOfLossKernel(op, setting)
     if isinstance(op, Embedding) and op.place == "sequence":

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch.nn import functional
 
-from meshwright.model.operators import Activation
+from meshwright.model.numerics import ClampedSwiglu
+from meshwright.model.operators import Activation, ExpertActivation
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.kernel import Exchange, Setting
 from meshwright.runtime.visit import Visit
@@ -42,11 +44,28 @@ ACTIVATIONS: Mapping[str, tuple[Function, Gradient]] = {
 assert math.isclose(BLOOM_SLOPE, math.sqrt(2 / math.pi), rel_tol=1e-6)
 
 
+def clamped_swiglu(rule: ClampedSwiglu, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """gate · σ(α·gate) · (up + 1), both within their limits."""
+    gate, up = gate.clamp(max=rule.limit), up.clamp(-rule.limit, rule.limit)
+    return gate * torch.sigmoid(rule.alpha * gate) * (up + 1)
+
+
+def clamped_swiglu_gradients(
+    rule: ClampedSwiglu, g: torch.Tensor, gate: torch.Tensor, up: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of gate and up; what is beyond its limit has none."""
+    within_gate, within_up = gate <= rule.limit, up.abs() <= rule.limit
+    gate, up = gate.clamp(max=rule.limit), up.clamp(-rule.limit, rule.limit)
+    open_ = torch.sigmoid(rule.alpha * gate)
+    slope = open_ * (1 + rule.alpha * gate * (1 - open_))
+    return g * (up + 1) * slope * within_gate, g * gate * open_ * within_up
+
+
 @dataclass(frozen=True)
 class ActivationKernel:
     """Gated: the first half of the width decides how much of the second passes."""
 
-    op: Activation
+    op: Activation | ExpertActivation
     setting: Setting
 
     def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
@@ -57,6 +76,8 @@ class ActivationKernel:
         if not self.op.gated:
             return function(x)
         gate, up = x.chunk(2, -1)
+        if self._clamped:
+            return clamped_swiglu(self._clamped, gate, up)
         return function(gate).mul_(up)
 
     def again(self, visit: Visit) -> torch.Tensor:
@@ -76,6 +97,11 @@ class ActivationKernel:
         gate, up = x.chunk(2, -1)
         both = torch.empty_like(x)
         ahead, beside = both.chunk(2, -1)
+        if self._clamped:
+            of_gate, of_up = clamped_swiglu_gradients(self._clamped, g, gate, up)
+            ahead.copy_(of_gate)
+            beside.copy_(of_up)
+            return both
         torch.mul(g, function(gate), out=beside)
         ahead.copy_(gradient(g * up, gate))
         return both
@@ -87,6 +113,11 @@ class ActivationKernel:
         """An activation exchanges nothing."""
         raise AssertionError(item)
         yield
+
+    @cached_property
+    def _clamped(self) -> ClampedSwiglu | None:
+        """The rule that stands in its place in routed experts."""
+        return self.setting.numerics.expert_activation if isinstance(self.op, ExpertActivation) else None
 
     @property
     def _functions(self) -> tuple[Function, Gradient]:

@@ -12,9 +12,14 @@ import torch
 
 from meshwright.model.operators import Attention
 from meshwright.program.items import Collective
-from meshwright.runtime.kernels.attention_core import Scores, attend, attention_gradients
-from meshwright.runtime.kernels.kernel import Exchange, Setting
-from meshwright.runtime.kernels.rotation import rotation
+from meshwright.runtime.kernels.attention_core import (
+    Scores,
+    attend,
+    attention_gradients,
+    sink_gradients,
+)
+from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
+from meshwright.runtime.kernels.rotation import Rotation, rotation
 from meshwright.runtime.visit import Visit
 
 PARTS = ("queries", "keys", "values")
@@ -42,7 +47,7 @@ class AttentionKernel:
 
     def _attend(self, parts: tuple[torch.Tensor, ...], visit: Visit) -> torch.Tensor:
         q, k, v = map(self._heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
-        out, statistic = attend(q, k, v, self._scores(q))
+        out, statistic = attend(q, k, v, self._scores(q, visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
         if visit.keep.inputs:
             visit.kept |= dict(zip(PARTS, parts, strict=True))
@@ -54,15 +59,22 @@ class AttentionKernel:
         """Rotate and keep the parts."""
         visit.kept |= dict(zip(PARTS, self._turned(x), strict=True))
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
         """Gradients of queries, keys and values next to each other, as the projection wrote them."""
         parts = [visit.kept.pop(name) for name in PARTS]
         q, k, v = map(self._heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
         out = self._heads(visit.kept.pop("output"), self.op.v_dim)
         statistic = visit.kept.pop("statistic")
-        of = self._scores(q)
-        gradients = attention_gradients(self._heads(g, self.op.v_dim), q, k, v, out, statistic, of)
-        fused = g.new_empty((*g.shape[:2], sum(self.widths)))
+        of, of_out = self._scores(q, visit), self._heads(g, self.op.v_dim)
+        if of.sinks is not None:
+            found = sink_gradients(of_out, out, statistic, of.sinks)
+            visit.unit(self.sinks).gradient_of(self.sinks).add_(found)
+        return self._fused(attention_gradients(of_out, q, k, v, out, statistic, of))
+
+    def _fused(self, gradients: Sequence[torch.Tensor]) -> Value:
+        """Gradients of the three by head as that of the projection's result."""
+        batch, _, length, _ = gradients[0].shape
+        fused = gradients[0].new_empty((length, batch, sum(self.widths)))
         for part, gradient in zip(fused.split(self.widths, -1), gradients, strict=True):
             self._heads(part, gradient.shape[-1]).copy_(gradient)
         self._grow(fused[..., : self.widths[0]])
@@ -70,7 +82,7 @@ class AttentionKernel:
         return fused
 
     def weight_gradient(self, visit: Visit) -> None:
-        """There are no weights."""
+        """There are no matrices; sinks are done with the input's gradient."""
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Rings of context parallelism are refused before a run."""
@@ -98,13 +110,16 @@ class AttentionKernel:
         return parts
 
     def _rotate(self, parts: Sequence[torch.Tensor], *, backward: bool = False) -> None:
+        turn = self._rotation(parts[0])
+        for part in parts if turn is not None else ():
+            turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
+
+    def _rotation(self, like: torch.Tensor) -> Rotation | None:
+        """How positions turn the layer's heads, of as many positions as ``like``."""
         rotary = self.setting.numerics.rotary[self._layer]
         if rotary is None:
-            return
-        like = parts[0]
-        turn = self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))
-        for part in parts:
-            turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
+            return None
+        return self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))  # type: ignore[no-any-return]
 
     def _grow(self, queries: torch.Tensor) -> None:
         """What some models multiply far queries with; it commutes with their rotation, and is its own gradient."""
@@ -115,11 +130,17 @@ class AttentionKernel:
         factor = 1 + growth.beta * torch.log1p(torch.floor(positions / growth.positions))
         queries *= factor.to(queries)[:, None, None]
 
-    def _scores(self, q: torch.Tensor) -> Scores:
+    @property
+    def sinks(self) -> str:
+        """The full name of the heads' sinks, where there are any."""
+        return self.setting.named(self.op.parameters[0]) if self.op.parameters else ""
+
+    def _scores(self, q: torch.Tensor, visit: Visit) -> Scores:
         numerics, layer = self.setting.numerics, self._layer
         key = (self.op.window, q.shape[-2], self.setting.tp_rank)
         mask = self.setting.tables.get(key, lambda: self._mask(q))
-        return Scores(numerics.attention_scales[layer], numerics.attention_soft_cap, mask)
+        sinks = visit.unit(self.sinks).view(self.sinks) if self.sinks else None
+        return Scores(numerics.attention_scales[layer], numerics.attention_soft_cap, mask, sinks)
 
     def _mask(self, q: torch.Tensor) -> torch.Tensor | None:
         """What is added to the scores; None where plain causality does."""

@@ -4,7 +4,11 @@ Three ways with one signature. On a CPU torch's flash kernel gives the statistic
 scores down. Elsewhere torch's own choice of kernel runs forward, and once more under autograd for the gradient. What no
 kernel knows (soft caps) is computed from the scores themselves:
 P = exp(S − L), dV = PᵀdO, dS = P∘(dO·Vᵀ − Σ dO∘O), times the cap's slope; dQ = dS·K, dK = dSᵀ·Q (Dao et al., arXiv
-2205.14135, appendix B.2). Tensors are (batch, heads, sequence, head_dim); fewer key-value heads serve several queries.
+2205.14135, appendix B.2).
+
+A sink is one more score of every row of a head, of a value that is zero. With it L becomes ln(exp(L) + exp(sink)) and
+the output shrinks by exp of their difference; the formulas stay, and the sink's gradient is −Σ exp(sink − L)·Σ dO∘O.
+Tensors are (batch, heads, sequence, head_dim); fewer key-value heads serve several queries.
 """
 
 from dataclasses import dataclass
@@ -17,22 +21,45 @@ Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Scores:
-    """What is done to q·k: ``scale``, then a soft ``cap``, then ``mask`` is added; no mask means causal."""
+    """What is done to q·k: ``scale``, then a soft ``cap``, then ``mask`` is added; no mask means causal.
+
+    ``sinks`` is one more score of each head.
+    """
 
     scale: float
     cap: float | None
     mask: torch.Tensor | None
+    sinks: torch.Tensor | None = None
 
 
 def attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and the statistic of every row (logarithm of the sum of exponentials)."""
+    out, statistic = _attended(q, k, v, of)
+    if of.sinks is None:
+        return out, statistic
+    whole = torch.logaddexp(statistic, of.sinks.to(statistic)[:, None])
+    return out * torch.exp(statistic - whole)[..., None].to(out), whole
+
+
+def sink_gradients(
+    g: torch.Tensor, out: torch.Tensor, statistic: torch.Tensor, sinks: torch.Tensor
+) -> torch.Tensor:
+    """The gradient of each head's sink."""
+    share = torch.exp(sinks.to(statistic)[:, None] - statistic)
+    return -(share * (g.to(statistic) * out).sum(-1)).sum((0, 2))
+
+
+def _attended(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
+) -> tuple[torch.Tensor, torch.Tensor]:
     if _has_kernel(q, of):
-        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
+        out, statistic = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, _as_wide(v, q), 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
         )
-    if of.cap is None:
+        return out[..., : v.shape[-1]], statistic
+    if of.cap is None and of.sinks is None:
         return _torchs_choice(q, k, v, of), q.new_empty(0)
     scores, _ = _scores(q, k, of)
     statistic = scores.logsumexp(-1)
@@ -51,10 +78,12 @@ def attention_gradients(
 ) -> Triple:
     """Gradients of queries, keys and values."""
     if _has_kernel(q, of):
-        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            g, q, k, v, out, statistic, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
+        wide = [_as_wide(tensor, q) for tensor in (v, out)]
+        dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            _as_wide(g, q), q, k, *wide, statistic, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
         )
-    if of.cap is None:
+        return dq, dk, dv[..., : v.shape[-1]]
+    if of.cap is None and of.sinks is None:
         return _torchs_gradients(g, q, k, v, of)
     scores, slope = _scores(q, k, of)
     weights = torch.exp(scores - statistic[..., None])
@@ -104,6 +133,12 @@ def _scores(q: torch.Tensor, k: torch.Tensor, of: Scores) -> tuple[torch.Tensor,
     if mask is None:
         mask = torch.full(scores.shape[-2:], float("-inf"), dtype=wide, device=q.device).triu(1)
     return scores + mask, slope
+
+
+def _as_wide(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """Zeros behind narrow heads: the kernel wants values as wide as queries."""
+    missing = q.shape[-1] - x.shape[-1]
+    return torch.nn.functional.pad(x, (0, missing)) if missing else x
 
 
 def _each(kv: torch.Tensor, q: torch.Tensor) -> torch.Tensor:

@@ -35,9 +35,12 @@ class BoundaryKernel:
     def weight_gradient(self, visit: Visit) -> None:
         """There are no weights."""
 
-    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
-        """Over tp, along the sequence."""
-        return (yield from tensor_exchange(self.setting.communicator, item, x))
+    def exchange(self, item: Collective, x: Value, visit: Visit) -> Exchange:
+        """Over tp, along the sequence; a pair of values goes together."""
+        if not isinstance(x, tuple):
+            return (yield from tensor_exchange(self.setting.communicator, item, x))
+        both = yield from tensor_exchange(self.setting.communicator, item, torch.cat(x, -1))
+        return both.split([part.shape[-1] for part in x], -1)
 
 
 @dataclass(frozen=True)

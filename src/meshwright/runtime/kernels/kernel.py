@@ -14,8 +14,8 @@ No autograd graph spans them: what lives between passes is what ``visit.kept`` h
 first so that its pieces are contiguous.
 """
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -41,8 +41,11 @@ Value = Any
 
 @dataclass(frozen=True)
 class Setting:
-    """What kernels of one layer on one rank are made for. ``layer`` is the number of the decoder layer, None
-    outside."""
+    """What kernels of one layer on one rank are made for.
+
+    ``layer`` is the number of the decoder layer, None outside. ``buffers`` are what is stored with the weights and gets
+    no gradient, by full name.
+    """
 
     architecture: Architecture
     numerics: Numerics
@@ -53,6 +56,7 @@ class Setting:
     tables: Tables
     unit_name: str
     layer: int | None
+    buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def named(self, parameter: Parameter) -> str:
         """A parameter's full name; a tied head works with the embedding's table."""

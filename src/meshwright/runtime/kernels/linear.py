@@ -38,7 +38,8 @@ class LinearKernel:
         """(…, inputs) → (…, outputs)."""
         if visit.keep.inputs:
             visit.kept["input"] = x if visit.source is None else visit.source
-        y = functional.linear(x, self.table(visit))
+        table = self.table(visit)
+        y = functional.linear(x.to(table), table)
         if self.biases and (self.op.split != "row" or self.setting.tp_rank == 0):
             y += torch.cat([visit.unit(name).view(name) for name in self.biases])
         return y
@@ -69,7 +70,7 @@ class LinearKernel:
         kept = visit.kept
         x = kept.pop("gathered" if "gathered" in kept else "input").flatten(0, 1)
         g = kept.pop("output_gradient").flatten(0, 1)
-        self._unit(visit).add_product(self.matrices, g, x)
+        self._unit(visit).add_product(self.matrices, g, x.to(g))
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Bring the kept input together for W; ``x`` is left as it is."""

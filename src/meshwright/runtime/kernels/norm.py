@@ -54,14 +54,18 @@ class NormKernel:
         """The full names of weight and bias."""
         return tuple(map(self.setting.named, self.op.parameters))
 
+    @property
+    def epsilon(self) -> float:
+        """ε of the statistics."""
+        return self.setting.architecture.norm_epsilon
+
     def _parameters(self, visit: Visit) -> list[torch.Tensor]:
         return [visit.unit(name).view(name) for name in self.names]
 
     def _normalised(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         weight, *bias = self._parameters(visit)
-        arch = self.setting.architecture
         if bias:
-            return torch.layer_norm(x, (self.op.width,), weight, bias[0], arch.norm_epsilon)
+            return torch.layer_norm(x, (self.op.width,), weight, bias[0], self.epsilon)
         wide = x.to(self.setting.precision.statistic)
         centred = wide * self._inverse_root(wide)
         if self.setting.numerics.norm_weight_in_fp32:
@@ -83,12 +87,12 @@ class NormKernel:
     def _inverse_root(self, x: torch.Tensor) -> torch.Tensor:
         """1/√(mean x² + ε) of every row."""
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-        return squares.div_(self.op.width).add_(self.setting.architecture.norm_epsilon).rsqrt_()
+        return squares.div_(self.op.width).add_(self.epsilon).rsqrt_()
 
     def _layer_norm_gradient(
         self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: Visit
     ) -> torch.Tensor:
-        shape, epsilon = (self.op.width,), self.setting.architecture.norm_epsilon
+        shape, epsilon = (self.op.width,), self.epsilon
         _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
         dx, dw, db = torch.ops.aten.native_layer_norm_backward(
             g.contiguous(), x, shape, mean, scale, weight, bias, (True, True, True)

@@ -11,6 +11,7 @@ from math import inf
 import torch
 
 from meshwright.runtime.pieces import Piece, whole_tensors
+from meshwright.runtime.unit_layout import Cut
 
 FLOOR = 1e-3
 
@@ -51,10 +52,10 @@ def joined(pieces: Iterable[Piece]) -> tuple[dict[str, torch.Tensor], list[str]]
 
     No tensors where a piece holds something that is no number: they count as differing then.
     """
-    first: dict[tuple[str, tuple[int, int], int], Piece] = {}
+    first: dict[tuple[str, tuple[Cut, ...], int], Piece] = {}
     differing = dict[str, None]()
     for piece in pieces:
-        known = first.setdefault((piece.name, piece.cut, piece.start), piece)
+        known = first.setdefault((piece.name, piece.cuts, piece.start), piece)
         if not _same_bits(known.values, piece.values):
             differing[piece.name] = None
     undefined = [piece.name for piece in first.values() if not piece.values.isfinite().all()]

@@ -1,0 +1,90 @@
+"""y = x·Wₑᵀ (+ bₑ) with the matrix of each row's expert; the weight gradient waits for W.
+
+Rows are sorted by expert. Several matrices on one input (gate and up) give their results next to each other. A bias of
+a row-parallel matrix is added by the first etp rank alone; its gradient all of them know, for all have all rows.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from meshwright.model.operators import ExpertLinear, Parameter
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.dispatch import routes_of
+from meshwright.runtime.kernels.grouped import add_weight_product, input_product, product
+from meshwright.runtime.kernels.kernel import Exchange, Setting
+from meshwright.runtime.kernels.routes import ETP
+from meshwright.runtime.visit import Visit
+
+MATRIX_DIMS = 3
+
+
+@dataclass(frozen=True)
+class ExpertLinearKernel:
+    """One or several matrices of every expert of this rank."""
+
+    op: ExpertLinear
+    setting: Setting
+
+    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """(rows, inputs) → (rows, outputs)."""
+        if visit.keep.inputs:
+            visit.kept["input"] = x
+        counts = routes_of(visit).own
+        y = torch.cat([product(x, self._view(name, visit), counts) for name in self.matrices], -1)
+        if self.biases and (self.op.split != "row" or self.setting.communicator.place_in(ETP) == 0):
+            bias = torch.cat([self._view(name, visit) for name in self.biases], -1)
+            y += bias.repeat_interleave(torch.tensor(counts, device=y.device), 0)
+        return y
+
+    def again(self, visit: Visit) -> torch.Tensor:
+        """On the kept input."""
+        return self.forward(visit.kept["input"], visit)
+
+    def restore(self, x: torch.Tensor, visit: Visit) -> None:
+        """Keep it now."""
+        visit.kept["input"] = x
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """dY·W of each row's expert; dY stays until W, with the numbers of rows."""
+        counts = routes_of(visit).own
+        visit.kept["output_gradient"], visit.counts = g, counts
+        for name, part in zip(self.biases, self._parts(g, self.biases, visit), strict=True):
+            expert = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(g.device)
+            total = visit.unit(name).gradient_of(name)
+            total.index_add_(0, expert, part.to(total))
+        parts = zip(self.matrices, self._parts(g, self.matrices, visit), strict=True)
+        return sum(input_product(part, self._view(name, visit), counts) for name, part in parts)  # type: ignore[return-value]
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """Add dYᵀ·x of each expert."""
+        x, g = visit.kept.pop("input"), visit.kept.pop("output_gradient")
+        for name, part in zip(self.matrices, self._parts(g, self.matrices, visit), strict=True):
+            add_weight_product(visit.unit(name).gradient_of(name), part, x, visit.counts)
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """Experts exchange nothing themselves."""
+        raise AssertionError(item)
+        yield
+
+    @cached_property
+    def matrices(self) -> tuple[str, ...]:
+        """Names of the weights."""
+        return tuple(self.setting.named(p) for p in self.op.parameters if _is_matrix(p))
+
+    @cached_property
+    def biases(self) -> tuple[str, ...]:
+        """Names of the biases."""
+        return tuple(self.setting.named(p) for p in self.op.parameters if not _is_matrix(p))
+
+    def _view(self, name: str, visit: Visit) -> torch.Tensor:
+        return visit.unit(name).view(name)
+
+    def _parts(self, g: torch.Tensor, names: tuple[str, ...], visit: Visit) -> tuple[torch.Tensor, ...]:
+        """The columns of a gradient that belong to each of several tensors, whose second dim is the outputs."""
+        return g.split([visit.unit(name).shape_of(name)[1] for name in names], -1) if names else ()
+
+
+def _is_matrix(parameter: Parameter) -> bool:
+    return len(parameter.shape) == MATRIX_DIMS

@@ -1,0 +1,133 @@
+"""Latent attention: compressed rows beside the tensor region, made wide inside of it (DeepSeek-V2, arXiv 2405.04434).
+
+A token's key-value row is compressed; behind it stands the rotary key that all heads share. Both pass the norm, which
+leaves the rotary key as it is, and the edge of the tensor region, together with the rows that queries are made of: the
+value is a pair there, and one exchange brings both. Each projection takes its part; that of keys and values hands the
+rotary key on to attention, where every head's key is made whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from meshwright.model.architecture import LatentAttention
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.attention import AttentionKernel
+from meshwright.runtime.kernels.kernel import Exchange, Value, tensor_exchange
+from meshwright.runtime.kernels.linear import LinearKernel
+from meshwright.runtime.kernels.norm import NormKernel
+from meshwright.runtime.visit import Visit
+
+PARTS = {"q_b": 0, "kv_b": 1}
+"""Which part of the pair each projection takes."""
+NORMS = ("q_a_norm", "kv_a_norm")
+
+
+@dataclass(frozen=True)
+class CompressedNormKernel(NormKernel):
+    """A norm of compressed rows; what stands behind them passes."""
+
+    @property
+    def epsilon(self) -> float:
+        """These norms have one of their own."""
+        return self.setting.numerics.latent_norm_epsilon
+
+    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """(…, width and more) → the same."""
+        rows, behind = self._cut(x)
+        return torch.cat((super().forward(rows.contiguous(), visit), behind), -1)
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
+        """The same way back."""
+        rows, behind = self._cut(g)
+        return torch.cat((super().input_gradient(rows, visit), behind), -1)
+
+    def _cut(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        return x.split((self.op.width, x.shape[-1] - self.op.width), -1)
+
+
+@dataclass(frozen=True)
+class WideningKernel(LinearKernel):
+    """Queries, or keys and values, of this rank's heads from their part of the pair."""
+
+    def forward(self, x: Value, visit: Visit) -> Value:
+        """(rows of queries, rows of keys and values with the rotary key) → heads, and the rotary key."""
+        part = PARTS[self.op.name]
+        if visit.keep.inputs:
+            visit.kept["input"] = (x if visit.source is None else visit.source)[part]
+        return self._widened(x[part], visit)
+
+    def again(self, visit: Visit) -> Value:
+        """On the kept input."""
+        return self._widened(visit.kept["input"], visit)
+
+    def input_gradient(self, g: Value, visit: Visit) -> Value:
+        """The gradient of its part; the other part has another reader."""
+        heads, *behind = g if isinstance(g, tuple) else (g,)
+        found = torch.cat((super().input_gradient(heads, visit), *behind), -1)
+        return (found, None) if PARTS[self.op.name] == 0 else (None, found)
+
+    def weight_gradient(self, visit: Visit) -> None:
+        """Of the rows alone."""
+        name = "gathered" if "gathered" in visit.kept else "input"
+        visit.kept[name] = visit.kept[name][..., : self.op.inputs]
+        super().weight_gradient(visit)
+
+    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
+        """Bring both kept parts together for W of both projections."""
+        visits = [visit.others[name] for name in PARTS]
+        parts = [of.kept.pop("input") for of in visits]
+        whole = yield from tensor_exchange(self.setting.communicator, item, torch.cat(parts, -1))
+        for of, part in zip(visits, whole.split([part.shape[-1] for part in parts], -1), strict=True):
+            of.kept["gathered"] = part
+        return x
+
+    def _widened(self, rows: torch.Tensor, visit: Visit) -> Value:
+        y = functional.linear(rows[..., : self.op.inputs], self.table(visit))
+        behind = rows[..., self.op.inputs :]
+        return (y, behind) if behind.shape[-1] else y
+
+
+@dataclass(frozen=True)
+class LatentAttentionKernel(AttentionKernel):
+    """Attention on (queries, (keys without rotation and values, the rotary key of all heads))."""
+
+    def _turned(self, x: Value) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values; the rotary parts turned, the shared one given to every head."""
+        q, (kv, rotary) = x
+        queries = q.unflatten(-1, (-1, self.op.qk_dim))
+        plain, values = kv.unflatten(-1, (-1, self._plain + self.op.v_dim)).split(
+            (self._plain, self.op.v_dim), -1
+        )
+        turned = rotary.unsqueeze(2).clone()
+        self._turn(queries[..., self._plain :])
+        self._turn(turned)
+        keys = torch.cat((plain, turned.expand(-1, -1, plain.shape[2], -1)), -1)
+        self._grow(q)
+        return q, keys.flatten(2), values.flatten(2)
+
+    def _fused(self, gradients: Sequence[torch.Tensor]) -> Value:
+        """Gradients of both projections' results and of the rotary key, which is a sum over heads."""
+        of_queries, of_keys, of_values = (gradient.permute(2, 0, 1, 3).contiguous() for gradient in gradients)
+        self._grow(of_queries.flatten(2))
+        self._turn(of_queries[..., self._plain :], backward=True)
+        of_plain, of_turned = of_keys.split((self._plain, self._latent.qk_rope_dim), -1)
+        of_rotary = of_turned.sum(2, keepdim=True)
+        self._turn(of_rotary, backward=True)
+        return of_queries.flatten(2), (torch.cat((of_plain, of_values), -1).flatten(2), of_rotary.squeeze(2))
+
+    def _turn(self, heads: torch.Tensor, *, backward: bool = False) -> None:
+        turn = self._rotation(heads)
+        if turn is not None:
+            turn.apply(heads, backward=backward)
+
+    @property
+    def _latent(self) -> LatentAttention:
+        assert self.setting.architecture.latent is not None
+        return self.setting.architecture.latent
+
+    @property
+    def _plain(self) -> int:
+        return self._latent.qk_nope_dim

@@ -1,0 +1,169 @@
+"""The way of a micro-batch's rows to their experts and back: permutations and counts, tensors that go with it.
+
+A token is sent once for each expert that it chose. A rank puts its rows in the order of their experts, which is the
+order of the ranks that have them, for ep cuts experts evenly: one uneven all-to-all over ep brings each row to its
+expert. Where etp cuts experts' widths, all ranks of an etp group need all rows of the group: they are gathered, padded
+to the longest part. What has come is sorted by expert. Results take the same way back: sums over etp, all-to-all, the
+order of the tokens.
+
+Before that ranks tell each other how many rows they have for each expert: few numbers, which are no part of the
+Program.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+
+from meshwright.program.bodies import ACTIVATION_BYTES
+from meshwright.program.items import Collective
+from meshwright.runtime.communicator import Communicator
+from meshwright.runtime.kernels.kernel import Exchange
+
+EP, ETP = ("ep",), ("etp",)
+
+
+class Place(NamedTuple):
+    """An expert rank's indices along etp and ep."""
+
+    etp: int
+    ep: int
+
+
+@dataclass
+class Routes:
+    """``experts`` of each token and their ``weights``, (tokens, chosen); ``logits`` that both came from.
+
+    ``order`` says which of the tokens · chosen rows, token by token, stands where in the order of experts. ``counts``
+    are rows by etp rank, ep rank and expert, on the host; ``here`` is this rank's place among them.
+    ``weights_gradient`` is what the way back has found.
+    """
+
+    experts: torch.Tensor
+    weights: torch.Tensor
+    logits: torch.Tensor
+    order: torch.Tensor
+    counts: torch.Tensor
+    here: Place
+    weights_gradient: torch.Tensor | None = None
+
+    @property
+    def chosen(self) -> int:
+        """Experts of a token."""
+        return self.experts.shape[-1]
+
+    @cached_property
+    def back(self) -> torch.Tensor:
+        """Where each row, token by token, stands in the order of experts."""
+        return self.order.argsort()
+
+    @cached_property
+    def arriving(self) -> torch.Tensor:
+        """Rows for this rank's experts: (etp ranks, ep ranks, own experts)."""
+        etp, ep, experts = self.counts.shape
+        return self.counts.view(etp, ep, ep, experts // ep)[:, :, self.here.ep]
+
+    @property
+    def own(self) -> list[int]:
+        """Rows of each of this rank's experts."""
+        return self.arriving.sum((0, 1)).tolist()
+
+    @cached_property
+    def sent(self) -> list[int]:
+        """Rows that this rank sends to each ep rank."""
+        mine = self.counts[self.here.etp, self.here.ep]
+        return mine.view(self.counts.shape[1], -1).sum(-1).tolist()
+
+    @property
+    def received(self) -> list[int]:
+        """Rows that this rank receives from each ep rank."""
+        return self.arriving[self.here.etp].sum(-1).tolist()
+
+    @property
+    def parts(self) -> list[int]:
+        """Rows that each etp rank has received."""
+        return self.arriving.sum((1, 2)).tolist()
+
+    @cached_property
+    def sorting(self) -> torch.Tensor:
+        """Which arrived row stands where in the order of own experts."""
+        blocks = self.arriving.flatten()
+        expert = torch.arange(self.arriving.shape[-1]).repeat(len(blocks) // self.arriving.shape[-1])
+        return expert.repeat_interleave(blocks).argsort(stable=True).to(self.order.device)
+
+    @cached_property
+    def unsorting(self) -> torch.Tensor:
+        """Where each arrived row stands in the order of own experts."""
+        return self.sorting.argsort()
+
+    def of_tokens(self, x: torch.Tensor) -> torch.Tensor:
+        """Tokens (sequence, batch, width) as rows in the order of experts."""
+        return x.flatten(0, 1)[self.order // self.chosen]
+
+    def by_token(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows in the order of experts as (tokens, chosen, width)."""
+        return rows[self.back].unflatten(0, (-1, self.chosen))
+
+
+def order_of(experts: torch.Tensor) -> torch.Tensor:
+    """The rows of tokens in the order of their experts; those of one expert stay in the order of tokens."""
+    return experts.flatten().argsort(stable=True)
+
+
+def to_experts(routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor) -> Exchange:
+    """A step of the way to the experts; behind the last one rows are sorted by expert."""
+    if item.axes == EP:
+        rows = yield from _all_to_all(communicator, item, rows, routes)
+    else:
+        rows = yield from _gathered(communicator, item, rows, routes.parts)
+    is_last = item.axes == ETP or len(routes.counts) == 1
+    return rows[routes.sorting] if is_last else rows
+
+
+def from_experts(
+    routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor
+) -> Exchange:
+    """A step of the way back; before the first one rows are put in the order in which they came."""
+    if item.axes == ETP or len(routes.counts) == 1:
+        rows = rows[routes.unsorting]
+    if item.axes == EP:
+        return (yield from _all_to_all(communicator, item, rows, routes, back=True))
+    return (yield from _summed(communicator, item, rows, routes.parts, routes.here.etp))
+
+
+def _all_to_all(
+    communicator: Communicator, item: Collective, rows: torch.Tensor, routes: Routes, *, back: bool = False
+) -> Exchange:
+    """The Program counts the tokens' side, which has the same rows whatever routers choose."""
+    splits = (routes.received, routes.sent) if back else (routes.sent, routes.received)
+    out = rows.new_empty((sum(splits[1]), *rows.shape[1:]))
+    elements = (out if back else rows).numel()
+    rows = rows.contiguous()
+    yield communicator.start(item, rows, ACTIVATION_BYTES, out=out, elements=elements, splits=splits)
+    return out
+
+
+def _gathered(communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int]) -> Exchange:
+    """The rows of all ranks of an etp group, one after the other."""
+    longest, width = max(parts), rows.shape[-1]
+    padded = rows.new_zeros((longest, width))
+    padded[: len(rows)] = rows
+    out = rows.new_empty((len(parts) * longest, width))
+    yield communicator.start(item, padded, ACTIVATION_BYTES, out=out, elements=sum(parts) * width)
+    return torch.cat([part[:size] for part, size in zip(out.split(longest), parts, strict=True)])
+
+
+def _summed(
+    communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int], place: int
+) -> Exchange:
+    """This rank's rows, summed over the ranks of an etp group, which have all of them in part."""
+    longest, width = max(parts), rows.shape[-1]
+    padded = rows.new_zeros((len(parts), longest, width))
+    for at, part in enumerate(rows.split(parts)):
+        padded[at, : len(part)] = part
+    out = rows.new_empty((longest, width))
+    yield communicator.start(
+        item, padded.flatten(0, 1), ACTIVATION_BYTES, out=out, elements=sum(parts) * width
+    )
+    return out[: parts[place]]
