@@ -51,7 +51,10 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A collective or message that was run: in which action, over which ranks, how many logical bytes."""
+    """A collective or message that was run: in which action, over which ranks, how many logical bytes.
+
+    ``routed``: so many as its tokens chose.
+    """
 
     action: str
     kind: str
@@ -59,6 +62,7 @@ class Traffic:
     what: str
     logical_bytes: float
     ranks: tuple[int, ...]
+    routed: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Communicator:
         group = self._groups[self.kind, item.axes]
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
-        self._note(item.kind, item.axes, item.what, elements * width, group.ranks)
+        self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
         assert item.routed or elements * width == item.logical_bytes, (
             f"{self.action}: {item.kind} of {item.what} moves {elements * width} bytes, "
             f"the Program says {item.logical_bytes}"
@@ -234,8 +238,17 @@ class Communicator:
         assert work is not None
         return NamedWork(work, self, what, pair)
 
-    def _note(self, kind: str, axes: Axes, what: str, logical_bytes: float, ranks: tuple[int, ...]) -> None:
-        self.log.append(Traffic(self.action, kind, axes, what, logical_bytes, ranks))
+    def _note(
+        self,
+        kind: str,
+        axes: Axes,
+        what: str,
+        logical_bytes: float,
+        ranks: tuple[int, ...],
+        *,
+        routed: bool = False,
+    ) -> None:
+        self.log.append(Traffic(self.action, kind, axes, what, logical_bytes, ranks, routed))
 
     @contextmanager
     def naming(self, what: str, ranks: tuple[int, ...]):  # type: ignore[no-untyped-def]

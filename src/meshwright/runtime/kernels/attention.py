@@ -111,15 +111,16 @@ class AttentionKernel:
 
     def _rotate(self, parts: Sequence[torch.Tensor], *, backward: bool = False) -> None:
         turn = self._rotation(parts[0])
-        for part in parts if turn is not None else ():
-            turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
+        if turn is not None:
+            for part in parts:
+                turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
 
     def _rotation(self, like: torch.Tensor) -> Rotation | None:
         """How positions turn the layer's heads, of as many positions as ``like``."""
         rotary = self.setting.numerics.rotary[self._layer]
         if rotary is None:
             return None
-        return self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))  # type: ignore[no-any-return]
+        return self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))
 
     def _grow(self, queries: torch.Tensor) -> None:
         """What some models multiply far queries with; it commutes with their rotation, and is its own gradient."""

@@ -16,6 +16,8 @@ from meshwright.schedule.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
 
 Exchange = tuple[str, tuple[str, ...], float]
 """Kind, axes, logical bytes."""
+AS_ROUTED = -1.0
+"""Stands for bytes that depend on what routers choose; all ranks together have those of the Program."""
 STEP = "step"
 """Stands for all actions that are neither passes nor messages nor exchanges of shares."""
 
@@ -27,8 +29,7 @@ def differing_traffic(
     expected = expected_traffic(program, pipeline_rank, anew=anew)
     logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
     for entry in log:
-        exchange = (entry.kind, entry.axes, float(entry.logical_bytes))
-        logged.get(entry.action, logged[STEP])[exchange] += 1
+        logged.get(entry.action, logged[STEP])[_exchange(entry)] += 1
     logged[STEP] += _surplus(expected, logged)
     return list(_differences(expected, logged))
 
@@ -57,7 +58,11 @@ def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
         yield "p2p", MESSAGES, float(NORM_BYTES)
         return
     own = _pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
-    yield from ((c.kind, c.axes, float(c.logical_bytes)) for c in own)
+    yield from map(_exchange, own)
+
+
+def _exchange(of: Collective | Traffic) -> Exchange:
+    return of.kind, of.axes, AS_ROUTED if of.routed else float(of.logical_bytes)
 
 
 def _pass(program: Program, action: Action) -> Iterator[Collective]:
@@ -96,6 +101,30 @@ def _differences(
 ) -> Iterator[str]:
     for action, exchanges in expected.items():
         for (kind, axes, size), number in (exchanges - logged[action]).items():
-            yield f"{action}: {number} {kind} over {', '.join(axes)} of {size:.0f} bytes missing"
+            yield f"{action}: {number} {kind} over {', '.join(axes)}{_of(size)} missing"
     for (kind, axes, size), number in (logged[STEP] - expected[STEP]).items():
-        yield f"{STEP}: {number} {kind} over {', '.join(axes)} of {size:.0f} bytes too many"
+        yield f"{STEP}: {number} {kind} over {', '.join(axes)}{_of(size)} too many"
+
+
+def _of(size: float) -> str:
+    return "" if size == AS_ROUTED else f" of {size:.0f} bytes"
+
+
+def routed_difference(program: Program, logs: Iterable[Iterable[Traffic]]) -> str | None:
+    """Where the bytes that depend on routers differ from the Program's, over all ranks in a step, in words.
+
+    What is moved within a group depends on what its tokens chose; what all tokens chose together does not.
+    """
+    classes = program.grid.ranks // program.pipeline_ranks
+    expected = classes * sum(
+        float(item.logical_bytes)
+        for actions in program.lists
+        for action in actions
+        if action.kind in PASS_KINDS
+        for item in _pass(program, action)
+        if item.routed
+    )
+    found = sum(float(entry.logical_bytes) for log in logs for entry in log if entry.routed)
+    if found == expected:
+        return None
+    return f"{STEP}: exchanges of routed rows move {found:.0f} bytes among all ranks, the Program says {expected:.0f}"

@@ -24,7 +24,7 @@ from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.compare import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.outcome import Outcome
 from meshwright.runtime.verify.reference import Steps, reference_steps
-from meshwright.runtime.verify.traffic import differing_traffic
+from meshwright.runtime.verify.traffic import differing_traffic, routed_difference
 from meshwright.runtime.verify.trial import Trial, micro_batches
 
 WAIT_S = 120.0
@@ -153,3 +153,11 @@ def _traffic(trial: Trial, everyone: Sequence[Record], norms: Sequence[float]) -
             anew = trial.program.steps_overlap and clipped[step]
             for difference in differing_traffic(trial.program, record.pipeline_rank, log, anew=anew):
                 yield f"rank {rank}, step {step + 1}: {difference}"
+    for step, logs in enumerate(zip(*(record.traffic for record in everyone), strict=True)):
+        routed = (
+            None
+            if any(trial.program.steps_overlap and c for c in clipped)
+            else routed_difference(trial.program, logs)
+        )
+        if routed:
+            yield f"step {step + 1}: {routed}"
