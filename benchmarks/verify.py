@@ -3,7 +3,8 @@
     python benchmarks/verify.py            prints the tables
     python benchmarks/verify.py --write    also writes benchmarks/verify.md
 
-Three tables: a seeded covering set of compositions over all dense families with tiny models; released models with
+Three tables: a seeded covering set of compositions over all dense families with tiny models, and every family
+with experts folded over data and tensor ranks; released models with
 plans for many devices, shrunk as ``meshwright verify`` shrinks them; and faults, each put into the ranks of a plan.
 """
 
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from math import prod
 from pathlib import Path
 
 from meshwright import __version__
@@ -23,8 +25,10 @@ from meshwright.verbs.verifying import Verified, verified
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 
+from crossed_experts import folded  # noqa: E402
 from faults import FAULTS, Fault  # noqa: E402
 from proof_plans import (  # noqa: E402
+    AXES,
     LATE,
     OFFLOADS,
     SEQ_LEN,
@@ -69,6 +73,22 @@ LARGE = (
     ),
     ("gemma-2-27b", {"pp": 4, "dp_shard": 8, "tp": 2}, {"sharding": "zero3"}, "v-min", 2),
     ("mistral-7b-v0.3", {"dp_shard": 16, "tp": 2}, {"sharding": "zero3"}, "gpipe", 1),
+    (
+        "mixtral-8x7b",
+        {"dp_shard": 16, "tp": 4, "ep": 8, "etp": 2},
+        {"sharding": "zero1", "recompute": ["moe_act", "layernorm"]},
+        "1f1b",
+        1,
+    ),
+    (
+        "deepseek-v3",
+        {"pp": 8, "dp_shard": 32, "ep": 8},
+        {"sharding": "zero1", "recompute": ["moe", "mla_up_proj"]},
+        "zb-h1",
+        1,
+    ),
+    ("qwen3-235b-a22b", {"dp_shard": 64, "ep": 16}, {"sharding": "zero3"}, "1f1b", 1),
+    ("gpt-oss-120b", {"pp": 4, "dp_replicate": 8, "tp": 2, "ep": 8}, {}, "1f1b", 1),
 )
 """Models with plans for up to 8,192 devices: degrees, choices, schedule, stages per rank."""
 
@@ -95,16 +115,14 @@ def proven(plan: Proven) -> Row:
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
     drawn = [*covering_plans(SEED, RANKS, COUNT), *spread_plans(SEED, RANKS, SPREAD_COUNT)]
-    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *LATE, *drawn]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *LATE, *folded(), *drawn]
 
 
 def large(
     model: str, layout: dict[str, int], keys: dict[str, object], schedule: str, chunks: int
 ) -> Verified:
     """Verify a plan of a released model."""
-    devices = 1
-    for degree in layout.values():
-        devices *= degree
+    devices = prod(degree for axis, degree in layout.items() if axis in AXES)
     data = {
         "plan": 1,
         "model": model,
@@ -230,7 +248,7 @@ Faults seen: {len(found.faults) - len(found.not_seen)} of {len(found.faults)}.
 
 ## Compositions
 
-Tiny models of every dense family, {SEQ_LEN} tokens a sequence, {len(found.composed) - COUNT - SPREAD_COUNT} plans by
+Tiny models of every family, {SEQ_LEN} tokens a sequence, {len(found.composed) - COUNT - SPREAD_COUNT} plans by
 hand, {COUNT} drawn so that pairs of choices meet, and {SPREAD_COUNT} drawn with a vocabulary that is spread over the
 pipeline ranks (`1f1b+vocab-1`). "2 × 1": two micro-batches of one sequence.
 

@@ -34,6 +34,14 @@ def test_every_set_has_a_combination_that_no_earlier_one_has(costs, limit):
         met |= own
 
 
+def test_features_of_meshes_over_the_same_ranks_cost_what_the_larger_mesh_does():
+    meshes = (("dp", "tp"), ("ep", "etp"))
+    costs = dict.fromkeys(("pp", "dp", "tp", "ep", "etp"), 2)
+    assert covering(costs, 8, meshes).sets == (tuple(costs),)
+    assert ("pp", "ep", "etp") in covering(costs, 4, meshes).not_covered
+    assert ("pp", "tp", "ep") in covering(costs, 4, meshes).covered
+
+
 def test_three_axes_need_one_set_of_eight_ranks_and_four_axes_need_four():
     axes = dict.fromkeys(("pp", "dp_replicate", "dp_shard", "tp"), 2)
     assert len(covering(dict(list(axes.items())[:3]), 8).sets) == 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
+from expert_faults import EXPERT_FAULTS
 from fault import Fault
 from late_faults import LATE_FAULTS
 from offload_faults import OFFLOAD_FAULTS
@@ -437,4 +438,5 @@ FAULTS = (
     *SPREAD_FAULTS,
     *OFFLOAD_FAULTS,
     *LATE_FAULTS,
+    *EXPERT_FAULTS,
 )

@@ -24,6 +24,7 @@ from meshwright.stack.load import load_stack
 
 SEQ_LEN = 24
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
+EXPERT_AXES = ("ep", "etp")
 DEFAULT_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 CANDIDATES = 60
 MOST_TP = 4
@@ -58,6 +59,8 @@ class Proven:
     dp_replicate: int = 1
     dp_shard: int = 1
     tp: int = 1
+    ep: int = 1
+    etp: int = 1
     sequence_parallel: bool = False
     sharding: str = "none"
     gather: str | None = None
@@ -122,7 +125,7 @@ class Proven:
 
     def _data(self):
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
-        layout = {axis: getattr(self, axis) for axis in AXES}
+        layout = {axis: getattr(self, axis) for axis in (*AXES, *EXPERT_AXES)}
         layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
         pipeline = {
             "schedule": self._schedule(),
@@ -441,6 +444,7 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
     apart = (
+        *EXPERT_AXES,
         "layers",
         "memory_limit",
         "unit",
@@ -458,7 +462,8 @@ def _pairs(plan: Proven) -> set[tuple[object, ...]]:
 
 def told(plan: Proven) -> str:
     """The plan in a line."""
-    parts = [" ".join(f"{axis} {degree}" for axis in AXES if (degree := getattr(plan, axis)) > 1)]
+    axes = (*AXES, *EXPERT_AXES)
+    parts = [" ".join(f"{axis} {degree}" for axis in axes if (degree := getattr(plan, axis)) > 1)]
     if plan.pp > 1 or plan.schedule != "1f1b":
         knobs = plan.memory_limit, plan.unit, plan.vocabulary, None
         choice = ScheduleChoice(plan.schedule, *knobs, plan.step_validation)

@@ -5,6 +5,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from crossed_experts import FAMILIES
 from proof_plans import RECOMPUTED
 from tiny_models import dense_names
 
@@ -32,7 +33,7 @@ def test_compositions_have_every_family_schedule_sharding_and_recomputation(benc
     def values(key):
         return {getattr(plan, key) for plan in plans}
 
-    assert values("model") == set(dense_names())
+    assert values("model") == {*dense_names(), *FAMILIES}
     schedules = set(load_stack(OWN_STACK).schedules)
     assert values("schedule") == schedules
     assert values("recompute") == set(RECOMPUTED)

@@ -3,17 +3,18 @@
 Faults of parallel training come from what meets: a pipeline and sharding, tensor parallelism and a tied table. Most
 faults that a combination triggers need one to three of its parts (Kuhn, Wallace and Gallo, IEEE TSE 30(6), 2004), so
 combinations of three are what a covering set is asked for. A feature costs ranks: a degree of 2 doubles them, others
-cost nothing. The sets are chosen greedily, the one with most new combinations first; ties go to the earlier one, so
-that the answer is always the same.
+cost nothing; meshes over the same ranks cost together what the larger one does. The sets are chosen greedily, the one
+with most new combinations first; ties go to the earlier one, so that the answer is always the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
 STRENGTH = 3
 Combination = tuple[str, ...]
+Meshes = Sequence[Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,18 @@ class Covering:
     not_covered: tuple[Combination, ...]
 
 
-def covering(costs: Mapping[str, int], limit: int) -> Covering:
+def covering(costs: Mapping[str, int], limit: int, meshes: Meshes = ()) -> Covering:
     """Sets of features whose costs multiply to at most ``limit``.
 
-    Of three features that are too dear together, every two meet if they can, and each is in a set if it can be.
+    ``meshes`` are sets of features that lie on the same ranks: of these products only the largest counts. Of three
+    features that are too dear together, every two meet if they can, and each is in a set if it can be.
     """
     names = tuple(costs)
     size = min(STRENGTH, len(names))
     wanted = {n: list(combinations(names, n)) for n in range(size + 1)}
-    left = {one for ones in wanted.values() for one in ones if _cost(one, costs) <= limit}
+    left = {one for ones in wanted.values() for one in ones if cost_of(one, costs, meshes) <= limit}
     covered = tuple(one for one in wanted[size] if one in left and one)
-    candidates = _largest(names, costs, limit)
+    candidates = _largest(names, costs, limit, meshes)
     sets: list[tuple[str, ...]] = []
     while left:
         best = max(candidates, key=lambda features: sum(set(one) <= set(features) for one in left))
@@ -44,18 +46,23 @@ def covering(costs: Mapping[str, int], limit: int) -> Covering:
     return Covering(tuple(sets), covered, tuple(one for one in wanted[size] if one and one not in covered))
 
 
-def _cost(names: Sequence[str], costs: Mapping[str, int]) -> int:
-    return prod(costs[name] for name in names)
+def cost_of(names: Collection[str], costs: Mapping[str, int], meshes: Meshes) -> int:
+    """The ranks that a plan with these features has at least."""
+    others = prod(costs[name] for name in names if not any(name in mesh for mesh in meshes))
+    of_meshes = (prod(costs[name] for name in names if name in mesh) for mesh in meshes)
+    return others * max(of_meshes, default=1)
 
 
-def _largest(names: Sequence[str], costs: Mapping[str, int], limit: int) -> list[tuple[str, ...]]:
+def _largest(
+    names: Sequence[str], costs: Mapping[str, int], limit: int, meshes: Meshes
+) -> list[tuple[str, ...]]:
     """All that costs nothing, with every choice of the others to which none can be added."""
     dear = [name for name in names if costs[name] > 1]
     choices = [
         set(chosen)
         for size in range(len(dear) + 1)
         for chosen in combinations(dear, size)
-        if _cost(chosen, costs) <= limit
+        if cost_of(chosen, costs, meshes) <= limit
     ]
     full = [chosen for chosen in choices if not any(chosen < other for other in choices)]
     return [tuple(name for name in names if costs[name] == 1 or name in chosen) for chosen in full]

@@ -40,6 +40,10 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     if layout.tp > 1:
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
+    if layout.ep > 1:
+        found["ep"] = Feature("experts over ep", AXIS_DEGREE)
+    if layout.etp > 1:
+        found["etp"] = Feature("widths of experts over etp", AXIS_DEGREE)
     recomputes = layer_recomputes(long, model.architecture.layers)
     if set(recomputes) != {"none"}:
         found["recompute"] = Feature(f"recomputation: {told(recomputes)}")

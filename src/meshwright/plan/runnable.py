@@ -13,7 +13,6 @@ from meshwright.plan.long import LongPlan
 
 OWN_STACK = "meshwright"
 NOT_RUN = "can be planned, not run yet"
-RECOMPUTED = ("none", "selective", "full", "core_attn", "layernorm", "mlp")
 PRECISIONS = ("bf16",)
 
 
@@ -41,19 +40,19 @@ def _model(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     yield from model.architecture.numerics.refused
 
 
-def _routed(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    if model.architecture.moe:
-        yield Problem("model", model.name, f"mixture-of-experts layers {NOT_RUN}", "a dense model")
-
-
-def _latent(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    if model.architecture.latent:
-        yield Problem("model", model.name, f"latent attention {NOT_RUN}", "a model with grouped heads")
-
-
-def _sinks(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    if model.architecture.attention_sinks:
-        yield Problem("model", model.name, f"attention sinks {NOT_RUN}", "a model without sinks")
+def _balance(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    routing = model.architecture.numerics.routing
+    if routing is None:
+        return
+    if routing.balance is not None:
+        yield Problem(
+            "model",
+            model.name,
+            f"a load-balance loss {NOT_RUN}",
+            "router_aux_loss_coef: 0 in its configuration",
+        )
+    if routing.correction_speed:
+        yield Problem("model", model.name, f"corrections that move {NOT_RUN}", "a correction that stays")
 
 
 def _dropout(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
@@ -85,14 +84,6 @@ def _context(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
             yield Problem("layout.cp", layout.grid.cp, NOT_RUN, "cp: 1")
 
 
-def _experts(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    for layout in plan.layouts.values():
-        mesh = layout.experts
-        for axis, degree in (("ep", mesh.ep), ("etp", mesh.etp)) if mesh else ():
-            if degree > 1:
-                yield Problem(f"layout.{axis}", degree, NOT_RUN, f"{axis}: 1")
-
-
 def _validation(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     choice = plan.choice
     if choice.step_validation == "after" and choice.vocabulary:
@@ -100,25 +91,20 @@ def _validation(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
         yield Problem("pipeline.schedule.step_validation", choice.step_validation, NOT_RUN, hint)
 
 
-def _recompute(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    for key, rule in plan.layers.items():
-        names = (rule.recompute,) if isinstance(rule.recompute, str) else rule.recompute
-        wrong = [name for name in names if name not in RECOMPUTED]
-        if wrong:
-            hint = "some of " + ", ".join(RECOMPUTED)
-            yield Problem(f"layers.{key}.recompute", ", ".join(wrong), NOT_RUN, hint)
-
-
 LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
-        "dense decoders with grouped heads, windows, head norms, biases, tied embeddings, any rotation of the zoo",
+        "decoders with grouped heads or latent attention, windows, sinks, head norms, biases, tied embeddings, any "
+        "rotation of the zoo, routed and shared experts without a limit of tokens",
         "unknown arithmetic",
         _model,
     ),
-    Limit("experts", "none; their arithmetic is known, of one device", "any", _routed),
-    Limit("latent attention", "none; its arithmetic is known, of one device", "any", _latent),
-    Limit("attention sinks", "none; their arithmetic is known, of one device", "any", _sinks),
+    Limit(
+        "balance of experts",
+        "none, or a correction that stays",
+        "load-balance loss, corrections that move",
+        _balance,
+    ),
     Limit("dropout", "none", "left out, with a warning", _dropout),
     Limit("workload.task", "`pretrain` `sft`", "`lora`", _task),
     Limit("workload.optimizer", "`adamw`", "`sgd`", _optimizer),
@@ -130,18 +116,11 @@ LIMITS: tuple[Limit, ...] = (
         proof=False,
     ),
     Limit("layout.cp", "1", "more", _context),
-    Limit("layout.ep, layout.etp", "1", "more", _experts),
     Limit(
         "pipeline.schedule.step_validation",
         "`before` `after`",
         "`after` with a vocabulary that is spread over pipeline ranks",
         _validation,
-    ),
-    Limit(
-        "recompute",
-        " ".join(f"`{name}`" for name in RECOMPUTED),
-        "`moe` `moe_act` `mla_up_proj` `shared_experts`",
-        _recompute,
     ),
 )
 """The table."""

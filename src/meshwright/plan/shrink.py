@@ -42,7 +42,10 @@ from meshwright.plan.short import (
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import nearest_unit
 
-AXES = ("pp", "dp_replicate", "dp_shard", "tp")
+STAGE_AXES = ("dp_shard", "dp_replicate", "tp")
+EXPERT_AXES = ("ep", "etp")
+"""A second mesh over the ranks of a stage."""
+AXES = ("pp", *STAGE_AXES)
 SEQ_LEN = 16
 MICRO_BATCHES = 2
 USUAL = ScheduleChoice("1f1b")
@@ -69,7 +72,7 @@ class SmallPlan:
     def said(self) -> str:
         """The plan in a line."""
         short = short_of(self.long)
-        degrees = {axis: getattr(short.layout, axis) for axis in AXES}
+        degrees = {axis: getattr(short.layout, axis) for axis in (*AXES, *EXPERT_AXES)}
         axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)
         recomputed = told(layer_recomputes(self.long, self.model.architecture.layers))
         return ", ".join(filter(None, (axes or "one device", *_choices(short, self.long, recomputed))))
@@ -88,7 +91,9 @@ def small_plans(plan: LongPlan, model: ModelGraph, ranks: int) -> SmallPlans:
     """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run."""
     short = short_of(plan)
     active = features(short, plan, model)
-    found = covering({name: feature.ranks for name, feature in active.items()}, ranks)
+    found = covering(
+        {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(STAGE_AXES, EXPERT_AXES)
+    )
     plans = tuple(_small(short, plan, model, chosen, ranks) for chosen in found.sets)
     return SmallPlans(active, found, plans)
 
@@ -108,6 +113,8 @@ def _small(
         model,
         layers=sum(counts),
         tp=degrees["tp"],
+        ep=degrees["ep"],
+        etp=degrees["etp"],
         seq_len=SEQ_LEN,
         full_seq_len=short.workload.seq_len,
     )
@@ -125,14 +132,21 @@ def _small(
 
 
 def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, int]:
-    """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work."""
-    degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in AXES}
+    """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work.
+
+    Where the experts' mesh is larger than the stage's, one of the plan's axes is longer, or there besides.
+    """
+    degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in (*AXES, *EXPERT_AXES)}
+    experts = prod(degrees[axis] for axis in EXPERT_AXES)
+    while prod(degrees[axis] for axis in STAGE_AXES) < experts:
+        active = [axis for axis in STAGE_AXES if getattr(short.layout, axis) > degrees[axis]]
+        degrees[active[0]] *= 2
     if "pp" in chosen:
         degrees["pp"] = pipeline_ranks(short)
     if short.pipeline.choice.written:
         return degrees
     longer = degrees["pp"] > 1 and short.layout.pp >= 2 * degrees["pp"]
-    if longer and 2 * prod(degrees.values()) <= ranks:
+    if longer and 2 * prod(degrees[axis] for axis in AXES) <= ranks:
         degrees["pp"] *= 2
     return degrees
 
@@ -146,7 +160,7 @@ def _small_short(
     return ShortPlan(
         plan=short.plan,
         model=short.model,
-        cluster=f"{DEVICE} x {prod(degrees.values())}",
+        cluster=f"{DEVICE} x {prod(degrees[axis] for axis in AXES)}",
         workload=WorkloadSpec(seq_len=SEQ_LEN, global_batch=batch),
         stack=OWN_STACK,
         layout=ShortLayout(
@@ -154,6 +168,8 @@ def _small_short(
             dp_replicate=degrees["dp_replicate"],
             dp_shard=degrees["dp_shard"],
             tp=degrees["tp"],
+            ep=degrees["ep"],
+            etp=degrees["etp"],
             sequence_parallel=bool(short.layout.sequence_parallel) and degrees["tp"] > 1,
             rank_order=short.layout.rank_order,
         ),

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from meshwright.model.flow import ENTRY, number_of_users, sources, users
 from meshwright.model.graph import Block
-from meshwright.model.operators import EnterTensor, Linear, Operator
+from meshwright.model.operators import EnterTensor, Linear, Operator, Residual
 from meshwright.program.activations import Keeps
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind
 from meshwright.runtime.communicator import Work
@@ -243,8 +243,10 @@ class BlockRun:
         return None if any(part is None for part in deciding) else _of_all(found)
 
     def _made_again(self, row: Row, name: str) -> Value:
-        if name in self.plan.passed_through:
-            return self._inputs_again(row, self.plan.named[name])
+        if name not in row.results and name in self.plan.passed_through:
+            passed = self._inputs_again(row, self.plan.named[name])
+            if passed is not None:
+                row.results.put(name, passed)
         return row.results.take(name) if name in row.results else None
 
     def _from_kept(self, row: Row, op: Operator, item: Item) -> Value:
@@ -252,8 +254,8 @@ class BlockRun:
         if isinstance(item, Collective):
             behind = [name for name, of in self.plan.sources.items() if op.name in of]
             return _of_all([self.visits[name].kept["input"] for name in behind])
-        visit, (source, *others) = self.visits[op.name], self.plan.sources[op.name]
-        if not others and "input" in visit.kept:
+        visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
+        if source == ENTRY or isinstance(self.plan.named[source], Residual):  # a residual reads it, too
             row.results.put(source, visit.kept["input"])
             row.results.take(source)
         return self._kernel(op).again(visit)

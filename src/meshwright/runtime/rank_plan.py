@@ -120,7 +120,7 @@ def rank_plan(
     for stage, of_stage in places.items():
         units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
-    tables, buffers = Tables(), _buffers(model, places, communicator)
+    tables, buffers = Tables(), _buffers(model, places, communicator, precision)
     blocks = {
         stage: tuple(
             _block_plan(
@@ -158,11 +158,14 @@ def rank_plan(
 
 
 def _buffers(
-    model: ModelGraph, places: Mapping[int, Sequence[Place]], communicator: Communicator
+    model: ModelGraph,
+    places: Mapping[int, Sequence[Place]],
+    communicator: Communicator,
+    precision: Precision,
 ) -> dict[str, torch.Tensor]:
     here = {place.layer for of_part in places.values() for place in of_part}
     return {
-        name: torch.zeros(shape, dtype=torch.float32, device=communicator.device)
+        name: torch.zeros(shape, dtype=precision.master, device=communicator.device)
         for name, shape in named_buffers(model).items()
         if int(name.split(".")[1]) in here
     }

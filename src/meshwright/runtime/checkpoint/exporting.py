@@ -16,7 +16,7 @@ import torch.distributed as dist
 from meshwright.errors import InputError, Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.runtime.checkpoint.folder import write_errors
-from meshwright.runtime.checkpoint.shards import Stretch, stretches
+from meshwright.runtime.checkpoint.shards import BUFFER, PARAMETER, Stretch, stretches
 from meshwright.runtime.checkpoint.together import together
 from meshwright.runtime.durable import settle
 from meshwright.runtime.pieces import Piece, whole_tensors
@@ -34,6 +34,7 @@ class Coming(NamedTuple):
     tensor: Tensor
     start: int
     elements: int
+    dtype: torch.dtype
 
 
 ByLayer = dict[str, tuple[Stretch, ...]]
@@ -49,7 +50,7 @@ def export_weights(
     for families whose names are not known.
     """
     mine = _by_layer(_own(rank))
-    announced = together(rank, "list of weights", lambda: _announced(mine, model))
+    announced = together(rank, "list of weights", lambda: _announced(mine, model, rank))
     first = rank.place.rank == 0
     whole: dict[str, torch.Tensor] = {}
     with rank.communicator.naming("gathering of weights", tuple(range(rank.place.ranks))):
@@ -63,8 +64,8 @@ def export_weights(
 
 
 def _own(rank: Rank) -> list[Stretch]:
-    """The parameters that this rank is the first owner of."""
-    return [s for s in stretches(rank) if s.state == "parameter" and s.owner == rank.place.rank]
+    """The parameters and buffers that this rank is the first owner of."""
+    return [s for s in stretches(rank) if s.state in (PARAMETER, BUFFER) and s.owner == rank.place.rank]
 
 
 def _by_layer(own: Iterable[Stretch]) -> ByLayer:
@@ -78,7 +79,7 @@ def _layer(stretch: Stretch) -> str:
     return ".".join(names[:2]) if names[0] == "layers" else names[0]
 
 
-def _announced(mine: ByLayer, model: ModelGraph) -> Announced:
+def _announced(mine: ByLayer, model: ModelGraph, rank: Rank) -> Announced:
     """What this rank will send. Raises InputError where it cannot be written anyway."""
     stored_places(model)
     bad = {s.tensor.name for of_layer in mine.values() for s in of_layer if bool(s.values.isnan().any())}
@@ -86,7 +87,7 @@ def _announced(mine: ByLayer, model: ModelGraph) -> Announced:
         rule = "holds NaN: the run has diverged"
         raise InputError(Problem(name, "nan", rule, "export an earlier checkpoint") for name in sorted(bad))
     return {
-        layer: tuple(Coming(s.tensor, s.start, len(s.values)) for s in of_layer)
+        layer: tuple(Coming(s.tensor, s.start, len(s.values), _dtype(s.state, rank)) for s in of_layer)
         for layer, of_layer in mine.items()
     }
 
@@ -96,9 +97,8 @@ def _arriving(layer: str, announced: list[Announced], mine: ByLayer, rank: Rank)
     for stretch in mine.get(layer, ()):
         yield _piece(stretch.tensor, stretch.start, _weights(stretch, rank))
     for sender, of_rank in enumerate(announced[1:], start=1):
-        for tensor, start, elements in of_rank.get(layer, ()):
-            dtype, device = rank.plan.precision.compute, rank.communicator.device
-            values = torch.empty(elements, dtype=dtype, device=device)
+        for tensor, start, elements, dtype in of_rank.get(layer, ()):
+            values = torch.empty(elements, dtype=dtype, device=rank.communicator.device)
             dist.recv(values, src=sender)
             yield _piece(tensor, start, values)
 
@@ -108,7 +108,12 @@ def _piece(t: Tensor, start: int, values: torch.Tensor) -> Piece:
 
 
 def _weights(stretch: Stretch, rank: Rank) -> torch.Tensor:
-    return stretch.values.detach().to(rank.plan.precision.compute)
+    return stretch.values.detach().to(_dtype(stretch.state, rank))
+
+
+def _dtype(state: str, rank: Rank) -> torch.dtype:
+    """Weights are written as they are computed with, buffers as they are."""
+    return rank.plan.precision.compute if state == PARAMETER else rank.plan.precision.master
 
 
 def _write(

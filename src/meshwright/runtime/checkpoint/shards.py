@@ -1,10 +1,10 @@
 """What a rank holds between steps, as tensors of a safetensors file.
 
-A *stretch* is a part of one parameter, or of one of its moments: elements start … stop of the flattened tensor of one
-tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or where tp cuts which dim
-(``0:24-48``), a table of a spread vocabulary with the pipeline ranks, experts ep and etp (``0:4-8,1:0-32``); the file's
-metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put together again without the plan
-that wrote them. Each stretch is in the file of its first owner only.
+A *stretch* is a part of one parameter, of one of its moments, or all of a buffer, which has none: elements start … stop
+of the flattened tensor of one tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or
+where tp cuts which dim (``0:24-48``), a table of a spread vocabulary with the pipeline ranks, experts ep and etp
+(``0:4-8,1:0-32``); the file's metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put
+together again without the plan that wrote them. Each stretch is in the file of its first owner only.
 """
 
 import json
@@ -22,10 +22,11 @@ from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.durable import give_usual_rights
 from meshwright.runtime.owners import first_owner
 from meshwright.runtime.rank import Rank
-from meshwright.runtime.unit_layout import Tensor
+from meshwright.runtime.unit_layout import Tensor, UnitLayout
 
 DTYPES: Mapping[torch.dtype, str] = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
 """What the format calls the dtypes of shards."""
+PARAMETER, BUFFER = "parameter", "buffer"
 METADATA = "meshwright"
 """The one key of a file's metadata: with several, their order in the file is not always the same."""
 
@@ -53,15 +54,19 @@ class Stretch:
 
 
 def stretches(rank: Rank) -> Iterator[Stretch]:
-    """Everything that a rank holds of parameters and moments."""
+    """Everything that a rank holds of parameters, moments and buffers."""
     for unit in rank.plan.all_units:
         moments = rank.interpreter.states.optimizer.moments[unit.name]
-        buffers = {"parameter": unit.owned, "first_moment": moments.first, "second_moment": moments.second}
+        buffers = {PARAMETER: unit.owned, "first_moment": moments.first, "second_moment": moments.second}
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
             owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
             for state, buffer in buffers.items():
                 yield Stretch(state, tensors[name], of.start, owner, buffer[here])
+    for name, buffer in rank.plan.buffers.items():
+        tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
+        owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)
+        yield Stretch(BUFFER, tensor, 0, owner, buffer)
 
 
 def rank_file(rank: int) -> str:

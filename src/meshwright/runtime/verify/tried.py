@@ -98,7 +98,9 @@ def _recorded(trial: Trial, rank: Rank, tell: Tell) -> Record:
         if rank.place.rank == 0:
             tell(f"step {step + 1}", 0.0)
     settle(rank.interpreter)
-    record.parameters = _pieces(units, lambda unit: unit.owned)
+    buffers = rank.plan.buffers.items()
+    whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer) for name, buffer in buffers]
+    record.parameters = _pieces(units, lambda unit: unit.owned) + whole
     return record
 
 

@@ -1,0 +1,102 @@
+"""Faults of experts on a mesh of their own, of routers, and of the other attention that models with experts have."""
+
+from dataclasses import replace
+
+import torch
+from fault import Fault
+from proof_plans import Proven
+
+from meshwright.program.states import DENSE_MESH
+from meshwright.runtime import optimizer
+from meshwright.runtime.kernels import attention, expert_linear
+from meshwright.runtime.kernels.choosing import Choosing
+from meshwright.runtime.kernels.latent import LatentAttentionKernel
+from meshwright.runtime.kernels.routes import Routes
+from meshwright.runtime.unit import Unit
+
+
+def routed_twice():
+    original = Choosing.experts
+
+    def experts(self, logits, correction):
+        found = original(self, logits, correction).clone()
+        found[0, 1] = found[0, 0]
+        return found
+
+    Choosing.experts = experts
+
+
+def not_sorted_by_expert():
+    Routes.sorting = property(lambda self: torch.arange(int(self.arriving.sum())))
+
+
+def router_without_gradient():
+    original = Choosing.gradient
+    Choosing.gradient = lambda self, *arguments: original(self, *arguments) * 0
+
+
+def weights_without_scaling():
+    original = Choosing.weights
+    Choosing.weights = lambda self, logits, experts: original(self, logits, experts) / 1.5
+
+
+def results_in_the_order_of_experts():
+    Routes.by_token = lambda self, rows: rows.unflatten(0, (-1, self.chosen))
+
+
+def experts_not_reduced():
+    original = Unit.reduce
+
+    def reduce(self, items):
+        return original(self, items if self.layout.mesh is DENSE_MESH else ())
+
+    Unit.reduce = reduce
+
+
+def experts_counted_as_if_dense():
+    original = optimizer.first_owner
+
+    def first_owner(program, rank, layout, tensor):
+        return original(program, rank, replace(layout, mesh=DENSE_MESH), tensor)
+
+    optimizer.first_owner = first_owner
+
+
+def bias_added_by_every_etp_rank():
+    expert_linear.ETP = ("nothing",)
+
+
+def sinks_without_gradient():
+    original = attention.sink_gradients
+    attention.sink_gradients = lambda *arguments: original(*arguments) * 0
+
+
+def rotary_key_of_one_head():
+    original = LatentAttentionKernel._fused
+
+    def fused(self, gradients):
+        of_queries, of_keys, of_values = gradients
+        of_keys = of_keys.clone()
+        of_keys[:, 1:, :, self._plain :] = 0
+        return original(self, (of_queries, of_keys, of_values))
+
+    LatentAttentionKernel._fused = fused
+
+
+EP = Proven("mixtral", dp_replicate=2, ep=2)
+ETP = Proven("gpt_oss", dp_replicate=2, etp=2)
+REPLICATED = Proven("mixtral", dp_replicate=2)
+LATENT = Proven("deepseek_v3", tp=2, sequence_parallel=True)
+
+EXPERT_FAULTS = (
+    Fault("a token is routed twice to one expert", EP, routed_twice),
+    Fault("rows are not sorted by expert", EP, not_sorted_by_expert),
+    Fault("the router has no gradient", EP, router_without_gradient),
+    Fault("weights of experts are scaled otherwise", REPLICATED, weights_without_scaling),
+    Fault("results come back in the order of experts", REPLICATED, results_in_the_order_of_experts),
+    Fault("gradients of experts are not reduced over their replicas", REPLICATED, experts_not_reduced),
+    Fault("the norm counts experts as if they were dense", EP, experts_counted_as_if_dense, "gradient norm"),
+    Fault("every etp rank adds the bias of a row-parallel expert", ETP, bias_added_by_every_etp_rank),
+    Fault("sinks have no gradient", Proven("gpt_oss"), sinks_without_gradient),
+    Fault("the rotary key learns from one head alone", LATENT, rotary_key_of_one_head),
+)

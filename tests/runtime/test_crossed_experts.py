@@ -1,0 +1,48 @@
+"""Plans with experts compute what one device does, whatever else meets them."""
+
+import pytest
+from crossed_experts import FAMILIES, LEVELS, covering, folded
+from proof_plans import told
+
+from meshwright.runtime.verify.outcome import DOUBTFUL
+from meshwright.runtime.verify.tried import tried
+
+
+def named(plan):
+    return f"{plan.model} {told(plan)}"
+
+
+def equal_to_one_device(plan):
+    outcome = tried(plan.trial(), lambda what, part: None)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
+
+
+@pytest.mark.parametrize("plan", covering(2), ids=named)
+def test_pairs_of_choices_together(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", covering(3), ids=named)
+def test_triples_of_choices_together(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.parametrize("plan", list(folded())[:2], ids=named)
+def test_experts_are_folded_over_data_and_tensor_ranks(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", list(folded())[2:], ids=named)
+def test_experts_of_every_family_are_folded_over_data_and_tensor_ranks(plan):
+    equal_to_one_device(plan)
+
+
+def test_every_family_and_level_is_in_the_pairs():
+    plans = covering(2)
+    assert {plan.model for plan in plans} == set(FAMILIES)
+    assert {(plan.ep, plan.etp) for plan in plans} == {(1, 1), (2, 1), (1, 2), (2, 2)}
+    assert len({plan.recompute for plan in plans}) >= len(LEVELS["recompute"])
+    assert max(plan.ranks for plan in plans) == 8
