@@ -61,7 +61,11 @@ def test_latent_attention_has_two_ways_through_its_edge():
 
 
 def test_every_result_of_a_block_is_read():
-    for chain in (layer("llama"), layer("mixtral", num_local_experts=4), layer("deepseek_v3", **LATENT)):
+    for chain in (
+        layer("llama"),
+        layer("mixtral", num_local_experts=4, num_experts_per_tok=2),
+        layer("deepseek_v3", **LATENT),
+    ):
         numbers = number_of_users(chain)
         assert numbers.keys() == {ENTRY, *(op.name for op in chain)}
         assert all(numbers.values())

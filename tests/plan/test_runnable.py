@@ -6,7 +6,6 @@ import pytest
 from plan_cases import DENSE, LATENT, graph, long_plan
 
 from meshwright.model.load import load_model
-from meshwright.model.routing import LoadBalance
 from meshwright.plan.expand import expand
 from meshwright.plan.runnable import LIMITS, hindrances
 from meshwright.plan.short import ShortPlan
@@ -17,6 +16,9 @@ SPREAD = long_plan(pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1
 SPREAD_AFTER = long_plan(
     pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1", "step_validation": "after"}}
 )
+
+
+AFTER = long_plan(pipeline={"schedule": {"name": "1f1b", "step_validation": "after"}})
 
 
 def meshed():
@@ -32,18 +34,16 @@ def meshed():
 
 
 def balanced():
-    """A model whose routers have a load-balance loss and a correction that moves."""
+    """A model whose routers have a correction that moves."""
     numerics = MIXTRAL.architecture.numerics
-    routing = replace(
-        numerics.routing, balance=LoadBalance(coefficient=0.01, scope="sequence"), correction_speed=0.001
-    )
+    routing = replace(numerics.routing, correction_speed=0.001)
     architecture = replace(MIXTRAL.architecture, numerics=replace(numerics, routing=routing))
     return replace(MIXTRAL, architecture=architecture)
 
 
 CASES = [
     (long_plan(), graph(LATENT), "model", "its arithmetic is not known"),
-    (long_plan(), balanced(), "model", "a load-balance loss"),
+    (AFTER, balanced(), "pipeline.schedule.step_validation", "corrections of routers"),
     (long_plan(), DROPOUT, "model", "dropout is left out"),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),

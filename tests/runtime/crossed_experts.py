@@ -100,6 +100,19 @@ def covering(strength: int) -> list[Proven]:
     return plans
 
 
+def balanced() -> Iterator[Proven]:
+    """Losses that balance experts, in either scope, and corrections that move, where a sequence or a layer is cut."""
+    loss = (("aux_loss_alpha", 0.5), ("bias_update_speed", 0.05))
+    pooled = (("output_router_logits", True), ("router_aux_loss_coef", 0.5))
+    yield Proven("deepseek_v3", sizes=loss)
+    yield Proven("deepseek_v3", tp=2, ep=2, sequence_parallel=True, sizes=loss, recompute="full")
+    yield Proven(
+        "deepseek_v2", dp_shard=2, sharding="zero1", micro_batch=2, sizes=(*loss[:1], ("seq_aux", False))
+    )
+    yield Proven("mixtral", pp=2, dp_replicate=2, ep=2, schedule="zb-h1", sizes=pooled)
+    yield Proven("glm4_moe", pp=2, ep=2, dp_replicate=2, schedule="dualpipe", layers=4, sizes=loss[1:])
+
+
 def folded() -> Iterator[Proven]:
     """Every family with experts over all ranks of data and tensor parallelism (Parallel Folding, arXiv 2504.14960)."""
     for model in FAMILIES:

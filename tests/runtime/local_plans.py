@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from meshwright.cluster.load import load_cluster
 from meshwright.model.graph import ModelGraph
-from meshwright.model.running import named_parameters
+from meshwright.model.running import is_matrix, named_parameters
 from meshwright.plan.expand import expand
 from meshwright.plan.recomputing import recomputing
 from meshwright.plan.short import ShortPlan
@@ -127,8 +127,11 @@ def reference(case: Small, steps=1, options=None):
     tensors = random_tensors(case.model, 0, torch.float64)
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(case.model)}
     groups = [
-        {"params": [t for t in trained.values() if t.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [t for t in trained.values() if t.ndim < 2], "weight_decay": 0.0},
+        {
+            "params": [t for name, t in trained.items() if is_matrix(name, t.shape)],
+            "weight_decay": options.weight_decay,
+        },
+        {"params": [t for name, t in trained.items() if not is_matrix(name, t.shape)], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
     results, gradients = [], {}

@@ -1,7 +1,7 @@
 """Plans with experts compute what one device does, whatever else meets them."""
 
 import pytest
-from crossed_experts import FAMILIES, LEVELS, covering, folded
+from crossed_experts import FAMILIES, LEVELS, balanced, covering, folded
 from proof_plans import told
 
 from meshwright.runtime.verify.outcome import DOUBTFUL
@@ -37,6 +37,13 @@ def test_experts_are_folded_over_data_and_tensor_ranks(plan):
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", list(folded())[2:], ids=named)
 def test_experts_of_every_family_are_folded_over_data_and_tensor_ranks(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.parametrize("plan", list(balanced()), ids=named)
+def test_experts_are_kept_in_balance_as_on_one_device(plan):
+    routing = plan.graph().architecture.numerics.routing
+    assert routing.balance or routing.correction_speed
     equal_to_one_device(plan)
 
 

@@ -42,17 +42,9 @@ def _model(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
 
 def _balance(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     routing = model.architecture.numerics.routing
-    if routing is None:
-        return
-    if routing.balance is not None:
-        yield Problem(
-            "model",
-            model.name,
-            f"a load-balance loss {NOT_RUN}",
-            "router_aux_loss_coef: 0 in its configuration",
-        )
-    if routing.correction_speed:
-        yield Problem("model", model.name, f"corrections that move {NOT_RUN}", "a correction that stays")
+    if routing is not None and routing.correction_speed and plan.choice.step_validation == "after":
+        rule = f"corrections of routers that move behind a step which may be undone: {NOT_RUN}"
+        yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
 
 
 def _dropout(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
@@ -101,8 +93,8 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         "balance of experts",
-        "none, or a correction that stays",
-        "load-balance loss, corrections that move",
+        "none, losses by sequence or micro-batch, corrections that move",
+        "corrections that move with `step_validation: after`",
         _balance,
     ),
     Limit("dropout", "none", "left out, with a warning", _dropout),

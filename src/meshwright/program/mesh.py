@@ -82,3 +82,8 @@ class RankGrid:
         """How many members of a group over ``axes`` share a fast domain of ``domain`` consecutive ranks."""
         steps = strides(self.sizes, self.order)
         return int(members_in_domain([self.sizes[a] for a in axes], [steps[a] for a in axes], domain))
+
+
+def grid_with(axes: Sequence[str], grid: RankGrid, other: RankGrid) -> RankGrid:
+    """Of two meshes over the same ranks the first that has all of these axes."""
+    return grid if all(axis in grid.sizes for axis in axes) else other

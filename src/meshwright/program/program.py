@@ -13,7 +13,7 @@ from typing import Literal
 
 from meshwright.model.graph import Block
 from meshwright.program.items import Body, Collective, Item, PassKind
-from meshwright.program.mesh import RankGrid
+from meshwright.program.mesh import RankGrid, grid_with
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.states import StateEntry, StateKind
@@ -195,11 +195,7 @@ class Program:
             return len(self.end_ranks)
         if axes == MIRRORED:
             return self.chains
-        return self.grid_of(axes).size(axes)
-
-    def grid_of(self, axes: tuple[str, ...]) -> RankGrid:
-        """The mesh that has these axes: that of attention, or the experts'."""
-        return self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
+        return grid_with(axes, self.grid, self.expert_grid).size(axes)
 
     def signature(self) -> str:
         """A digest that predictor and runtime compare before they talk about the same plan."""

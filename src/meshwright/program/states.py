@@ -32,6 +32,11 @@ class StateMesh:
     shard: tuple[str, ...]
     replica: tuple[str, ...]
 
+    @property
+    def axes(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset((self.width, *self.shard, *self.replica))
+
 
 DENSE_MESH = StateMesh("tp", DENSE_SHARD_AXES, DENSE_REPLICA_AXES)
 EXPERT_MESH = StateMesh("etp", EXPERT_SHARD_AXES, EXPERT_REPLICA_AXES)

@@ -1,86 +1,22 @@
 """One block on one micro-batch: the Program's items, one after the other, handed to the kernels.
 
 What a pass does is not written here: F, I and W are the lists of items that the predictor prices. This walks them, and
-brings each operator what it reads: results forward, sums of gradients backward (``model/flow.py``). What runs again
-begins with what an operator has kept, goes on from operator to operator, and is given to those that dropped their
-input.
+brings each operator what it reads: results forward, sums of gradients backward (``model/flow.py``); what runs again on
+the way is a ``Row``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from meshwright.model.flow import ENTRY, number_of_users, sources, users
-from meshwright.model.graph import Block
-from meshwright.model.operators import EnterTensor, Linear, Operator, Residual
-from meshwright.program.activations import Keeps
-from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind
+from meshwright.model.flow import ENTRY
+from meshwright.model.operators import Linear, Operator
+from meshwright.program.items import Collective, Compute, Item, Overlap
+from meshwright.runtime.block_plan import BlockPlan
 from meshwright.runtime.communicator import Work
-from meshwright.runtime.kernels.kernel import Exchange, Kernel
-from meshwright.runtime.values import Gradients, Results, Value
+from meshwright.runtime.kernels.kernel import Exchange
+from meshwright.runtime.row import Row
+from meshwright.runtime.values import Gradients, Results, Value, of_all
 from meshwright.runtime.visit import EVERYTHING, Visit
-
-
-@dataclass(frozen=True)
-class BlockPlan:
-    """A block on one rank: its operators' kernels, the Program's items of each pass, and what F keeps."""
-
-    block: Block
-    kernels: Mapping[str, Kernel]
-    items: Mapping[PassKind, Sequence[Item]]
-    keeps: Mapping[str, Keeps]
-
-    @property
-    def operators(self) -> Sequence[Operator]:
-        """The chain."""
-        return self.block.operators
-
-    @cached_property
-    def named(self) -> Mapping[str, Operator]:
-        """Operators by name."""
-        return {op.name: op for op in self.operators}
-
-    @cached_property
-    def sources(self) -> Mapping[str, tuple[str, ...]]:
-        """Whose results each operator reads."""
-        return sources(self.operators)
-
-    @cached_property
-    def users(self) -> Mapping[str, tuple[Operator, ...]]:
-        """Who works on the result of each operator, through the edge of the tensor region."""
-        return users(self.operators)
-
-    @cached_property
-    def readers(self) -> Mapping[str, int]:
-        """How many read each result."""
-        return number_of_users(self.operators)
-
-    @cached_property
-    def forward(self) -> tuple[tuple[Operator, tuple[Item, ...]], ...]:
-        """The items of F, operator by operator; an edge may have none."""
-        found: dict[str, list[Item]] = {op.name: [] for op in self.operators}
-        for item in self.items["F"]:
-            found[self.owner(item)].append(item)
-        return tuple((op, tuple(found[op.name])) for op in self.operators)
-
-    @cached_property
-    def passed_through(self) -> frozenset[str]:
-        """Names of the edges at which nothing happens."""
-        return frozenset(op.name for op, items in self.forward if not items)
-
-    def waits_for_input(self, name: str) -> bool:
-        """Whether an operator dropped its input, and no row brings it back that runs from before it through it."""
-        operators = self.operators
-        before = operators[max(0, operators.index(self.named[name]) - 1)].name
-        return not self.keeps[name].inputs and (self.keeps[name].inner or self.keeps[before].inner)
-
-    def owner(self, item: Item) -> str:
-        """The operator that an item belongs to."""
-        if isinstance(item, Compute):
-            return item.operator.name
-        if isinstance(item, Overlap):
-            return item.compute[0].operator.name
-        return item.what if item.what in self.kernels else item.what.split()[0]
 
 
 @dataclass
@@ -118,15 +54,6 @@ class Exchanging:
 
 
 @dataclass
-class Row:
-    """Operators that run again one after the other: what they have made, and the one at work with its value so far."""
-
-    results: Results
-    doing: str = ""
-    value: Value = None
-
-
-@dataclass
 class BlockRun:
     """A block at work on one micro-batch; ``visits`` live from F until W.
 
@@ -153,7 +80,7 @@ class BlockRun:
         results = Results(self.plan.readers)
         results.put(ENTRY, x)
         for op, items in self.plan.forward:
-            value = _of_all([results.take(name) for name in self.plan.sources[op.name]])
+            value = of_all([results.take(name) for name in self.plan.sources[op.name]])
             for item in items:
                 value = self._forward(op, item, value)
             results.put(op.name, value)
@@ -186,7 +113,7 @@ class BlockRun:
         """W: gradients of matrices and tables."""
         for item in self.plan.items["W"]:
             assert isinstance(item, Compute), item
-            self._kernel(item.operator).weight_gradient(self.visits[item.operator.name])
+            self.plan.kernel(item.operator).weight_gradient(self.visits[item.operator.name])
 
     # -- forward ------------------------------------------------------------------------------------------------
 
@@ -203,12 +130,9 @@ class BlockRun:
         visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
         if isinstance(op, Linear) and source in self.gathered:
             visit.source = self.gathered.take(source)
-        y = self._kernel(op).forward(value, visit)
+        y = self.plan.kernel(op).forward(value, visit)
         visit.source = None
         return y
-
-    def _kernel(self, op: Operator) -> Kernel:
-        return self.plan.kernels[op.name]
 
     def _exchange(self, item: Collective, value: Value) -> Exchanging:
         owner = self.plan.owner(item)
@@ -217,64 +141,16 @@ class BlockRun:
     # -- recomputation ------------------------------------------------------------------------------------------
 
     def _again(self, item: Item) -> None:
-        """One item of a row that is run again; its result goes to the operators whose input was dropped."""
+        """One item of a row that is run again."""
         if self.row is None:
-            self.row = Row(Results(self.plan.readers))
+            self.row = Row(self.plan, self.visits, self._forward)
             for visit in self.visits.values():
                 visit.keep = EVERYTHING
-        row, op = self.row, self.plan.named[self.plan.owner(item)]
-        begins = row.doing != op.name
-        if begins:
-            self._end_operator(row)
-            row.doing, row.value = op.name, self._inputs_again(row, op)
-        if begins and row.value is None:
-            row.value = self._from_kept(row, op, item)
-            if isinstance(item, Compute):
-                return
-        row.value = self._forward(op, item, row.value)
-
-    def _inputs_again(self, row: Row, op: Operator) -> Value:
-        """What an operator reads of the row, None where that is not in it.
-
-        Of several results the first one decides, but those that pass an edge pass it together.
-        """
-        found = [self._made_again(row, name) for name in self.plan.sources[op.name]]
-        deciding = found if isinstance(op, EnterTensor) else found[:1]
-        return None if any(part is None for part in deciding) else _of_all(found)
-
-    def _made_again(self, row: Row, name: str) -> Value:
-        if name not in row.results and name in self.plan.passed_through:
-            passed = self._inputs_again(row, self.plan.named[name])
-            if passed is not None:
-                row.results.put(name, passed)
-        return row.results.take(name) if name in row.results else None
-
-    def _from_kept(self, row: Row, op: Operator, item: Item) -> Value:
-        """Begin with what an operator kept; behind an edge, with the part of its input that this rank holds."""
-        if isinstance(item, Collective):
-            behind = [name for name, of in self.plan.sources.items() if op.name in of]
-            return _of_all([self.visits[name].kept["input"] for name in behind])
-        visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
-        if source == ENTRY or isinstance(self.plan.named[source], Residual):  # a residual reads it, too
-            row.results.put(source, visit.kept["input"])
-            row.results.take(source)
-        return self._kernel(op).again(visit)
-
-    def _end_operator(self, row: Row) -> None:
-        """Hand on what the operator at work in a row has made."""
-        if not row.doing:
-            return
-        row.results.put(row.doing, row.value)
-        for user in self.plan.users[row.doing]:
-            if self.plan.waits_for_input(user.name):
-                of = self.plan.sources[user.name]
-                parts = [row.results.held.get(name) for name in of] if row.doing in of else [row.value]
-                if all(part is not None for part in parts):
-                    self._kernel(user).restore(_of_all(parts), self.visits[user.name])
+        self.row.step(item)
 
     def _end_row(self) -> None:
         if self.row is not None:
-            self._end_operator(self.row)
+            self.row.hand_on()
             self.row, self.gathered = None, Results(self.plan.readers)
 
     # -- backward -----------------------------------------------------------------------------------------------
@@ -301,18 +177,13 @@ class BlockRun:
         if isinstance(item, Collective):
             return self._exchange(item, g).finish()
         if isinstance(item, Compute):
-            return self._kernel(item.operator).input_gradient(g, self.visits[item.operator.name])
+            return self.plan.kernel(item.operator).input_gradient(g, self.visits[item.operator.name])
         beside = [self._exchange(collective, None) for collective in item.beside]
         for compute in item.compute:
             g = self._gradient(compute, g)
         for exchange in beside:
             exchange.finish()
         return g
-
-
-def _of_all(values: Sequence[Value]) -> Value:
-    """What an operator works on: the result that it reads, or several of them together."""
-    return tuple(values) if len(values) > 1 else values[0]
 
 
 def _is_again(item: Item) -> bool:

@@ -24,6 +24,7 @@ from meshwright.errors import RunError
 from meshwright.model.operators import Dispatch
 from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
+from meshwright.program.mesh import grid_with
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
 from meshwright.program.step import NORM_BYTES
@@ -186,22 +187,13 @@ class Communicator:
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=op, group=group, async_op=True)
 
-    def everyones_counts(self, own: torch.Tensor) -> torch.Tensor:
-        """The rows that each rank with experts has for every expert: (etp ranks, ep ranks, experts), on the host.
-
-        Ranks agree so on the sizes of what they exchange next; these numbers are none of the Program's bytes.
-        """
-        grid, ranks = self.program.expert_grid, self.ranks_of(EXPERT_RANKS)
-        table = torch.zeros((grid.sizes["etp"], grid.sizes["ep"], len(own)), dtype=torch.int64)
-        if len(ranks) == 1:
-            return table + own.cpu()
-        everyones = own.new_empty(len(ranks) * len(own))
-        with self.naming("numbers of rows of experts", ranks):
-            dist.all_gather_single(everyones, own, group=self._groups[self.kind, EXPERT_RANKS].handle)
-        for rank, counts in zip(ranks, everyones.view(len(ranks), -1).cpu(), strict=True):
-            at = grid.coordinates(rank)
-            table[at["etp"], at["ep"]] = counts
-        return table
+    def summed(self, numbers: torch.Tensor, axes: Axes) -> torch.Tensor:
+        """A few numbers summed over a group at once: what routers chose. They are none of the Program's bytes."""
+        ranks = self.ranks_of(axes)
+        if len(ranks) > 1:
+            with self.naming("sum of routers' choices", ranks):
+                dist.all_reduce(numbers, group=self._groups[self.kind, axes].handle)
+        return numbers
 
     def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
         """Begin to send to a rank; the tensor must stay as it is until the work has ended."""
@@ -295,7 +287,10 @@ def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
     if axes == MIRRORED:
         rows = program.grid.groups(("pp",))
         return [tuple(int(row[rank]) for rank in ranks) for row in rows for ranks in program.mirrors]
-    return [tuple(int(rank) for rank in row) for row in program.grid_of(axes).groups(axes)]
+    return [
+        tuple(int(rank) for rank in row)
+        for row in grid_with(axes, program.grid, program.expert_grid).groups(axes)
+    ]
 
 
 def _groups_used(program: Program) -> set[tuple[str, Axes]]:

@@ -6,6 +6,7 @@ of it; with several chains of stages all that a rank holds lies on the pipeline 
 """
 
 from meshwright.model.running import TOKEN_TABLE
+from meshwright.program.mesh import grid_with
 from meshwright.program.program import Program
 from meshwright.runtime.unit_layout import Tensor, UnitLayout
 
@@ -16,7 +17,10 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor)
     whole = mesh.shard if layout.parts == 1 else ()
     uncut = () if tensor.widths_cut else (mesh.width,)
     copies = (*mesh.replica, *whole, *uncut)
-    first, ends = program.grid_of(copies).group_of(rank, copies)[0], program.end_ranks
+    first, ends = (
+        grid_with(copies, program.grid, program.expert_grid).group_of(rank, copies)[0],
+        program.end_ranks,
+    )
     stages = program.grid.group_of(first, ("pp",))
     if program.chains > 1:
         here = program.grid.coordinates(rank)["pp"]

@@ -7,7 +7,7 @@ number, on which rotations and windows may depend.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -20,13 +20,14 @@ from meshwright.program.activations import keeps
 from meshwright.program.passes import Shared
 from meshwright.program.program import Program, Stage
 from meshwright.program.states import EXPERT_MESH
-from meshwright.runtime.block_run import BlockPlan
+from meshwright.runtime.block_plan import BlockPlan
 from meshwright.runtime.communicator import Communicator
 from meshwright.runtime.host_copies import HostLink
 from meshwright.runtime.kernels import kernel_of
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.tally import Tally
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
@@ -61,6 +62,7 @@ class RankPlan:
     units: Mapping[int, tuple[tuple[Unit, ...], ...]]
     unit_of: Mapping[str, Unit]
     buffers: Mapping[str, torch.Tensor]
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def host(self) -> HostLink:
@@ -120,6 +122,8 @@ def rank_plan(
     for stage, of_stage in places.items():
         units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
+    routing = numerics.routing
+    tally = Tally(routing.correction_speed if routing else 0.0, named_buffers(model))
     tables, buffers = Tables(), _buffers(model, places, communicator, precision)
     blocks = {
         stage: tuple(
@@ -137,6 +141,7 @@ def rank_plan(
                     unit_name=place.name,
                     layer=place.layer,
                     buffers=buffers,
+                    tally=tally,
                 ),
             )
             for place in of_stage
@@ -154,6 +159,7 @@ def rank_plan(
         units,
         unit_of,
         buffers,
+        tally,
     )
 
 

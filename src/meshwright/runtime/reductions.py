@@ -21,7 +21,7 @@ class Reductions:
             self._end_begun()  # gradients of one stage at a time are on their way
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         for unit in self.plan.units_of(action.stage):
-            own = unit.own(items)
+            own = unit.layout.own(items)
             self.begun.append((Exchanging(unit.reduce(own)).begin(), len(own)))
 
     def after_pass(self) -> None:

@@ -162,7 +162,7 @@ class _Beside:
         units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
         going, left = [], list(items)
         for unit in units:
-            mine = unit.own(left)[: unit.layout.parts > 1]
+            mine = unit.layout.own(left)[: unit.layout.parts > 1]
             going.append(Exchanging(unit.gather(mine)).begin())
             left = [item for item in left if item not in mine]
         assert not left, (units, items)
@@ -171,7 +171,7 @@ class _Beside:
     def _reductions(self, items: Sequence[Collective], at: int) -> list[Exchanging]:
         """Those of the units of the block before a place of the order."""
         units = self.plan.units[self.stage][self.order[at - 1]]
-        return [Exchanging(unit.reduce(unit.own(items))).begin() for unit in units]
+        return [Exchanging(unit.reduce(unit.layout.own(items))).begin() for unit in units]
 
     def _needed(self) -> tuple[tuple[Unit, ...], ...]:
         """The units that are gathered for the block at each place of the order."""

@@ -17,6 +17,8 @@ from meshwright.runtime.reductions import Reductions
 from meshwright.runtime.speculation import Speculation, StepResult
 from meshwright.schedule.action import Action
 
+WORLD = ("world",)
+
 
 @dataclass
 class StepStates:
@@ -60,13 +62,15 @@ class StepStates:
     def begin_step(self, lr_factor: float) -> None:
         """Forget the last step's loss and norm."""
         self.loss, self.sums, self.result, self.lr_factor = 0.0, None, None, lr_factor
+        self.plan.tally.begin_step()
 
     def gather(self, action: Action) -> None:
         """Begin to make the parameters of a stage whole."""
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "GATHER"]
         self.gathering[action.stage] = [
-            Exchanging(unit.gather(unit.own(items))).begin() for unit in self.plan.units_of(action.stage)
+            Exchanging(unit.gather(unit.layout.own(items))).begin()
+            for unit in self.plan.units_of(action.stage)
         ]
 
     def ready(self, stage: int | None) -> None:
@@ -85,7 +89,7 @@ class StepStates:
         """The sums of squares of gradients and of losses, over all ranks that the Program names."""
         self.reductions.end()
         squares = self.optimizer.squares()
-        self.sums = torch.stack([squares, squares.new_tensor(0.0) + self.loss])
+        self.sums = torch.stack([squares, squares.new_tensor(0.0) + self.loss + self.plan.tally.loss])
         for item in self.plan.program.collectives.get((None, "NORM"), ()):
             self.plan.communicator.start(item, self.sums, NORM_BYTES // 2).wait()
 
@@ -101,7 +105,14 @@ class StepStates:
             result = StepResult.of(self.sums)
             self._known(result)
             self.optimizer.update(result.norm, self.lr_factor)
+        self._move_corrections()
         self._refresh()
+
+    def _move_corrections(self) -> None:
+        """By the choices of all ranks, other pipeline ranks with the same layers among them."""
+        if self.plan.tally.speed:
+            numbers = self.plan.tally.table().to(self.plan.communicator.device)
+            self.plan.tally.move(self.plan.buffers, self.plan.communicator.summed(numbers, WORLD))
 
     def validate(self, action: Action) -> bool:
         """Make the step before right. Whether it was wrong: then all that was done with its parameters is void."""

@@ -81,11 +81,6 @@ class Unit:
         """Where all buffers lie."""
         return self.communicator.device
 
-    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
-        """Those of a stage's or block's collectives that are over axes of this unit's mesh."""
-        mesh = self.layout.mesh
-        return tuple(c for c in items if {mesh.width, *mesh.shard, *mesh.replica}.issuperset(c.axes))
-
     # -- parameters ---------------------------------------------------------------------------------------------
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -122,10 +117,6 @@ class Unit:
         if self.whole is None:
             raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
         return self._places[name].of(self.whole)
-
-    def shape_of(self, name: str) -> tuple[int, ...]:
-        """The shape of a parameter on this rank."""
-        return self._places[name].shape
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
         """Matrices that lie next to each other, as one: (sum of outputs, inputs)."""

@@ -16,6 +16,7 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from meshwright.model.operators import Operator, Parameter
+from meshwright.program.items import Collective
 from meshwright.program.layout import boundaries
 from meshwright.program.shape import LocalShape
 from meshwright.program.states import DENSE_MESH, StateMesh, is_partial
@@ -138,6 +139,10 @@ class UnitLayout:
             (table[part], table[part + 1]),
             (self.shared + rest[part], self.shared + rest[part + 1]),
         )
+
+    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Those of a stage's or block's collectives that are over axes of this mesh."""
+        return tuple(item for item in items if self.mesh.axes.issuperset(item.axes))
 
     def summed_range(self, sequence_parallel: bool) -> Interval:
         """The range of gradients that are partial sums over tp."""

@@ -1,6 +1,6 @@
 """What flows through a block: results that are still to be read, and gradients that come together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,3 +54,8 @@ def together(before: Value, new: Value) -> Value:
     if isinstance(new, torch.Tensor):
         return new.add_(before)
     return tuple(together(a, b) for a, b in zip(before, new, strict=True))
+
+
+def of_all(values: Sequence[Value]) -> Value:
+    """What an operator works on: the result that it reads, or several of them together."""
+    return tuple(values) if len(values) > 1 else values[0]

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 from meshwright.cost.pricing import program_prices
+from meshwright.model.load import load_model
 from meshwright.plan.recomputing import recomputing
 from meshwright.plan.resolve import resolve
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.program.program import Program
 from meshwright.runtime.channels import Channels
-from meshwright.runtime.emulation.classes import local_program
+from meshwright.runtime.emulation.classes import EXPERT_AXES, local_program
 from meshwright.runtime.emulation.emulate import emulate
 from meshwright.runtime.emulation.record import Emulation
 from meshwright.runtime.emulation.scale import PASS_S, shortest_pass
@@ -71,15 +73,14 @@ def case(
     recomputed=16,
     vocabulary=None,
     offload=None,
+    model="llama-3.2-1b",
     **degrees,
 ) -> Case:
-    """The first ``recomputed`` of the 16 layers are recomputed."""
-    devices = 1
-    for degree in degrees.values():
-        devices *= degree
+    """The first ``recomputed`` of the layers are recomputed."""
+    devices = prod(degree for axis, degree in degrees.items() if axis not in EXPERT_AXES)
     data = {
         "plan": 1,
-        "model": "llama-3.2-1b",
+        "model": model,
         "cluster": f"h100-sxm-80gb x {devices}",
         "workload": {"seq_len": 4096, "global_batch": global_batch},
         "stack": stack,
@@ -90,7 +91,8 @@ def case(
     }
     data |= {key: value for key, value in (("gather", gather), ("offload", offload)) if value}
     resolved = resolve(ShortPlan.model_validate(data))
-    of_layers = ["full"] * recomputed + ["none"] * (16 - recomputed)
+    layers = load_model(model).architecture.layers
+    of_layers = ["full"] * recomputed + ["none"] * (layers - recomputed)
     return Case(*_lowered(resolve(recomputing(resolved.long, of_layers))))
 
 

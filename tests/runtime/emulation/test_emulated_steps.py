@@ -18,6 +18,7 @@ from meshwright.simulate.ledger import peak_activation_bytes
 UNIT_S = 0.02
 UNITS = {"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-unit", "schedule": "zeropp", "chunks": 2}
 UNITS |= {"stack": "meshwright"}
+EXPERTS = {"model": "mixtral-8x7b", "pp": 2, "stack": "meshwright", "recomputed": 0}
 CASES = [
     ({"pp": 2, "tp": 2, "dp_shard": 2, "sharding": "zero1", "stack": "meshwright"}, 4),
     ({"pp": 2, "schedule": "v-half", "chunks": 2}, 2),
@@ -43,6 +44,8 @@ CASES = [
     (UNITS | {"offload": {"activations": "all"}}, 4),
     ({"pp": 4, "schedule": "zb-h2", "stack": "megatron-zero-bubble"}, 4),
     ({"pp": 2, "tp": 2, "sharding": "zero1", "schedule": "zb-h1", "stack": "megatron-zero-bubble"}, 4),
+    (EXPERTS | {"dp_shard": 4, "ep": 4, "sharding": "zero1", "recomputed": 4}, 4),
+    (EXPERTS | {"dp_shard": 2, "tp": 2, "ep": 2, "etp": 2, "sharding": "zero1"}, 8),
     (UNITS, 4),
     (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]

@@ -8,6 +8,7 @@ import torch
 from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.program.items import Collective
 from meshwright.program.program import Program
+from meshwright.program.states import DENSE_MESH, EXPERT_MESH, StateMesh
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCommunicator
 from meshwright.runtime.optimizer import Optimizer
@@ -17,13 +18,14 @@ from meshwright.runtime.unit import Steps, Unit
 from meshwright.runtime.unit_layout import UnitLayout
 from meshwright.schedule.action import Action
 
+EVERY_MESH = StateMesh(
+    DENSE_MESH.width, DENSE_MESH.shard + EXPERT_MESH.shard, DENSE_MESH.replica + EXPERT_MESH.replica
+)
+"""An emulated unit stands for all of its stage's."""
+
 
 class EmulatedUnit(Unit):
     """A unit without parameters, whose exchanges are the Program's, one after the other."""
-
-    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
-        """It stands for all units of a stage."""
-        return tuple(items)
 
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Every gather of the Program."""
@@ -86,7 +88,7 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
 def _unit(name: str, communicator: EmulatedCommunicator) -> EmulatedUnit:
     return EmulatedUnit(
         name=name,
-        layout=UnitLayout((), 0, 1),
+        layout=UnitLayout((), 0, 1, EVERY_MESH),
         communicator=communicator,
         precision=PRECISIONS["fp64"],
         sequence_parallel=False,

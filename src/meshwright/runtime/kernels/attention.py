@@ -46,7 +46,7 @@ class AttentionKernel:
         return self._attend(tuple(visit.kept[name] for name in PARTS), visit)
 
     def _attend(self, parts: tuple[torch.Tensor, ...], visit: Visit) -> torch.Tensor:
-        q, k, v = map(self._heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
+        q, k, v = map(by_heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
         out, statistic = attend(q, k, v, self._scores(q, visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
         if visit.keep.inputs:
@@ -62,10 +62,10 @@ class AttentionKernel:
     def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
         """Gradients of queries, keys and values next to each other, as the projection wrote them."""
         parts = [visit.kept.pop(name) for name in PARTS]
-        q, k, v = map(self._heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
-        out = self._heads(visit.kept.pop("output"), self.op.v_dim)
+        q, k, v = map(by_heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
+        out = by_heads(visit.kept.pop("output"), self.op.v_dim)
         statistic = visit.kept.pop("statistic")
-        of, of_out = self._scores(q, visit), self._heads(g, self.op.v_dim)
+        of, of_out = self._scores(q, visit), by_heads(g, self.op.v_dim)
         if of.sinks is not None:
             found = sink_gradients(of_out, out, statistic, of.sinks)
             visit.unit(self.sinks).gradient_of(self.sinks).add_(found)
@@ -76,7 +76,7 @@ class AttentionKernel:
         batch, _, length, _ = gradients[0].shape
         fused = gradients[0].new_empty((length, batch, sum(self.widths)))
         for part, gradient in zip(fused.split(self.widths, -1), gradients, strict=True):
-            self._heads(part, gradient.shape[-1]).copy_(gradient)
+            by_heads(part, gradient.shape[-1]).copy_(gradient)
         self._grow(fused[..., : self.widths[0]])
         self._rotate([fused[..., : -self.widths[-1]]], backward=True)
         return fused
@@ -88,15 +88,6 @@ class AttentionKernel:
         """Rings of context parallelism are refused before a run."""
         raise AssertionError(item)
         yield
-
-    @property
-    def _layer(self) -> int:
-        assert self.setting.layer is not None
-        return self.setting.layer
-
-    def _heads(self, part: torch.Tensor, width: int) -> torch.Tensor:
-        """(sequence, batch, heads · width) as (batch, heads, sequence, width), the same memory."""
-        return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)
 
     def _turned(self, x: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values of ``x``, the first two rotated in place, at once where they share a buffer."""
@@ -117,7 +108,7 @@ class AttentionKernel:
 
     def _rotation(self, like: torch.Tensor) -> Rotation | None:
         """How positions turn the layer's heads, of as many positions as ``like``."""
-        rotary = self.setting.numerics.rotary[self._layer]
+        rotary = self.setting.numerics.rotary[self.setting.decoder_layer]
         if rotary is None:
             return None
         return self.setting.tables.get((rotary, len(like)), lambda: rotation(rotary, len(like), like))
@@ -137,29 +128,35 @@ class AttentionKernel:
         return self.setting.named(self.op.parameters[0]) if self.op.parameters else ""
 
     def _scores(self, q: torch.Tensor, visit: Visit) -> Scores:
-        numerics, layer = self.setting.numerics, self._layer
+        numerics, layer = self.setting.numerics, self.setting.decoder_layer
         key = (self.op.window, q.shape[-2], self.setting.tp_rank)
-        mask = self.setting.tables.get(key, lambda: self._mask(q))
+        mask = self.setting.tables.get(key, lambda: added_mask(q, self.op, self.setting))
         sinks = visit.unit(self.sinks).view(self.sinks) if self.sinks else None
         return Scores(numerics.attention_scales[layer], numerics.attention_soft_cap, mask, sinks)
-
-    def _mask(self, q: torch.Tensor) -> torch.Tensor | None:
-        """What is added to the scores; None where plain causality does."""
-        length, window, slopes = q.shape[-2], self.op.window, self.setting.numerics.alibi_slopes
-        if not slopes and (window is None or window >= length):
-            return None
-        place = torch.arange(length, device=q.device)
-        behind = place[:, None] - place[None]
-        hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
-        mask = torch.zeros((length, length), dtype=q.dtype, device=q.device)
-        if slopes:
-            own = len(slopes) // self.setting.tp
-            mine = torch.tensor(slopes, dtype=q.dtype, device=q.device)[self.setting.tp_rank * own :][:own]
-            mask = (-mine[:, None, None] * behind.to(q))[None]
-        return mask.masked_fill(hidden, float("-inf"))
 
 
 def head_widths(op: Attention, tp: int) -> tuple[int, int, int]:
     """Widths of queries, keys and values that one tp rank has."""
     heads, kv_heads = op.heads // tp, op.kv_heads // tp
     return heads * op.qk_dim, kv_heads * op.qk_dim, kv_heads * op.v_dim
+
+
+def by_heads(part: torch.Tensor, width: int) -> torch.Tensor:
+    """(sequence, batch, heads · width) as (batch, heads, sequence, width), the same memory."""
+    return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)
+
+
+def added_mask(q: torch.Tensor, op: Attention, setting: Setting) -> torch.Tensor | None:
+    """What is added to the scores; None where plain causality does."""
+    length, window, slopes = q.shape[-2], op.window, setting.numerics.alibi_slopes
+    if not slopes and (window is None or window >= length):
+        return None
+    place = torch.arange(length, device=q.device)
+    behind = place[:, None] - place[None]
+    hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
+    mask = torch.zeros((length, length), dtype=q.dtype, device=q.device)
+    if slopes:
+        own = len(slopes) // setting.tp
+        mine = torch.tensor(slopes, dtype=q.dtype, device=q.device)[setting.tp_rank * own :][:own]
+        mask = (-mine[:, None, None] * behind.to(q))[None]
+    return mask.masked_fill(hidden, float("-inf"))

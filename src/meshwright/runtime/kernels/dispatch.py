@@ -14,12 +14,15 @@ import torch
 from meshwright.model.operators import Combine, Dispatch
 from meshwright.model.running import CORRECTION
 from meshwright.program.items import Collective
+from meshwright.runtime.communicator import EXPERT_RANKS
+from meshwright.runtime.kernels.balance import Balance
 from meshwright.runtime.kernels.choosing import Choosing
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
 from meshwright.runtime.kernels.routes import EP, ETP, Place, Routes, from_experts, order_of, to_experts
 from meshwright.runtime.visit import Visit
 
 DISPATCH = "dispatch"
+TP = ("tp",)
 
 
 def routes_of(visit: Visit) -> Routes:
@@ -43,11 +46,19 @@ class DispatchKernel:
         assert routing is not None
         return Choosing(routing, self.op.experts_per_token, self.setting.precision.statistic)
 
+    @cached_property
+    def balance(self) -> Balance | None:
+        """The layer's balancing loss."""
+        routing, program = self.setting.numerics.routing, self.setting.communicator.program
+        if routing is None or routing.balance is None:
+            return None
+        return Balance(routing.balance, routing, program, self.setting.precision.statistic)
+
     def forward(self, x: Value, visit: Visit) -> torch.Tensor:
         """((sequence, batch, width), (sequence, batch, experts)) → (rows, width)."""
         tokens, logits = x
         if logits is not None:  # what only runs again goes where it went before
-            visit.routes = self._routes(logits.flatten(0, 1))
+            visit.routes = self._routes(logits.flatten(0, 1), logits.shape[1])
         if visit.keep.inputs and not visit.keep.inner:
             visit.kept["input"] = tokens
         return routes_of(visit).of_tokens(tokens)
@@ -63,9 +74,15 @@ class DispatchKernel:
         """The gradients of tokens and logits."""
         routes = routes_of(visit)
         assert routes.weights_gradient is not None
-        of_logits = self.choosing.gradient(routes.logits, routes.experts, routes.weights_gradient)
-        visit.routes = None
         tokens, batch = -1, visit.batch.tokens.shape[1]
+        of_logits = self.choosing.gradient(routes.logits, routes.experts, routes.weights_gradient)
+        if self.balance is not None:
+            loss, of_balance = self.balance.of_tokens(routes, batch)
+            self.setting.tally.loss = self.setting.tally.loss + loss
+            of_logits += of_balance
+        own = torch.bincount(routes.experts.flatten(), minlength=self.op.experts)
+        self.setting.tally.count(self._correction, own)
+        visit.routes = None
         return (
             routes.by_token(g).sum(1).unflatten(0, (tokens, batch)),
             of_logits.unflatten(0, (tokens, batch)),
@@ -79,11 +96,19 @@ class DispatchKernel:
         way = from_experts if item.phase == "I" else to_experts
         return (yield from way(routes_of(visit), self.setting.communicator, item, x))
 
-    def _routes(self, logits: torch.Tensor) -> Routes:
-        correction = self.setting.buffers.get(f"{self.setting.unit_name}.{CORRECTION}")
-        experts = self.choosing.experts(logits, correction)
+    @property
+    def _correction(self) -> str:
+        """The full name of the layer's correction, where its router has one."""
+        return f"{self.setting.unit_name}.{CORRECTION}"
+
+    def _routes(self, logits: torch.Tensor, batch: int) -> Routes:
+        experts = self.choosing.experts(logits, self.setting.buffers.get(self._correction))
         weights = self.choosing.weights(logits, experts).to(self.setting.precision.compute)
-        return Routes(experts, weights, logits, order_of(experts), self._counts(experts), self._here)
+        found = Routes(experts, weights, logits, order_of(experts), self._counts(experts), self._here)
+        if self.balance is not None:
+            own = self.balance.choices(experts, self.op.experts, batch)
+            found.choices = self.setting.communicator.summed(own, TP)
+        return found
 
     @cached_property
     def _here(self) -> Place:
@@ -91,8 +116,12 @@ class DispatchKernel:
         return Place(communicator.place_in(ETP), communicator.place_in(EP))
 
     def _counts(self, experts: torch.Tensor) -> torch.Tensor:
+        """Rows by etp rank, ep rank and expert of all ranks that have the experts between them, on the host."""
         own = torch.bincount(experts.flatten(), minlength=self.op.experts)
-        return self.setting.communicator.everyones_counts(own)
+        shape = self.setting.shape
+        table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
+        table[self._here] = own
+        return self.setting.communicator.summed(table, EXPERT_RANKS).cpu()
 
 
 @dataclass(frozen=True)

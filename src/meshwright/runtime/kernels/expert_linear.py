@@ -60,8 +60,9 @@ class ExpertLinearKernel:
     def weight_gradient(self, visit: Visit) -> None:
         """Add dYᵀ·x of each expert."""
         x, g = visit.kept.pop("input"), visit.kept.pop("output_gradient")
-        for name, part in zip(self.matrices, self._parts(g, self.matrices, visit), strict=True):
-            add_weight_product(visit.unit(name).gradient_of(name), part, x, visit.counts)
+        totals = [visit.unit(name).gradient_of(name) for name in self.matrices]
+        for total, part in zip(totals, g.split([total.shape[1] for total in totals], -1), strict=True):
+            add_weight_product(total, part, x, visit.counts)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Experts exchange nothing themselves."""
@@ -83,7 +84,7 @@ class ExpertLinearKernel:
 
     def _parts(self, g: torch.Tensor, names: tuple[str, ...], visit: Visit) -> tuple[torch.Tensor, ...]:
         """The columns of a gradient that belong to each of several tensors, whose second dim is the outputs."""
-        return g.split([visit.unit(name).shape_of(name)[1] for name in names], -1) if names else ()
+        return g.split([self._view(name, visit).shape[1] for name in names], -1) if names else ()
 
 
 def _is_matrix(parameter: Parameter) -> bool:

@@ -31,6 +31,7 @@ from meshwright.program.shape import LocalShape
 from meshwright.runtime.communicator import Communicator, Work
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.tally import Tally
 from meshwright.runtime.unit_layout import vocabulary_part
 from meshwright.runtime.visit import Visit
 
@@ -44,7 +45,7 @@ class Setting:
     """What kernels of one layer on one rank are made for.
 
     ``layer`` is the number of the decoder layer, None outside. ``buffers`` are what is stored with the weights and gets
-    no gradient, by full name.
+    no gradient, by full name; ``tally`` is what the routed layers of the rank find in a step.
     """
 
     architecture: Architecture
@@ -57,12 +58,19 @@ class Setting:
     unit_name: str
     layer: int | None
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     def named(self, parameter: Parameter) -> str:
         """A parameter's full name; a tied head works with the embedding's table."""
         if parameter.name == EMBEDDING_TABLE:
             return f"embed.{parameter.name}"
         return f"{self.unit_name}.{parameter.name}"
+
+    @property
+    def decoder_layer(self) -> int:
+        """The number of the layer, of a kernel that is in one."""
+        assert self.layer is not None
+        return self.layer
 
     @cached_property
     def tp_rank(self) -> int:

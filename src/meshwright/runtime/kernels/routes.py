@@ -37,7 +37,8 @@ class Routes:
 
     ``order`` says which of the tokens · chosen rows, token by token, stands where in the order of experts. ``counts``
     are rows by etp rank, ep rank and expert, on the host; ``here`` is this rank's place among them.
-    ``weights_gradient`` is what the way back has found.
+    ``weights_gradient`` is what the way back has found, ``choices`` what all tokens of each scope of a balancing loss
+    chose.
     """
 
     experts: torch.Tensor
@@ -47,6 +48,7 @@ class Routes:
     counts: torch.Tensor
     here: Place
     weights_gradient: torch.Tensor | None = None
+    choices: torch.Tensor | None = None
 
     @property
     def chosen(self) -> int:

@@ -12,7 +12,8 @@ import torch
 
 from meshwright.model.operators import Linear, Loss, Operator
 from meshwright.program.items import Compute, PassKind, Phase
-from meshwright.runtime.block_run import BlockPlan, live_bytes
+from meshwright.runtime.block_plan import BlockPlan
+from meshwright.runtime.block_run import live_bytes
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
 from meshwright.runtime.kernels.kernel import Value
 from meshwright.runtime.kernels.linear import LinearKernel
