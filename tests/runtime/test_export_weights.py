@@ -25,13 +25,19 @@ SPREAD = small(
     tp=2,
     sequence_parallel=False,
 )
+EXPERTS = small(
+    tiny("deepseek_v3", num_hidden_layers=2, bias_update_speed=0.01),
+    pp=2,
+    dp_replicate=2,
+    ep=2,
+)
 SHARDED = small(tiny("llama", num_hidden_layers=1), sharding="zero3", gather="per-layer", dp_shard=2)
 
 
 @pytest.mark.parametrize(
     ("case", "precision"),
-    [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32")],
-    ids=["pp tp tied", "pp tp tied and spread", "zero3"],
+    [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32"), (EXPERTS, "fp32")],
+    ids=["pp tp tied", "pp tp tied and spread", "zero3", "pp ep"],
 )
 def test_exported_weights_are_the_runs_parameters(case, precision, tmp_path):
     def work(rank, steps):
@@ -52,9 +58,12 @@ def parameters_after_a_step(case, precision):
 
     def work(rank, steps):
         steps([1])
-        return to_bytes([p for unit in rank.plan.all_units for p in pieces_of(unit, unit.owned)])
+        pieces = [p for unit in rank.plan.all_units for p in pieces_of(unit, unit.owned)]
+        return to_bytes((pieces, dict(rank.plan.buffers)))
 
-    return whole_tensors(piece for data in on_ranks(case, work, precision) for piece in from_bytes(data))
+    everyones = [from_bytes(data) for data in on_ranks(case, work, precision)]
+    buffers = {name: buffer for _, of_rank in everyones for name, buffer in of_rank.items()}
+    return whole_tensors(piece for pieces, _ in everyones for piece in pieces) | buffers
 
 
 def to_bytes(value):

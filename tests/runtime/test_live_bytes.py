@@ -105,6 +105,27 @@ def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_paral
     held_against_the_ledger(small(model, pipeline, pp=2, tp=2, sequence_parallel=sequence_parallel))
 
 
+@pytest.mark.parametrize(
+    ("family", "recompute"),
+    [
+        ("mixtral", "none"),
+        ("mixtral", "full"),
+        ("mixtral", ("moe",)),
+        ("mixtral", ("moe", "layernorm")),
+        ("mixtral", ("moe_act", "core_attn")),
+        ("qwen3_moe", "none"),
+        ("gpt_oss", ("moe_act",)),
+    ],
+    ids=str,
+)
+def test_routed_layers_keep_what_the_ledger_says(family, recompute):
+    held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
+
+
+def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks():
+    held_against_the_ledger(small(tiny("mixtral"), {"schedule": "zb-h1"}, pp=2, tp=2))
+
+
 def test_micro_batches_of_two_sequences_keep_twice_as_much():
     pipeline = {"schedule": "zb-h1", "micro_batch": 2}
     held_against_the_ledger(small(tiny("llama"), pipeline, global_batch=16, pp=2))

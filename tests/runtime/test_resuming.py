@@ -17,6 +17,14 @@ from meshwright.runtime.pieces import Piece, whole_tensors
 from meshwright.runtime.unit_layout import Cut
 
 LLAMA, TIED = tiny("llama", num_hidden_layers=2), tiny("gemma2", num_hidden_layers=2)
+EXPERTS = small(
+    tiny("deepseek_v3", num_hidden_layers=2, bias_update_speed=0.01),
+    sharding="zero1",
+    dp_shard=2,
+    tp=2,
+    ep=2,
+    etp=2,
+)
 PLANS = {
     "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),
     "steps that are validated afterwards": (
@@ -50,6 +58,7 @@ PLANS = {
         small(TIED, {"schedule": {"name": "1f1b", "vocabulary": "vocab-2"}}, "zero1", pp=2, dp_shard=2),
     ),
     "replicas of shards": ("bf16", small(SMALLEST, sharding="zero3", dp_shard=2, dp_replicate=2)),
+    "experts on a mesh of their own, whose corrections move": ("bf16", EXPERTS),
     "shards of tp ranks": (
         "fp64",
         small(tiny("qwen3", num_hidden_layers=1), sharding="zero3", tp=2, dp_shard=2),
@@ -80,7 +89,13 @@ def test_saving_does_not_change_the_run(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["a table of two stages, in shards", "layers of two ranks, in shards", "shards of tp ranks"]
+    "name",
+    [
+        "a table of two stages, in shards",
+        "layers of two ranks, in shards",
+        "shards of tp ranks",
+        "experts on a mesh of their own, whose corrections move",
+    ],
 )
 def test_files_hold_every_value_once_and_say_where_it_belongs(name, tmp_path):
     precision, case = PLANS[name]

@@ -13,7 +13,6 @@ from meshwright.model.graph import attended_positions
 from meshwright.model.operators import (
     Activation,
     Attention,
-    Combine,
     Dispatch,
     Embedding,
     ExpertActivation,
@@ -186,15 +185,11 @@ def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Numb
 
 
 def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
-    """Tokens are put in the order of their experts, and in ``Combine`` back: both are counted here."""
+    """Tokens are put in the order of their experts, and back in the combine: both are counted here."""
     if phase == "W":
         return 0.0
     rows = local.shape.sequence_tokens(local.mode) * op.experts_per_token
     return local.moved(op.width * rows, local.forms.constants["permute_bytes"])
-
-
-def _combine(op: Combine, phase: Phase, local: Local) -> Number:
-    return 0.0
 
 
 def _loss(op: Loss, phase: Phase, local: Local) -> Number:
@@ -216,6 +211,5 @@ RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
     ExpertLinear: _expert_linear,
     ExpertActivation: _expert_activation,
     Dispatch: _dispatch,
-    Combine: _combine,
     Loss: _loss,
 }
