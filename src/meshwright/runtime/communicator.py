@@ -35,6 +35,8 @@ Axes = tuple[str, ...]
 Splits = tuple[list[int], list[int]]
 EXPERT_RANKS: Axes = ("etp", "ep")
 """The ranks that have all experts between them."""
+SEQUENCE_RANKS: Axes = ("cp", "tp")
+"""The ranks that have a sequence between them outside of the tensor region."""
 MESSAGES: Axes = ("pp",)
 SUMS_TAG = 1
 """Of messages that carry sums, where all messages between two ranks share a connection."""
@@ -305,7 +307,8 @@ def _groups_used(program: Program) -> set[tuple[str, Axes]]:
         for item in items:
             found |= {("", c.axes) for c in _collectives(item)}
             routed = isinstance(item, Compute) and isinstance(item.operator, Dispatch)
-            found |= {("", EXPERT_RANKS)} if routed and program.group_size(EXPERT_RANKS) > 1 else set()
+            told = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
+            found |= {("", axes) for axes in told if program.group_size(axes) > 1}
     for body in program.bodies.values():
         found |= {("", c.axes) for segment in body for c in segment.beside}
     return found

@@ -14,7 +14,7 @@ import torch
 from meshwright.model.operators import Combine, Dispatch
 from meshwright.model.running import CORRECTION
 from meshwright.program.items import Collective
-from meshwright.runtime.communicator import EXPERT_RANKS
+from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS
 from meshwright.runtime.kernels.balance import Balance
 from meshwright.runtime.kernels.choosing import Choosing
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
@@ -22,7 +22,6 @@ from meshwright.runtime.kernels.routes import EP, ETP, Place, Routes, from_exper
 from meshwright.runtime.visit import Visit
 
 DISPATCH = "dispatch"
-TP = ("tp",)
 
 
 def routes_of(visit: Visit) -> Routes:
@@ -107,7 +106,7 @@ class DispatchKernel:
         found = Routes(experts, weights, logits, order_of(experts), self._counts(experts), self._here)
         if self.balance is not None:
             own = self.balance.choices(experts, self.op.experts, batch)
-            found.choices = self.setting.communicator.summed(own, TP)
+            found.choices = self.setting.communicator.summed(own, SEQUENCE_RANKS)
         return found
 
     @cached_property
