@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, cycle, product
 
-from proof_plans import Proven
+from proof_plans import ORDERS, Proven
 from tiny_models import tiny
 
 MOST_RANKS = 8
@@ -111,6 +111,66 @@ def balanced() -> Iterator[Proven]:
     )
     yield Proven("mixtral", pp=2, dp_replicate=2, ep=2, schedule="zb-h1", sizes=pooled)
     yield Proven("glm4_moe", pp=2, ep=2, dp_replicate=2, schedule="dualpipe", layers=4, sizes=loss[1:])
+
+
+EIGHT = (("num_local_experts", 8),)
+SPECIAL = (
+    Proven("qwen2_moe", pp=4, offload="all", micro_batches=8, layers=4),
+    Proven(
+        "deepseek_v3",
+        pp=2,
+        dp_shard=2,
+        ep=2,
+        sharding="zero1",
+        vocabulary="vocab-1",
+        micro_batches=4,
+        layers=4,
+    ),
+    Proven(
+        "mixtral",
+        pp=2,
+        dp_shard=2,
+        ep=2,
+        sharding="zero1",
+        schedule="zb-h1",
+        step_validation="after",
+        micro_batches=4,
+    ),
+    Proven(
+        "qwen3_moe",
+        pp=2,
+        dp_shard=2,
+        ep=2,
+        sharding="zero3",
+        gather="per-unit",
+        schedule="zeropp",
+        micro_batches=6,
+        layers=4,
+    ),
+    Proven(
+        "gpt_oss",
+        dp_shard=4,
+        tp=2,
+        ep=4,
+        etp=2,
+        sharding="zero3",
+        gather="per-micro-batch",
+        sequence_parallel=True,
+        sizes=EIGHT,
+    ),
+    Proven(
+        "mixtral",
+        dp_replicate=2,
+        dp_shard=2,
+        tp=2,
+        ep=4,
+        sharding="zero2",
+        sequence_parallel=True,
+        rank_order=ORDERS[1],
+        sizes=EIGHT,
+    ),
+)
+"""What else an expert may meet: the host's memory, a spread vocabulary, steps taken back, units, other rank orders."""
 
 
 def folded() -> Iterator[Proven]:

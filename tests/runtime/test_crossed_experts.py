@@ -1,11 +1,11 @@
 """Plans with experts compute what one device does, whatever else meets them."""
 
 import pytest
-from crossed_experts import FAMILIES, LEVELS, balanced, covering, folded
+from crossed_experts import FAMILIES, LEVELS, SPECIAL, balanced, covering, folded
 from proof_plans import told
 
 from meshwright.runtime.verify.outcome import DOUBTFUL
-from meshwright.runtime.verify.tried import tried
+from meshwright.runtime.verify.tried import tried, tried_both_ways
 
 
 def named(plan):
@@ -38,6 +38,13 @@ def test_experts_are_folded_over_data_and_tensor_ranks(plan):
 @pytest.mark.parametrize("plan", list(folded())[2:], ids=named)
 def test_experts_of_every_family_are_folded_over_data_and_tensor_ranks(plan):
     equal_to_one_device(plan)
+
+
+@pytest.mark.parametrize("plan", SPECIAL, ids=named)
+def test_experts_meet_what_else_a_plan_may_have(plan):
+    outcome = tried_both_ways(plan.trial(), lambda what, part: None)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
 
 
 @pytest.mark.parametrize("plan", list(balanced()), ids=named)
