@@ -1,5 +1,6 @@
 """``meshwright verify`` from the plan file to the report."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,8 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-from command_runs import plan_text, refused, run, write
+from command_runs import TINY, plan_text, refused, run, write
 
+FURTHER = TINY | {
+    "model_type": "glm4_moe",
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "num_nextn_predict_layers": 1,
+    "train_nextn_predict_layers": True,
+}
+"""A model with a layer that predicts further tokens."""
 KEYS = (
     *("equal", "max_relative_error", "parameter", "plans", "combinations_covered"),
     *("combinations_not_covered", "features", "bound", "proves"),
@@ -44,12 +54,15 @@ def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
+        ({"model": "FURTHER"}, "train_nextn_predict_layers"),
         ({"layout": "{dp_shard: 2, tp: 2, cp: 2}"}, "layout.cp"),
         ({"workload": "{seq_len: 4096, global_batch: 64, task: lora}"}, "workload.task"),
         ({"workload": "{seq_len: 4096, global_batch: 64, optimizer: sgd}"}, "workload.optimizer"),
     ],
 )
 def test_what_the_runtime_does_not_run_is_refused_by_name(tmp_path, changes, field):
+    if changes.get("model") == "FURTHER":
+        changes = {"model": write(tmp_path / "further.json", json.dumps(FURTHER))}
     done = run("verify", plan_file(tmp_path, **changes), "--json")
     assert done.code == 2
     (problem,) = [problem for problem in done.data["problems"] if problem["field"] == field]

@@ -88,7 +88,7 @@ LIMITS: tuple[Limit, ...] = (
         "model",
         "decoders with grouped heads or latent attention, windows, sinks, head norms, biases, tied embeddings, any "
         "rotation of the zoo, routed and shared experts without a limit of tokens",
-        "unknown arithmetic",
+        "unknown arithmetic, layers that predict further tokens",
         _model,
     ),
     Limit(
