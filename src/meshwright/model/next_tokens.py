@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.fields import LARGEST_COUNT, Fields
+from meshwright.model.flow import ENTRY
 from meshwright.model.operators import (
     Embedding,
     EnterTensor,
@@ -54,12 +55,18 @@ def before_layer(arch: Architecture, table: tuple[Parameter, ...]) -> tuple[Oper
         Embedding(name="next_embedding", place="tensor", vocab=arch.vocab, hidden=width, parameters=table),
         LeaveTensor(name="leave_next_embedding", width=width),
         Norm(name="next_embedding_norm", width=width, parameters=norm_tensors("enorm", width, arch.norm)),
-        Norm(name="next_stream_norm", width=width, parameters=norm_tensors("hnorm", width, arch.norm)),
+        Norm(
+            name="next_stream_norm",
+            width=width,
+            reads=(ENTRY,),
+            parameters=norm_tensors("hnorm", width, arch.norm),
+        ),
         Linear(
             name="next_projection",
             inputs=2 * width,
             outputs=width,
             split="whole",
+            reads=("next_embedding_norm", "next_stream_norm"),
             parameters=linear_tensors("eh_proj", width, 2 * width, "whole", False),
         ),
     )
