@@ -159,6 +159,17 @@ def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, b
     hold_together(replace(chosen, setting=changed))
 
 
+@pytest.mark.parametrize("gather", ["per-layer", "per-micro-batch", "per-step"])
+@pytest.mark.parametrize("model", MODELS)
+def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model, gather):
+    chosen = family(model, "h100-sxm-80gb x 24", "generic", PLANS_PER_FAMILY, seed=1)
+    cut = [plan for plan in chosen.plans if plan.sharding == "zero3"]
+    assert len(cut) >= 4
+    hold_together(
+        replace(chosen, plans=tuple(plan.model_copy(update={"gather": gather}) for plan in cut[:SOME]))
+    )
+
+
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)

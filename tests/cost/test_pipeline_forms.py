@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from quick_seeds import seeds
 
-from meshwright.cost.in_flight import in_flight, sufficient
+from meshwright.cost.in_flight import in_flight, most_on_host, sufficient
 from meshwright.cost.pipeline import (
     FORMS,
     PLAYED_ACTIONS,
@@ -19,6 +19,7 @@ from meshwright.cost.played import Passes, periodic_micro_batches, played_second
 from meshwright.plan.layers import balanced_counts
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.offload import Copied
 from meshwright.schedule.timeline import run
 from meshwright.schedule.times import rounded_times
 
@@ -190,11 +191,20 @@ def test_a_pipeline_grows_with_messages_and_micro_batches(schedule):
     assert all(a < b for values in (by_message, by_count) for a, b in pairwise(values))
 
 
-def peaks_of(choice, ranks, micro_batches, kinds, sizes):
-    """Peak of every rank when a stage of kind k keeps ``sizes[k]`` bytes until B or I, one less until W."""
-    both = np.concatenate([sizes, sizes - 1])
-    held = in_flight(choice, ranks, micro_batches, tuple(kinds))
-    return [(candidates @ both).max() for candidates in held]
+def peaks_of(choice, ranks, micro_batches, kinds, sizes, copied=None):
+    """Peak of every rank when a stage of kind k keeps ``sizes[k]`` bytes until B or I, one less until W.
+
+    With copies two thirds of it are on the host for a while.
+    """
+    each = [sizes, sizes - 1, *([-(2 * sizes) // 3] if copied else [])]
+    held = in_flight(choice, ranks, micro_batches, tuple(kinds), None, copied)
+    return [(candidates @ np.concatenate(each)).max() for candidates in held]
+
+
+def on_hosts_of(choice, ranks, micro_batches, kinds, sizes, copied):
+    """What every rank has on its host at most."""
+    held = most_on_host(choice, ranks, micro_batches, tuple(kinds), None, copied)
+    return [(candidates @ sizes).max() for candidates in held]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -227,6 +237,14 @@ def test_as_many_micro_batches_as_suffice_show_the_same_peak_as_all(case, ranks,
     stages = ranks * (kind.fixed_chunks or (chunks if kind.chunked else 1))
     kinds, sizes = range(stages), np.array([1 + (7 * stage) % 5 for stage in range(stages)])
     counts = choice.period(ranks) * np.array([1, 3, 9])
+    for ahead in (1, 2, 5):
+        copied = Copied(frozenset(kinds), ahead)
+        most = choice.period(ranks) * 12
+        few = int(sufficient(choice, ranks, np.array([most]), copied)[0])
+        for peaks in (peaks_of, on_hosts_of):
+            assert peaks(choice, ranks, few, kinds, sizes, copied) == peaks(
+                choice, ranks, most, kinds, sizes, copied
+            )
     enough = sufficient(choice, ranks, counts)
     assert (enough <= counts).all()
     for few, every in zip(enough, counts, strict=True):

@@ -32,7 +32,7 @@ KNOBS = replace(
 TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 ZEROPP = {"schedule": "zeropp", "virtual_stages": 2}
-BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), gathers_per_unit=True)
+BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), pipeline_gathers=("per-step", "per-unit"))
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
 WIDE = Cluster(name="wide", pools=(replace(POOL, node=replace(NODE, scaleup_domain=4)),))
@@ -178,7 +178,7 @@ CASES = [
     ),
     (
         long_plan({"pp": 4, "dp_shard": 16}, pipeline=ZEROPP, sharding="zero3", gather="per-unit"),
-        {"stack": replace(BY_UNIT, gathers_per_unit=False)},
+        {"stack": replace(BY_UNIT, pipeline_gathers=("per-step",))},
         "gather",
         "test-stack@1.0 does not gather once for a unit of micro-batches",
         "gather: per-step, or stack: meshwright",

@@ -11,7 +11,7 @@ from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
 from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.check import check_plan
-from meshwright.plan.coded import CODED, RECOMPUTES, told
+from meshwright.plan.coded import CODED, NEVER, RECOMPUTES, told
 from meshwright.plan.expand import expand
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
@@ -19,6 +19,8 @@ from meshwright.schedule import SCHEDULES
 from meshwright.search.space import Space, enumerate_space
 from meshwright.search.variants import Variants, usual_variants
 from meshwright.stack.load import load_stack
+from meshwright.stack.stack import Stack
+from meshwright.verbs.keeping import parse_keep
 from meshwright.workload.workload import Workload
 
 DENSE = {
@@ -122,13 +124,13 @@ def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[
     axes = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
     degrees = product(_divisors(devices), repeat=5)
     layouts = [dict(zip(axes, some, strict=True)) for some in degrees if prod(some) == devices]
-    for layout, micro_batch, (schedule, virtual), (ep, etp), sharding, recompute, cut, order in product(
+    for layout, micro_batch, (schedule, virtual), (ep, etp), (sharding, gather), variant in product(
         layouts,
         [m for m in _divisors(setting.workload.global_batch) if m <= 64],
         list(_schedules(setting)),
         list(_experts(setting)),
-        setting.stack.shardings,
-        *(variants.values[name] for name in ("recompute", "sequence_parallel", "order")),
+        list(_shardings(setting.stack)),
+        variants.all,
     ):
         yield layout | {
             "micro_batch": micro_batch,
@@ -137,10 +139,18 @@ def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[
             "ep": ep,
             "etp": etp,
             "sharding": sharding,
-            "recompute": told(recompute),
-            "sequence_parallel": told(cut),
-            "order": told(order),
+            "gather": gather,
+            **{
+                name: told((CODED[name].known or variants.values[name])[code])
+                for name, code in variant.codes.items()
+            },
         }
+
+
+def _shardings(stack: Stack) -> Iterator[tuple[str, str]]:
+    for sharding in stack.shardings:
+        hows = {*stack.gathers, *stack.pipeline_gathers} if sharding == "zero3" else {NEVER}
+        yield from ((sharding, how) for how in sorted(hows))
 
 
 def _schedules(setting: Setting) -> Iterator[tuple[str, int]]:
@@ -170,6 +180,11 @@ def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | No
         and choice["sequence_parallel"] == "false"
         and True in variants.values["sequence_parallel"]
     ):
+        return False
+    stack = setting.stack
+    if choice["gather"] not in (NEVER, *(stack.pipeline_gathers if choice["pp"] > 1 else stack.gathers)):
+        return False
+    if choice["offload"] != "none" and choice["pp"] == 1:
         return False
     orders = [[axis for axis in order if choice[axis] > 1] for order in variants.values["order"]]
     place = [told(order) for order in variants.values["order"]].index(str(choice["order"]))
@@ -202,6 +217,8 @@ def short_plan(choice: Choice, question: Asked) -> ShortPlan:
             ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],
+            "gather": None if choice["gather"] == NEVER else choice["gather"],
+            "offload": parse_keep([f"offload={choice['offload']}"])["offload"],
             "recompute": recompute if recompute in RECOMPUTES else tuple(recompute.split(",")),
         }
     )

@@ -16,10 +16,11 @@ from meshwright.search.exhaustive import MATTERS, search_all
 from meshwright.search.reasons import explain_choices
 from meshwright.search.space import enumerate_space
 from meshwright.search.variants import all_variants
-from meshwright.verbs.searching import scope_of, search
+from meshwright.verbs.searching import formed, scope_of, search
 
 SETTING = asked("dense", 6, "meshwright", seq_len=96, batch=6).setting
-SPACE = enumerate_space(SETTING, variants=all_variants(SETTING, {}))
+WHOLE = enumerate_space(SETTING, variants=all_variants(SETTING, {}))
+SPACE = WHOLE.only(formed(WHOLE))
 USABLE = 600.0
 
 
@@ -55,7 +56,7 @@ def rows_of(plans):
 
 
 KEYS = ("dp_replicate", "dp_shard", "cp", "micro_batch", "virtual_stages", "sharding", "schedule")
-KEYS += ("sequence_parallel", "order")
+KEYS += ("sequence_parallel", "order", "gather", "offload")
 
 
 def drawn(seed, spread, fitting):

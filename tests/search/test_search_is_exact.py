@@ -10,12 +10,16 @@ from small_questions import MODELS, asked
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.memory import fits
+from meshwright.cost.quick_floor import quick_floor
+from meshwright.cost.step_floor import step_floor
 from meshwright.search.exhaustive import MATTERS
+from meshwright.stack.load import load_stack
 from meshwright.verbs.searching import scope_of, search, searched_space
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "generic", "meshwright", "megatron-lm-2021")
 QUESTIONS, SOME = 210, 24
 TOP = 3
+ROUNDED = 1 + 1e-9
 FITTING = (1.0, 0.5, 0.05)
 """Shares of the plans that have room: memory is cut so that no more have."""
 
@@ -56,10 +60,27 @@ def test_the_best_plans_are_those_of_pricing_every_plan(seed):
     plans = searched_space(scope, setting).plans
     every = evaluate(plans, setting)
     setting = with_room_for(setting, every.total_bytes, share)
-    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes)
+    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes) & every.hosts_hold
     assert share - 0.05 <= fit.mean()
     _, found = search(scope, setting)
     wanted = best_of_kinds(plans, every.step_s, fit)[:TOP]
     assert best_of_kinds(found.plans, found.step_s, found.fits)[:TOP] == pytest.approx(wanted, rel=1e-9)
     assert found.overfull <= int((~fit).sum())
     assert len(found.plans) + found.overfull + found.slower == len(plans)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow][s < 4 :]) for s in range(24)])
+def test_nothing_on_the_hosts_is_never_slower(seed):
+    setting, _ = drawn(seed)
+    setting = replace(setting, stack=load_stack("meshwright"))
+    plans = searched_space(scope_of({}, None, TOP, setting), setting).plans
+    out = np.flatnonzero(plans.leaves_devices)
+    copying = plans.take(np.random.default_rng(seed).permutation(out)[:200])
+    alone = replace(copying, offload=np.zeros_like(copying.offload))
+    longer, usual = evaluate(copying, setting), evaluate(alone, setting)
+    assert (longer.step_s >= usual.step_s * (1 - 1e-12)).all()
+    assert (quick_floor(copying, setting).step_s <= longer.step_s * ROUNDED).all()
+    assert (quick_floor(copying, setting).total_bytes <= longer.total_bytes * ROUNDED).all()
+    floor = step_floor(copying, setting)
+    assert (floor.step_s[longer.fits] <= longer.step_s[longer.fits] * ROUNDED).all()
+    assert (floor.total_bytes <= longer.total_bytes * ROUNDED).all()

@@ -14,18 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.group import Group
-from meshwright.cost.group_memory import worst_ledger
+from meshwright.cost.group_memory import hosts_hold, worst_ledger
 from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.prices import Prices
 from meshwright.cost.pricing import array_prices
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.arrays import PlanArrays
-from meshwright.plan.coded import SHARDINGS
+from meshwright.plan.coded import GATHERS, NEVER, SHARDINGS
 from meshwright.plan.distinct import distinct
-from meshwright.plan.expand import default_gather
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import Gather, ShardingName
+from meshwright.plan.short import ShardingName, default_gather
 from meshwright.program.lower import recomputed_model
 from meshwright.program.shape import Mode
 from meshwright.program.sharding import Moments, moments
@@ -42,6 +41,7 @@ class Estimates:
     parts: dict[str, Floats]
     memory: dict[str, Floats]
     capacity_bytes: float
+    hosts_hold: NDArray[np.bool_]
 
     @property
     def total_bytes(self) -> Floats:
@@ -50,8 +50,8 @@ class Estimates:
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether each plan fits."""
-        return np.asarray(fits(self.total_bytes, self.capacity_bytes), dtype=np.bool_)
+        """Whether each plan fits, on the devices and on the hosts."""
+        return np.asarray(fits(self.total_bytes, self.capacity_bytes), dtype=np.bool_) & self.hosts_hold
 
 
 def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False) -> Estimates:
@@ -61,19 +61,30 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
     """
     n = len(plans)
     parts = {name: np.full(n, np.inf if only_fitting else 0.0) for name in _parts_of(plans)}
-    memory = {key: np.zeros(n) for key in KEYS}
+    memory, held = {key: np.zeros(n) for key in KEYS}, np.ones(n, dtype=np.bool_)
     capacity = setting.cluster.pool.device.memory_bytes
     timed: list[tuple[NDArray[np.int64], Group]] = []
     for rows, group in pipeline_groups(plans, setting):
         ledger = worst_ledger(group)
         _store(memory, rows, ledger)
-        chosen = np.arange(len(rows))
+        some, timed_rows = group, rows
         if only_fitting:
             chosen = np.flatnonzero(fits(total_bytes(ledger), capacity))
-        if len(chosen):
-            timed.append((rows[chosen], group if len(chosen) == len(rows) else group.take(chosen)))
+            some, timed_rows = group if len(chosen) == len(rows) else group.take(chosen), rows[chosen]
+        if len(timed_rows):
+            held[timed_rows] = hosts_hold(some)
+            timed.append((timed_rows, some))
     _store_times(parts, timed)
-    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity)
+    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity, held)
+
+
+def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
+    """Which plans of an array fit, on the devices and on the hosts."""
+    result = np.zeros(len(plans), dtype=np.bool_)
+    capacity = setting.cluster.pool.device.memory_bytes
+    for rows, group in pipeline_groups(plans, setting):
+        result[rows] = np.asarray(fits(total_bytes(worst_ledger(group)), capacity)) & hosts_hold(group)
+    return result
 
 
 def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
@@ -84,7 +95,7 @@ def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
 
 
 def _parts_of(plans: PlanArrays) -> tuple[str, ...]:
-    return PARTS if plans.offload is None else (*PARTS, OFFLOAD)
+    return (*PARTS, OFFLOAD) if plans.some_offload else PARTS
 
 
 def _store_times(parts: dict[str, Floats], timed: Sequence[tuple[NDArray[np.int64], Group]]) -> None:
@@ -102,7 +113,8 @@ def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArr
     """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
     for one in mode_groups(plans, setting):
         chosen = plans.take(one.rows)
-        for rows in distinct([chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding]).groups():
+        shape = [chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding, chosen.offload]
+        for rows in distinct(shape).groups():
             group = Group(chosen.take(rows), one.inverse[rows], one.prices, one.mode, one.setting)
             yield one.rows[rows], group
 
@@ -159,19 +171,19 @@ def modes_exchange_states(plans: PlanArrays, setting: Setting) -> NDArray[np.boo
 
 def _when(plans: PlanArrays, setting: Setting) -> tuple[list[Moments], NDArray[np.int64]]:
     """The different moments at which states are exchanged, and which of them each plan has."""
-    known = _moments(setting.stack, plans.gather)
-    different = list(dict.fromkeys(known.values()))
-    codes = np.array([[different.index(known[name, piped]) for piped in (False, True)] for name in SHARDINGS])
-    return different, codes[plans.sharding, (plans.pp > 1).astype(np.int64)]
-
-
-def _moments(stack: Stack, gather: Gather | None) -> dict[tuple[ShardingName, bool], Moments]:
-    """When states are exchanged for every sharding, without and with a pipeline; ``gather`` as plans say it."""
-    return {
-        (name, piped): moments(name, gather or default_gather(name, 2 if piped else 1), stack, pipeline=piped)
+    known = [
+        [[_moments(name, gather, piped, setting.stack) for piped in (False, True)] for gather in GATHERS]
         for name in SHARDINGS
-        for piped in (False, True)
-    }
+    ]
+    different = list(dict.fromkeys(one for of_name in known for of_gather in of_name for one in of_gather))
+    codes = np.array([[[different.index(one) for one in row] for row in rows] for rows in known])
+    return different, codes[plans.sharding, plans.gather, (plans.pp > 1).astype(np.int64)]
+
+
+def _moments(name: ShardingName, gather: str, piped: bool, stack: Stack) -> Moments:
+    """When states are exchanged; parameters are gathered as usual where plans do not say it."""
+    usual = default_gather(name, 2 if piped else 1)
+    return moments(name, usual if gather == NEVER else gather, stack, pipeline=piped)
 
 
 def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:

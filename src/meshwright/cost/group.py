@@ -5,7 +5,7 @@ stage has, so that everything is priced once per kind and then spread over the K
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.copies import Copies, copy_seconds
 from meshwright.cost.forms import Forms
+from meshwright.cost.pipeline import have_forms
 from meshwright.cost.played import stages_of_ranks
 from meshwright.cost.prices import Mesh, Parts, Prices, collective_seconds, message_seconds, total
 from meshwright.cost.pricing import array_mesh, array_shape, pass_kinds
@@ -24,7 +25,7 @@ from meshwright.plan.coded import SHARDINGS
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import Pipeline
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import Schedule
+from meshwright.plan.short import Offload, Schedule
 from meshwright.program.items import Body, Collective, PassKind
 from meshwright.program.lower import blocks_out, p2p_bytes
 from meshwright.program.passes import Shared, pass_body
@@ -45,6 +46,7 @@ from meshwright.schedule.times import ShareTimes, StageTimes, rounded_times
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class Group:
     def kind(self) -> ScheduleKind:
         """Facts about the schedule."""
         return self.schedule.kind
+
+    @property
+    def formed(self) -> bool:
+        """Whether a closed form holds for the passes, whatever of them is copied."""
+        return bool(have_forms(self.plans)[0])
 
     @property
     def split(self) -> bool:
@@ -352,6 +359,12 @@ class Group:
         out = self.kept_on_host.max(0)[self.kind_of] > 0
         stages = frozenset(np.flatnonzero(out).tolist())
         return Copied(stages, self.plans.offload_rule.ahead) if stages else None
+
+    @property
+    def without_copies(self) -> "Group":
+        """The same plans with all activations on the devices."""
+        plans = replace(self.plans, offload=np.zeros_like(self.plans.offload), offloads=(Offload(),))
+        return replace(self, plans=plans)
 
     @cached_property
     def copies(self) -> Copies | None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.cost.group import Floats, Group, Ints
+from meshwright.cost.group import Bools, Floats, Group, Ints
 from meshwright.cost.in_flight import in_flight, most_on_host, sufficient
-from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, workspace_bytes
+from meshwright.cost.memory import KEYS, BufferRule, buffer_bytes, hosts_have_room, workspace_bytes
 from meshwright.cost.played import equal_lists
 from meshwright.cost.unit_memory import unit_buffers
 from meshwright.program.states import Elements, StateKind, bytes_per_element
@@ -85,7 +85,7 @@ def activations(
 ) -> Floats:
     """Peak bytes on every rank of plans with the group's stages, a row of ``sizes`` each: (n, P)."""
     copied = group.copied
-    enough = micro_batches if copied else sufficient(schedule, group.ranks, micro_batches)
+    enough = sufficient(schedule, group.ranks, micro_batches, copied)
     result = np.zeros((len(sizes), group.ranks))
     for count, of_times, rows in equal_lists(enough, times):
         held = in_flight(schedule, group.ranks, count, tuple(group.kind_of.tolist()), of_times, copied)
@@ -99,11 +99,21 @@ def host_bytes(group: Group) -> Floats:
     result, copied = np.zeros((len(group.plans), group.ranks)), group.copied
     if copied is None:
         return result
-    for count, times, rows in equal_lists(group.micro_batches, group.times):
+    enough = sufficient(group.schedule, group.ranks, group.micro_batches, copied)
+    for count, times, rows in equal_lists(enough, group.times):
         held = most_on_host(group.schedule, group.ranks, count, tuple(group.kind_of.tolist()), times, copied)
         for rank, candidates in enumerate(held):
             result[rows, rank] = (group.kept_on_host[rows] @ candidates.T).max(1)
     return result
+
+
+def hosts_hold(group: Group) -> Bools:
+    """Whether a node's host has room for what all of its devices have on it, all taken to be of the fullest rank."""
+    node = group.setting.cluster.pool.node
+    if group.copied is None or node.host_memory_bytes is None:
+        return np.ones(len(group.plans), dtype=np.bool_)
+    devices = min(node.devices, group.setting.cluster.devices)
+    return np.asarray(hosts_have_room(devices * host_bytes(group).max(1), node.host_memory_bytes))
 
 
 def _working(group: Group) -> Floats:

@@ -16,7 +16,7 @@ from meshwright.cost.group_share import share_passes, share_seconds
 from meshwright.cost.group_states import played_with_states, states_around
 from meshwright.cost.mirrored import mirrored_seconds
 from meshwright.cost.pace import step_length
-from meshwright.cost.pipeline import has_form, pipeline_seconds
+from meshwright.cost.pipeline import pipeline_seconds
 from meshwright.cost.played import Passes, SharePasses, Span, played_span
 from meshwright.cost.prices import collective_seconds
 from meshwright.cost.step import (
@@ -87,7 +87,7 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if has_form(group.schedule) and not group.by_unit and group.copies is None:
+        if group.formed and group.copies is None:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group)
@@ -109,7 +109,7 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
 def length_of(group: Group, piped: Pipelined) -> Floats:
     """Length of a group's schedule with these times of its stages; units exchange nothing."""
     passes, message, counts = piped.passes, piped.message, group.micro_batches
-    if has_form(group.schedule) and not group.by_unit:
+    if group.formed:
         forward, backward = passes.forward, passes.backward
         return pipeline_seconds(group.schedule, forward, backward, message, counts, group.ranks)
     return step_length(group, played_span(group.schedule, passes, message, counts, group.ranks))
@@ -169,8 +169,18 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     around = states + norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = optimizer(group)
-    waiting = {} if group.plans.offload is None else {OFFLOAD: np.zeros(len(message)) + of.copied}
-    return {name: parts.get(name, np.zeros(len(message))) for name in PARTS} | waiting
+    found = {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
+    if group.plans.some_offload:
+        found[OFFLOAD] = of.copied + _lacking(group, sum(found.values(), start=of.copied + 0 * message))
+    return found
+
+
+def _lacking(group: Group, step_s: Floats) -> Floats:
+    """What a step with copies, which is played, lacks of one without them, which has a form: copies save no time."""
+    if group.copies is None or not group.formed:
+        return np.zeros(len(step_s))
+    (length,) = pipeline_lengths([alone := group.without_copies])
+    return np.maximum(0.0, sum(step_parts(alone, length).values(), start=0 * step_s) - step_s)
 
 
 def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:

@@ -10,6 +10,7 @@ from the end of the pass behind OFFLOAD to RELOAD.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,7 @@ def _parts_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> Counts
     return np.vstack([at, ranks * chunks + np.arange(ranks)]) if schedule.form else at
 
 
+@lru_cache(maxsize=1024)
 def most_on_host(
     schedule: ScheduleChoice,
     ranks: int,
@@ -139,7 +141,15 @@ def _count_copies(actions: Sequence[Action], chunk: Mapping[int, int], changes: 
     return found
 
 
-def sufficient(schedule: ScheduleChoice, ranks: int, micro_batches: Counts) -> Counts:
-    """Micro-batches that suffice to see the peak: the steady state of a schedule repeats."""
+def sufficient(
+    schedule: ScheduleChoice, ranks: int, micro_batches: Counts, copied: Copied | None = None
+) -> Counts:
+    """Micro-batches that suffice to see the peak: the steady state of a schedule repeats.
+
+    With copies it does so when the passes before which they begin have passed, too.
+    """
     rounds = schedule.steady_rounds
-    return micro_batches if rounds is None else np.minimum(micro_batches, rounds * ranks)
+    if rounds is None:
+        return micro_batches
+    more = 0 if copied is None else 1 + ceil((copied.ahead + 3) / ranks)
+    return np.minimum(micro_batches, (rounds + more) * ranks)

@@ -97,3 +97,8 @@ def workspace_bytes() -> float:
 def fits(total: Number, capacity_bytes: float) -> Number:
     """Whether a peak stays below the usable part of the capacity."""
     return np.asarray(total) <= constants()["usable_memory"] * capacity_bytes
+
+
+def hosts_have_room(on_host_bytes: Number, capacity_bytes: float) -> Number:
+    """Whether activations that are on the hosts leave their usual share of the memory to all else there."""
+    return np.asarray(on_host_bytes) <= constants()["usable_host_memory"] * capacity_bytes

@@ -27,8 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.played import Array, periodic_micro_batches, played_seconds
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.coded import GATHERS
 from meshwright.schedule.choice import ScheduleChoice
 
+BY_UNIT = GATHERS.index("per-unit")
+IN_PASSES = [GATHERS.index(how) for how in ("per-layer", "per-micro-batch")]
 PipelineForm = Callable[[Array, Array, Array, NDArray[np.int64], int], Array]
 
 
@@ -97,6 +101,17 @@ FORMS: dict[str, PipelineForm] = {
 def has_form(schedule: ScheduleChoice) -> bool:
     """Whether a closed form holds for what a plan says of its schedule."""
     return schedule.usual and schedule.name in FORMS
+
+
+def have_forms(plans: PlanArrays) -> NDArray[np.bool_]:
+    """Whether closed forms hold for plans with nothing on the hosts.
+
+    Not where parameters are gathered by the unit, nor where chunks gather them in every pass: those of the vocabulary
+    make stages too uneven.
+    """
+    with_form = np.array([has_form(choice) for choice in plans.schedules], dtype=np.bool_)[plans.schedule]
+    uneven = (plans.virtual_stages > 1) & np.isin(plans.gather, IN_PASSES)
+    return np.asarray(with_form & ~uneven & (plans.gather != BY_UNIT))
 
 
 PLAYED_ACTIONS = 400

@@ -19,7 +19,7 @@ from meshwright.cost.intervals import (
     memory_origin,
     step_interval,
 )
-from meshwright.cost.memory import KEYS, fits
+from meshwright.cost.memory import KEYS, fits, hosts_have_room
 from meshwright.cost.utilisation import model_flops_per_token, recomputed_flops_per_token
 from meshwright.plan.arrays import from_shorts
 from meshwright.plan.layers import stage_layers
@@ -145,8 +145,7 @@ def _on_hosts(estimate: Estimate, setting: Setting) -> dict[str, int]:
 
 def hosts_fit(memory: Mapping[str, Any]) -> bool:
     """Whether activations that are on the hosts leave their usual share of the memory to all else there."""
-    share = constants()["usable_host_memory"]
-    return "host" not in memory or memory["host"] <= share * memory["host_capacity"]
+    return "host" not in memory or bool(hosts_have_room(memory["host"], memory["host_capacity"]))
 
 
 def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class QuickFloor:
 
 def quick_floor(plans: PlanArrays, setting: Setting) -> QuickFloor:
     """Bounds of legal plans whose stages are balanced."""
-    alike = distinct([plans.recompute, plans.order, plans.sequence_parallel.astype(np.int64)])
+    alike = distinct([plans.recompute, plans.order, plans.sequence_parallel.astype(np.int64), plans.offload])
     seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
     for rows in alike.groups():
         some = plans.take(rows)
@@ -71,7 +71,7 @@ class _OfPasses:
 
 
 class Floors:
-    """Bounds of base plans, and of variants of them that differ in what runs again, in order, in cut sequences."""
+    """Bounds of base plans, and of variants of them: what runs again, the order, cut sequences, what hosts hold."""
 
     def __init__(self, base: PlanArrays, setting: Setting) -> None:
         self.setting, self.base = setting, base
@@ -80,7 +80,7 @@ class Floors:
         keys = base.take(self.passes.first)
         self._of_order: dict[int, Floats] = {}
         self._last: tuple[object, _OfPasses] | None = None
-        self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=None)
+        self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=np.zeros_like(keys.gather))
 
     @cached_property
     def ranks(self) -> "_Ranks":
@@ -115,14 +115,15 @@ class Floors:
     def _without_exchanges(self, variant: PlanArrays) -> "_OfPasses":
         """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
         first = self.passes.first
-        recompute, cut, order = (
-            variant.recompute[first],
-            variant.sequence_parallel[first],
-            variant.order[first],
+        recompute, cut, order, offload = (
+            getattr(variant, name)[first] for name in ("recompute", "sequence_parallel", "order", "offload")
         )
-        asked = recompute[:1].tolist(), bool(cut.any()), [] if _inner(variant) else order[:1].tolist()
+        of_order = [] if _inner(variant) else order[:1].tolist()
+        asked = recompute[:1].tolist(), bool(cut.any()), of_order, int(offload.max(initial=0))
         if self._last is None or self._last[0] != asked:
-            keys = replace(self.keys, recompute=recompute, sequence_parallel=cut, order=order)
+            keys = replace(
+                self.keys, recompute=recompute, sequence_parallel=cut, order=order, offload=offload
+            )
             self._last = asked, self._of_passes(keys)
         return self._last[1]
 
@@ -177,7 +178,7 @@ def _inner(plans: PlanArrays) -> bool:
 def _equal_states(plans: PlanArrays) -> Distinct:
     """Plans whose ranks hold equal states."""
     mesh = [plans.tp, plans.cp, plans.ep, plans.etp, plans.dp_shard, plans.dp_replicate]
-    return distinct([plans.schedule, plans.pp, plans.virtual_stages, *mesh, plans.sharding])
+    return distinct([plans.schedule, plans.pp, plans.virtual_stages, *mesh, plans.sharding, plans.gather])
 
 
 class _Ranks:
@@ -256,7 +257,7 @@ class _Same:
     @property
     def kept(self) -> Floats:
         """Bytes of activations, and of what one pass works in, on each rank that stands for others at least: (n, K)."""
-        if self.choice.kind.chains > 1 or self.choice.form or self.plans.offload is not None:
+        if self.choice.kind.chains > 1 or self.choice.form:
             return np.zeros((len(self.plans), self.ranks.count))
         prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
         kept = self.of_blocks({block: self.per_plan(prices.kept[block]) for block in blocks})
@@ -264,7 +265,7 @@ class _Same:
         there = self.ranks.of(self.plans, "own") > 0
         at_work = np.floor(np.where(there, working[:, None], 0.0).max(2))
         waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
-        return np.asarray(waiting + at_work)
+        return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + at_work)
 
     def passes(self, block: int) -> Number:
         """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""

@@ -118,7 +118,8 @@ class _Bound:
         self.drain = 0 * drain if group.split else drain
         self.work = piped.passes.whole[:, at].sum(1) * group.micro_batches[:, None]
         self.pass_s = forward[:, at].max(1)
-        kept = group.kept[:, group.kind_of][:, at]
+        out = 0.0 if group.copied else 1.0  # what waits on the hosts takes no room
+        kept = out * group.kept[:, group.kind_of][:, at]
         self.kept, self.least = kept.sum(1), kept.min(1)
         both = forward + back
         life = both.sum(1)[:, None] - np.cumsum(both, 1) + both + 2 * (ends - crossed) * message[:, None]
@@ -131,7 +132,7 @@ class _Bound:
         self.rest = optimizer(group) + norm_and_ties(group)
         self.sizes, self.of_first = kept_sizes(group), kept[:, 0]
         self.largest = kept.max(1)
-        if group.split:
+        if group.split and not group.copied:
             self.largest = np.maximum(self.largest, group.kept_for_weights[:, group.kind_of][:, at].max(1))
         self.before_others = passes_before_others(group) if group.split else self.work
 
@@ -145,6 +146,8 @@ class _Bound:
 
     def _held(self, rows: NDArray[np.int64], choice: ScheduleChoice, most: Floats) -> Floats:
         """Bytes of activations on every rank at least: (n, P)."""
+        if self.group.copied:
+            return 0 * most
         if choice.steady_rounds is not None and not choice.automatic:
             return activations(self.group, choice, self.sizes[rows], self.group.micro_batches[rows], None)
         if not choice.kind.keeps_to:
@@ -156,7 +159,8 @@ class _Bound:
         group, room = self.group, self.room[rows]
         if choice.kind.chains > 1:
             return np.asarray(self.work[rows].max(1) / choice.kind.chains + self.rest[rows])
-        possible = np.minimum(most, np.floor(room / self.least[rows]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            possible = np.fmin(most, np.floor(room / self.least[rows]))
         begin, turn = self.begin[rows], self.turn[rows]
         idle = np.maximum(begin, turn - possible * self.pass_s[rows])
         ends = idle + self.work[rows] + self.drain[rows]

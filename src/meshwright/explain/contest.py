@@ -97,8 +97,7 @@ class Contest:
         others = [one for one in besides if one.forecast.fits]
         alike = [one.plan for one in others if isinstance(one.plan, ShortPlan) and _formed(one.plan, subject)]
         fields = (found.plans.take(rows), *([from_shorts(alike)] if alike else []))
-        header = subject.header.model_copy(update={"gather": None})
-        rivals = Rivals(tuple(part for part in fields if len(part)), header)
+        rivals = Rivals(tuple(part for part in fields if len(part)), subject.header)
         return cls(subject, rivals, rivals.seconds(subject.setting))
 
     @property
@@ -151,4 +150,4 @@ class Race:
 def _formed(plan: ShortPlan, subject: Subject) -> bool:
     """Whether a plan has a closed form, and the subject's own values of what arrays do not hold."""
     alike = plan.layout.rank_order == subject.header.layout.rank_order
-    return alike and plan.gather is None and has_form(plan.pipeline.choice)
+    return alike and has_form(plan.pipeline.choice)

@@ -1,9 +1,8 @@
 """Many short plans at once: one integer array per degree, one code array per choice (struct of arrays).
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: what each stage
-holds, what each layer recomputes (None: all of them as ``recompute`` says), when zero3 gathers (None: as usual), what
-the hosts hold, and which nodes ranks lie on (None: as the cluster lists them), or in its place what the links make of
-their groups. Codes are those of ``plan/coded.py``.
+holds, what each layer recomputes (None: all of them as ``recompute`` says), and which nodes ranks lie on (None: as the
+cluster lists them), or in its place what the links make of their groups. Codes are those of ``plan/coded.py``.
 """
 
 from collections.abc import Hashable, Mapping
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plan.coded import CODED, NUMBERS, with_paths
+from meshwright.plan.coded import CODED, NUMBERS, usual_unsaid, with_paths
 from meshwright.plan.long import Stages
-from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Gather, NodeOrder, Offload, Recompute, ShortPlan
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, NodeOrder, Offload, Recompute, ShortPlan
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.offload import OffloadRule
 
@@ -41,14 +40,15 @@ class PlanArrays:
     schedule: Ints
     recompute: Ints
     order: Ints
+    gather: Ints
+    offload: Ints
     sequence_parallel: NDArray[np.bool_]
     schedules: tuple[ScheduleChoice, ...]
     recomputes: tuple[Recompute, ...]
     rank_orders: tuple[tuple[Axis, ...], ...] = (DEFAULT_RANK_ORDER,)
+    offloads: tuple[Offload, ...] = (Offload(),)
     stages: Stages = "balanced"
     layer_recomputes: tuple[Recompute, ...] | None = None
-    gather: Gather | None = None
-    offload: Offload | None = None
     node_order: NodeOrder | None = None
     slowdowns: Mapping[Hashable, float] | None = None
 
@@ -64,9 +64,19 @@ class PlanArrays:
         return np.where(spread[self.schedule], self.pp, 1)
 
     @property
+    def some_offload(self) -> bool:
+        """Any of the plans may have activations on the hosts."""
+        return any(value.rule.share for value in self.offloads)
+
+    @property
+    def leaves_devices(self) -> NDArray[np.bool_]:
+        """Plans that have activations on the hosts."""
+        return np.array([value.rule.share > 0 for value in self.offloads], dtype=np.bool_)[self.offload]
+
+    @property
     def offload_rule(self) -> OffloadRule:
-        """Which activations of every plan go to the hosts, and when they come back."""
-        return (self.offload or Offload()).rule
+        """Which activations go to the hosts, and when they come back, of plans that have the same rule."""
+        return self.offloads[int(self.offload[0]) if len(self) else 0].rule
 
     def __len__(self) -> int:
         return len(self.pp)
@@ -92,12 +102,7 @@ class PlanArrays:
         said |= {
             choice.path: choice.written(self.values_of(name)[number[name]]) for name, choice in CODED.items()
         }
-        shared: dict[str, object] = {
-            "layout.node_order": self.node_order,
-            "gather": self.gather or header.gather,
-            "offload": self.offload,
-        }
-        return with_paths(header, said | shared)
+        return usual_unsaid(with_paths(header, said | {"layout.node_order": self.node_order}))
 
 
 def usual_codes(count: int) -> dict[str, Any]:
@@ -130,6 +135,4 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         **columns,
         **tables,
         node_order=plans[0].layout.node_order,
-        gather=plans[0].gather,
-        offload=plans[0].offload,
     )

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
-from meshwright.plan.expand import default_gather
 from meshwright.plan.problems import sections, validated
-from meshwright.plan.short import Offload, ShortPlan
+from meshwright.plan.short import Offload, ShortPlan, default_gather
 from meshwright.plan.text import read_value
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")

@@ -5,8 +5,8 @@ from math import ceil, lcm
 
 from meshwright.errors import Problem
 from meshwright.plan.case import Case, Rule
-from meshwright.plan.expand import default_gather
 from meshwright.plan.layers import layer_rules, stage_problems
+from meshwright.plan.short import default_gather
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import known_kind
 from meshwright.schedule.generators import nearest_unit

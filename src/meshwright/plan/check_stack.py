@@ -7,10 +7,9 @@ from math import prod
 from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plan.case import Case, Rule
-from meshwright.plan.expand import default_gather
 from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.runnable import OWN_STACK, hindrances
-from meshwright.plan.short import Recompute
+from meshwright.plan.short import Recompute, default_gather
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import known_kind
 
@@ -49,7 +48,7 @@ def stack_choices(case: Case) -> Iterator[Problem]:
     elif case.pp > 1 and sharding not in stack.pipeline_shardings:
         rule = f"{stack.id} does not run {sharding} with pp = {case.pp} > 1"
         yield Problem("sharding", sharding, rule, "one of " + ", ".join(stack.pipeline_shardings))
-    if case.plan.gather == "per-unit" and not stack.gathers_per_unit:
+    if case.plan.gather == "per-unit" and "per-unit" not in stack.pipeline_gathers:
         rule = f"{stack.id} does not gather once for a unit of micro-batches"
         hint = f"gather: {default_gather(sharding, case.pp)}, or stack: {OWN_STACK}"
         yield Problem("gather", case.plan.gather, rule, hint)

@@ -13,17 +13,23 @@ from typing import Any, get_args
 
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
+    Gather,
+    Offload,
     RecomputeName,
     RecomputeOperator,
     Schedule,
     ShardingName,
     ShortPlan,
+    default_gather,
     scheduled,
 )
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 
 SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
+NEVER = "never"
+"""When parameters are gathered that are not cut, or not by a plan's own words."""
+GATHERS: tuple[str, ...] = (NEVER, *get_args(Gather))
 RECOMPUTES: tuple[RecomputeName, ...] = get_args(RecomputeName)
 
 
@@ -32,8 +38,9 @@ class Coded:
     """A choice in ``column`` of arrays and at ``path`` of a plan file.
 
     ``names`` are values by the words that stand for them, beside those of ``known``; a list may be said of some
-    ``listed`` words, in their order, or of all of them in any order where a value is an ``order``. ``read`` and
-    ``write`` turn what a short plan has at its path into a value and back.
+    ``listed`` words, in their order, or of all of them in any order where a value is an ``order``; ``parse`` reads
+    other texts, and raises a ValueError that says what they must be. ``read`` and ``write`` turn what a short plan has
+    at its path into a value and back.
     """
 
     column: str
@@ -43,6 +50,7 @@ class Coded:
     names: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
     order: bool = False
+    parse: Callable[[str], Hashable] | None = None
     read: Callable[[ShortPlan], Hashable] | None = None
     write: Callable[[Any], object] | None = None
 
@@ -68,6 +76,25 @@ class Coded:
 def _cuts_sequences(plan: ShortPlan) -> bool:
     said = plan.layout.sequence_parallel
     return plan.layout.tp > 1 if said is None else said
+
+
+def _gather(plan: ShortPlan) -> str:
+    """When a plan gathers parameters that it cuts."""
+    if plan.sharding != "zero3":
+        return NEVER
+    return plan.gather or default_gather(plan.sharding, plan.layout.pp)
+
+
+def _offload(text: str) -> Offload:
+    """A share, as plans write it, and with a comma how many passes ahead. Raises ValueError."""
+    share, comma, ahead = text.partition(",")
+    try:
+        said: dict[str, object] = {"activations": share if share in ("none", "all") else float(share)}
+        return Offload.model_validate(said | ({"ahead": int(ahead)} if comma else {}))
+    except ValueError:
+        raise ValueError(
+            "must be none, all or a share up to 1, with a comma how many passes ahead it comes back"
+        ) from None
 
 
 def _schedule(choice: ScheduleChoice) -> object:
@@ -106,6 +133,21 @@ CODED: Mapping[str, Coded] = {
             listed=DEFAULT_RANK_ORDER,
             order=True,
         ),
+        Coded(
+            column="gather",
+            path="gather",
+            known=GATHERS,
+            read=_gather,
+            write=lambda value: None if value == NEVER else value,
+        ),
+        Coded(
+            column="offload",
+            path="offload",
+            table="offloads",
+            parse=_offload,
+            write=lambda value: None if value == Offload() else value,
+            read=lambda plan: plan.offload or Offload(),
+        ),
     )
 }
 """By column, in the order in which reasons are told."""
@@ -127,8 +169,16 @@ def with_paths(plan: ShortPlan, values: Mapping[str, object]) -> ShortPlan:
     return plan.model_copy(update=update)
 
 
+def usual_unsaid(plan: ShortPlan) -> ShortPlan:
+    """The plan without what it would do anyway."""
+    usual = plan.gather == default_gather(plan.sharding, plan.layout.pp)
+    return plan.model_copy(update={"gather": None}) if usual else plan
+
+
 def told(value: object) -> str:
     """A choice as people write it."""
+    if isinstance(value, Offload):
+        return f"{value.activations}" + (f",{value.ahead}" if value.ahead > 1 else "")
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -36,12 +36,12 @@ from meshwright.plan.long import (
 )
 from meshwright.plan.short import (
     MAX_DEGREE,
-    Gather,
     Schedule,
     ShardingName,
     ShortLayout,
     ShortPipeline,
     ShortPlan,
+    default_gather,
 )
 from meshwright.schedule.choice import stage_placement
 
@@ -220,11 +220,6 @@ def _halved(degrees: dict[str, int]) -> str:
     """The largest degree made as small as the number of devices asks for, where that is enough."""
     axis = max(degrees, key=lambda name: degrees[name])
     return f"{axis}: {max(1, degrees[axis] * MAX_DEGREE // prod(degrees.values()))}"
-
-
-def default_gather(sharding: ShardingName, pp: int) -> Gather:
-    """When sharded parameters are gathered where a plan does not say it."""
-    return "per-step" if sharding == "zero3" and pp > 1 else "per-layer"
 
 
 def _range(layers: int) -> str:

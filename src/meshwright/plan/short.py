@@ -184,3 +184,8 @@ class ShortPlan(Strict):
     pipeline: ShortPipeline = ShortPipeline()
     recompute: Recompute = "none"
     offload: Offload | None = None
+
+
+def default_gather(sharding: ShardingName, pp: int) -> Gather:
+    """When sharded parameters are gathered where a plan does not say it."""
+    return "per-step" if sharding == "zero3" and pp > 1 else "per-layer"

@@ -30,7 +30,19 @@ MOST_PASSES = 10_000_000
 """Passes that are made and played."""
 LEANEST = 0.5
 """The part of these that is for finding any plan that fits."""
-LISTS = ("pp", "virtual_stages", "schedule", "tp", "cp", "ep", "etp", "micro_batch", "recompute")
+LISTS = (
+    "pp",
+    "virtual_stages",
+    "schedule",
+    "tp",
+    "cp",
+    "ep",
+    "etp",
+    "micro_batch",
+    "recompute",
+    "gather",
+    "offload",
+)
 """Plans that are equal in these and in the number of replicas have nearly the same lists."""
 
 
@@ -66,7 +78,7 @@ def widen(
     batch: int,
 ) -> Found:
     """``found`` with those of ``plans`` that may be among its best ``top``; both have the same tables of names."""
-    worth = _Best(found, plans.take(np.zeros(0, dtype=np.int64)), top).worth
+    worth = enough(found, top)
     floors = floor(plans, worth)
     near = np.flatnonzero(floors.step_s < worth)
     dear, bounds = plans.take(near), floors.step_s[near]
@@ -100,6 +112,11 @@ def widen(
         least_bytes=float(floors.total_bytes.min()),
     )
     return found.joined(more)
+
+
+def enough(found: Found, top: int) -> float:
+    """Beyond which time a plan is not among the best ``top`` that differ in something that matters."""
+    return _Best(found, found.plans.take(np.zeros(0, dtype=np.int64)), top).worth
 
 
 class _Play:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays, usual_codes
-from meshwright.plan.coded import SHARDINGS
+from meshwright.plan.coded import CODED, GATHERS, NEVER, SHARDINGS
 from meshwright.plan.distinct import looked_up
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
@@ -30,12 +30,11 @@ from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
 from meshwright.search.variants import Variant, Variants, legal_variants, usual_variants
 from meshwright.search.varied import Asked
 from meshwright.search.wishes import Forbidden, Keep, Wishes, asked
+from meshwright.stack.stack import Stack
 
 MAX_MICRO_BATCH = 64
 UNUSUAL = "unusual variants of a schedule without a closed form"
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
-GATHERS = ("per-unit",)
-"""What parameters are gathered by besides the usual, where a question keeps it."""
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
@@ -73,6 +72,13 @@ class Space:
         """The same with those base plans alone that are chosen."""
         return replace(self, base=self.base.take(chosen), legal=self.legal[:, chosen])
 
+    def only(self, chosen: NDArray[np.bool_]) -> "Space":
+        """The same with the plans of a mask alone: (variants, n)."""
+        legal = self.legal & chosen
+        rows, used = np.asarray(legal.any(axis=0)), np.flatnonzero(legal.any(axis=1))
+        variants = tuple(self.variants[code] for code in used)
+        return replace(self, base=self.base.take(rows), variants=variants, legal=legal[used][:, rows])
+
     def without(self, left: NDArray[np.bool_]) -> "Space":
         """The same without the plans of a mask: (variants, n)."""
         unsearched = int((self.legal & left).sum())
@@ -92,7 +98,7 @@ class _Options:
     micro_batch: tuple[int, ...]
     schedule: tuple[tuple[int, int], ...]
     experts: tuple[tuple[int, int], ...]
-    sharding: tuple[int, ...]
+    sharding: tuple[tuple[int, int], ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -140,7 +146,7 @@ def enumerate_space(
     keep, wishes = keep or {}, Wishes(keep or {}, forbid or {})
     schedules = usual_schedules(setting.stack) if schedules is None else schedules
     variants = usual_variants(setting, keep) if variants is None else variants
-    options = _options(setting, schedules)
+    options = _options(setting, schedules, keep.get("gather"))
     layouts = factorisations(setting.cluster.devices, len(DEGREES))
     of_layout = prod(options.sizes) * len(variants.all)
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
@@ -154,16 +160,14 @@ def enumerate_space(
     _cut_unwanted(cutter, wishes, schedules)
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
-    cutter.multiply(("sharding",), ((s,) for s in options.sharding))
+    cutter.multiply(("sharding", "gather"), options.sharding)
     _cut_shardings(cutter, setting)
-    if "gather" in keep:
-        _cut_gathers(cutter, setting, schedules)
+    _cut_gathers(cutter, setting, schedules)
     _cut_unwanted(cutter, wishes, schedules)
     base = PlanArrays(
         **usual_codes(len(cutter.column("tp"))) | cutter.table,
         **variants.tables,
         schedules=schedules,
-        gather=keep.get("gather"),  # type: ignore[arg-type]
     )
     legal = legal_variants(Asked(base, setting, variants.values, wishes.of), variants, cutter.rejected)
     used = np.flatnonzero(legal.any(axis=1))
@@ -194,7 +198,7 @@ def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
     return divisors(layers)[1:] if kind.chunked else (1,)
 
 
-def _options(setting: Setting, schedules: Searched) -> _Options:
+def _options(setting: Setting, schedules: Searched, gather: object) -> _Options:
     stack, arch = setting.stack, setting.model.architecture
     schedule = [
         (code, virtual)
@@ -209,8 +213,19 @@ def _options(setting: Setting, schedules: Searched) -> _Options:
         micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
         schedule=tuple(schedule),
         experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0 and t <= domain),
-        sharding=tuple(i for i, name in enumerate(SHARDINGS) if name in stack.shardings),
+        sharding=tuple(
+            (SHARDINGS.index(name), GATHERS.index(how))
+            for name in SHARDINGS
+            if name in stack.shardings
+            for how in (_gathers(stack, gather) if name == "zero3" else (NEVER,))
+        ),
     )
+
+
+def _gathers(stack: Stack, kept: object) -> tuple[object, ...]:
+    """When parameters that are cut may be gathered, and when a question keeps."""
+    asked = () if kept in (None, NEVER) else (kept,)
+    return tuple(dict.fromkeys((*stack.gathers, *stack.pipeline_gathers, *asked)))
 
 
 def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
@@ -316,13 +331,18 @@ def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
 
 
 def _cut_gathers(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
-    """Parameters can be gathered by the unit where they are cut, the schedule has units, and the stack does it."""
+    """The stack gathers so, and a schedule has units where it gathers by them."""
+    stack, piped = setting.stack, (cutter.column("pp") > 1).astype(np.int64)
+    able = np.array(
+        [[how in (NEVER, *hows) for hows in (stack.gathers, stack.pipeline_gathers)] for how in GATHERS]
+    )
+    cutter.cut(f"{stack.id} does not gather parameters so", able[cutter.column("gather"), piped])
     with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
-    cutter.cut("the schedule has no units to gather for, as asked", with_units[cutter.column("schedule")])
-    three = cutter.column("sharding") == SHARDINGS.index("zero3")
-    cutter.cut("parameters that are whole are not gathered, as asked", three)
-    able = np.full(len(cutter.column("pp")), setting.stack.gathers_per_unit)
-    cutter.cut(f"{setting.stack.id} does not gather once for a unit of micro-batches", able)
+    by_unit = cutter.column("gather") == GATHERS.index("per-unit")
+    cutter.cut(
+        "the schedule has no units to gather parameters for",
+        ~by_unit | with_units[cutter.column("schedule")],
+    )
 
 
 def _cut_unwanted(cutter: _Cutter, wishes: Wishes, schedules: Searched) -> None:
@@ -332,5 +352,5 @@ def _cut_unwanted(cutter: _Cutter, wishes: Wishes, schedules: Searched) -> None:
             if name == "schedule":
                 same = np.array([choice.name == value for choice in schedules])[cutter.column(name)]
             else:
-                same = cutter.column(name) == (SHARDINGS.index(str(value)) if name == "sharding" else value)
+                same = cutter.column(name) == (CODED[name].known.index(value) if name in CODED else value)
             cutter.cut(asked(name, value, wanted=wanted), same == wanted)

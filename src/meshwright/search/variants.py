@@ -2,8 +2,9 @@
 
 A base plan says layout, micro-batch, schedule, experts' degrees and sharding. A variant says the rest (``varied.py``):
 what runs again in the backward pass, whether sequences are cut over tp between products (sequence parallelism), in
-which order ranks are numbered. The usual variants are the recomputations that have a name of their own, with sequence
-parallelism and the default order; all variants have sets of operators and what else a stack leaves to a plan.
+which order ranks are numbered, what waits on the hosts. The usual variants are the recomputations that have a name of
+their own, with sequence parallelism and the default order; all variants have sets of operators and what else a stack
+leaves to a plan.
 """
 
 from collections import Counter
@@ -42,9 +43,10 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """What plans of a space may choose, by column."""
+    """What plans of a space may choose, by column; with what must be played, where they do, only ``usual`` values."""
 
     values: Mapping[str, Values]
+    usual: Mapping[str, Values]
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -53,28 +55,33 @@ class Variants:
 
     @property
     def all(self) -> tuple[Variant, ...]:
-        """Every combination; those that differ in the last choice stand together."""
-        codes = [
-            [(CODED[name].known or values).index(value) for value in values]
-            for name, values in self.values.items()
-        ]
-        return tuple(Variant(dict(zip(self.values, some, strict=True))) for some in product(*codes))
+        """Every combination; those that differ in the last choices stand together."""
+        alone = {name: of[:1] if VARIED[name].played else of for name, of in self.values.items()}
+        played = {name: of if VARIED[name].played else self.usual[name] for name, of in self.values.items()}
+        chosen = (*product(*alone.values()), *product(*played.values()))
+        return tuple(self._variant(some) for some in dict.fromkeys(chosen))
+
+    def _variant(self, chosen: tuple[Any, ...]) -> Variant:
+        named = zip(self.values.items(), chosen, strict=True)
+        return Variant({name: (CODED[name].known or values).index(value) for (name, values), value in named})
 
 
 def usual_variants(setting: Setting, keep: Keep) -> Variants:
     """Recomputations by name; and what a question keeps."""
-    return _with_kept({name: choice.usual(setting) for name, choice in VARIED.items()}, keep)
+    usual = _with_kept({name: choice.usual(setting) for name, choice in VARIED.items()}, keep)
+    return Variants(usual, usual)
 
 
 def all_variants(setting: Setting, keep: Keep) -> Variants:
     """All that the stack leaves to a plan."""
-    return _with_kept({name: choice.every(setting) for name, choice in VARIED.items()}, keep)
+    every = _with_kept({name: choice.every(setting) for name, choice in VARIED.items()}, keep)
+    return Variants(every, usual_variants(setting, keep).values)
 
 
-def _with_kept(values: Mapping[str, Values], keep: Keep) -> Variants:
+def _with_kept(values: Mapping[str, Values], keep: Keep) -> dict[str, Values]:
     """Values, and among them what a question keeps."""
     kept = {name: (keep[CODED[name].name],) if CODED[name].name in keep else () for name in values}
-    return Variants({name: tuple(dict.fromkeys((*known, *kept[name]))) for name, known in values.items()})
+    return {name: tuple(dict.fromkeys((*known, *kept[name]))) for name, known in values.items()}
 
 
 def are_usual(some: Iterable[Variant], base: PlanArrays, usual: Variants) -> Bools:

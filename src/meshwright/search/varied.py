@@ -6,7 +6,7 @@ apply to it. Rules are asked of a variant and of all base plans at once.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,13 @@ from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.check_stack import recomputable
 from meshwright.plan.coded import RECOMPUTES
 from meshwright.plan.setting import Setting
-from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis
+from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Offload
 from meshwright.search.operator_sets import operator_sets
 from meshwright.search.wishes import Kept
 
 AXES = DEFAULT_RANK_ORDER
+SHARES: tuple[Literal["all"] | float, ...] = ("all", 0.5, 0.25)
+AHEAD = (1, 2)
 Bools = NDArray[np.bool_]
 Values = tuple[Any, ...]
 Order = tuple[Axis, ...]
@@ -41,12 +43,16 @@ Rule = Callable[[Asked, Any], Iterator[tuple[str, Bools]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Varied:
-    """A choice of variants: its ``usual`` values, all that a stack leaves to plans, and those who are ``concerned``."""
+    """A choice of variants: its ``usual`` values, all that a stack leaves to plans, and those who are ``concerned``.
+
+    Plans whose value is another than the first one must be ``played``: they only come with usual values of the others.
+    """
 
     usual: Callable[[Setting], Values]
     every: Callable[[Setting], Values]
     rule: Rule
     concerned: Callable[[PlanArrays], Bools] | None = None
+    played: bool = False
 
     def concerns(self, base: PlanArrays) -> Bools:
         """Plans that the choice is one of; the others have its first value."""
@@ -118,6 +124,25 @@ def _of_axes(order: Order, which: int) -> Order:
     return tuple(axis for axis in order if which >> AXES.index(axis) & 1)
 
 
+def _holds_activations(setting: Setting) -> bool:
+    """The stack leaves activations on hosts, and the cluster says how large these are and how fast they are reached."""
+    hosts = [(pool.node.host_bytes_per_s, pool.node.host_memory_bytes) for pool in setting.cluster.pools]
+    return setting.stack.offloads_activations and not any(None in host for host in hosts)
+
+
+def _all_offloads(setting: Setting) -> Values:
+    shares = [Offload(activations=share, ahead=ahead) for share in SHARES for ahead in AHEAD]
+    return (Offload(), *(shares if _holds_activations(setting) else ()))
+
+
+def _goes_out(asked: Asked, own: Offload) -> Iterator[tuple[str, Bools]]:
+    """Activations go out of a pipeline, to hosts that hold them."""
+    if own.rule.share:
+        rule = f"{asked.setting.stack.id} keeps no activations on hosts like these"
+        yield rule, np.full(len(asked.base), _holds_activations(asked.setting))
+        yield "without a pipeline (pp = 1) no activations go out", asked.base.pp > 1
+
+
 VARIED: Mapping[str, Varied] = {
     "sequence_parallel": Varied(
         usual=_usual_sequences,
@@ -131,5 +156,6 @@ VARIED: Mapping[str, Varied] = {
         rule=_can_be_run_again,
     ),
     "order": Varied(usual=lambda setting: (DEFAULT_RANK_ORDER,), every=_all_orders, rule=_orders_differ),
+    "offload": Varied(usual=lambda setting: (Offload(),), every=_all_offloads, rule=_goes_out, played=True),
 }
-"""By column; variants that differ in the last one stand together."""
+"""By column; variants that differ in the last ones stand together."""

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meshwright.plan.coded import told
+from meshwright.plan.short import Offload
 
-Kept = int | float | str | bool | tuple[str, ...]
+Kept = int | float | str | bool | tuple[str, ...] | Offload
 """A value of a choice that a question names."""
 Keep = Mapping[str, Kept]
 Forbidden = Mapping[str, tuple[Kept, ...]]

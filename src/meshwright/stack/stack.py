@@ -7,6 +7,7 @@ source or documentation (``source`` says which); the two fitted numbers are name
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.plan.short import Gather
 from meshwright.schedule.choice import StepValidation
 
 AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
@@ -50,9 +51,10 @@ class Stack:
         sharded parameters are gathered beside the next forward pass (zero1, zero2).
     zero2_cuts_parameters
         zero2 cuts parameters too, and gathers them once in a micro-batch, once a step under a pipeline (FSDP).
-    gathers_per_unit
-        knows ``gather: per-unit``: parameters are gathered and gradients reduced once for each unit of micro-batches
-        that go through a pipeline schedule together (ZeroPP).
+    gathers, pipeline_gathers
+        when parameters under zero3 are gathered, as a plan may say it, without and with a pipeline; the usual way
+        first. Per-unit: parameters are gathered and gradients reduced once for each unit of micro-batches that go
+        through a pipeline schedule together (ZeroPP).
     gathers_layers_ahead
         what is gathered once in a micro-batch comes layer by layer, one ahead; False: a stage at once, before its
         forward pass.
@@ -128,7 +130,8 @@ class Stack:
     overlap_gradient_reduction: bool = True
     overlap_parameter_gather: bool = True
     zero2_cuts_parameters: bool = False
-    gathers_per_unit: bool = False
+    gathers: tuple[Gather, ...] = ("per-layer",)
+    pipeline_gathers: tuple[Gather, ...] = ("per-step",)
     gathers_layers_ahead: bool = False
     validates_step_afterwards: bool = False
     step_validations: tuple[StepValidation, ...] = ("before",)

@@ -9,12 +9,10 @@ from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.plan.coded import CODED, NUMBERS, Coded
 from meshwright.schedule.choice import StepValidation
 from meshwright.search.schedules import names_lists
-from meshwright.search.space import GATHERS
 from meshwright.search.wishes import Forbidden, Keep, Kept
 
 OTHER_WORDS: Mapping[str, Mapping[str, Kept]] = {
-    "gather": {word: word for word in GATHERS},
-    "step_validation": {word: word for word in get_args(StepValidation)},
+    "step_validation": {word: word for word in get_args(StepValidation)}
 }
 """Values of what is no coded choice, by word."""
 CODES = {choice.name: choice for choice in CODED.values()}
@@ -70,6 +68,11 @@ def _value(option: str, name: str, text: str) -> Kept:
 
 def _coded(field: str, choice: Coded, text: str) -> Kept:
     """A value of a coded choice. Raises InputError."""
+    if choice.parse:
+        try:
+            return choice.parse(text)  # type: ignore[return-value]
+        except ValueError as error:
+            raise InputError(Problem(field, text, str(error), f"{choice.name}=0.5")) from None
     if choice.listed and text not in choice.words:
         return _listed(field, text, choice)
     if choice.column == "schedule" and names_lists(text):

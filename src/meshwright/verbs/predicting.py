@@ -90,8 +90,7 @@ def formed(resolved: Resolved) -> ShortPlan | None:
 
     None for one that must be simulated.
     """
-    short = resolved.short or shorten_but_layers(resolved.long)
-    return short if short is not None and short.gather in (None, "per-unit") else None
+    return resolved.short or shorten_but_layers(resolved.long)
 
 
 def doubts(*resolved: Resolved) -> tuple[str, ...]:

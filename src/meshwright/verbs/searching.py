@@ -5,17 +5,16 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import may_fit
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.intervals import pair_interval
-from meshwright.cost.pipeline import has_form
+from meshwright.cost.pipeline import have_forms
 from meshwright.cost.pricing import fabric_of
 from meshwright.cost.quick_floor import Floors, QuickFloor
-from meshwright.cost.step_floor import Floor, step_floor
+from meshwright.cost.step_floor import Floor
 from meshwright.errors import InputError, Problem
 from meshwright.placement.near import MOST_NODES, near_together
 from meshwright.plan.arrays import PlanArrays
@@ -35,8 +34,10 @@ from meshwright.search.schedules import (
 )
 from meshwright.search.space import Space, divisors, enumerate_space
 from meshwright.search.variants import all_variants, are_usual, usual_variants
+from meshwright.search.varied import Bools
 from meshwright.search.wishes import Forbidden, Keep
 from meshwright.units import format_seconds
+from meshwright.verbs.played import floor_of_played, open_plans
 
 Progress = Callable[[str, float], None]
 
@@ -144,19 +145,19 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> Searched:
 
 
 def searched_space(scope: Scope, setting: Setting) -> Space:
-    """All legal plans of a scope. Schedules without closed forms are searched with the usual variants."""
+    """All legal plans of a scope. Base plans without closed forms are searched with the usual variants."""
     schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
     variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
     space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
     space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
     unusual = ~are_usual(space.variants, space.base, usual)
-    return space.without(unusual[:, None] & ~formed(space)[None, :])
+    return space.without(unusual[:, None] & ~have_forms(space.base)[None, :])
 
 
-def formed(space: Space) -> NDArray[np.bool_]:
-    """Which base plans have closed forms."""
-    have = np.array([has_form(choice) for choice in space.base.schedules], dtype=np.bool_)
-    return have[space.base.schedule]
+def formed(space: Space) -> Bools:
+    """Which plans have closed forms: (variants, n)."""
+    on_devices = [not variant.values(space.base)["offload"].rule.share for variant in space.variants]
+    return np.array(on_devices, dtype=np.bool_)[:, None] & have_forms(space.base)[None, :]
 
 
 def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tuple[Space, Found]:
@@ -168,14 +169,13 @@ def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tupl
     cheap = formed(space)
     if cheap.all():
         return space, _search_formed(space, scope, setting, tell)
-    found = _search_formed(space.where(cheap), scope, setting, tell)
-    dear = space.where(~cheap).plans
+    found = _search_formed(space.only(cheap), scope, setting, tell)
+    found, dear = open_plans(space.only(~cheap), found, scope.top, setting, usable_bytes(setting))
     if found.interrupted or not len(dear):
         return space, found
-    dear = dear.take(may_fit(dear, setting))
 
     def floor(plans: PlanArrays, enough: float) -> Floor:
-        return step_floor(plans, setting, enough)
+        return floor_of_played(plans, setting, enough)
 
     batch = setting.workload.global_batch
     return space, widen(found, dear, floor, scoring(setting), usable_bytes(setting), scope.top, batch)

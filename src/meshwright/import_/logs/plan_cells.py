@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from meshwright.cluster.shorthand import parse_shorthand
 from meshwright.errors import InputError, Problem, UnsupportedError
 from meshwright.model.architecture import Architecture
-from meshwright.plan.expand import default_gather
 from meshwright.plan.long import LongPlan
 from meshwright.plan.nearest import nearest_short
-from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
+from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan, default_gather
 from meshwright.validation.cells import stage_layers_text
 
 NO_COLUMN = "a table of runs has no column for it"
