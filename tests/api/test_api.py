@@ -37,10 +37,17 @@ def test_the_long_form_is_predicted_like_the_short(tmp_path, plan_file):
     assert api.predict(written(tmp_path, dump_plan(long), "long.yaml")) == api.predict(plan_file)
 
 
+def in_full(tmp_path, text):
+    """The plan in full under another name of its layout, which no short form says."""
+    short = api.load(written(tmp_path, text, "short.yaml"))
+    long = dump_plan(expand(short.short, short.setting.model.architecture))
+    return written(tmp_path, long.replace("main", "other"), "full.yaml")
+
+
 def test_a_plan_beyond_the_closed_forms_is_played(tmp_path):
     text = PLAN.replace("zero1", "zero3")
     whole = api.predict(written(tmp_path, text))
-    layered = api.predict(written(tmp_path, text + "gather: per-layer\n", "layered.yaml"))
+    layered = api.predict(in_full(tmp_path, text + "gather: per-layer\n"))
     assert "closed forms" in whole.origin["step_time_s"]
     assert "simulation" in layered.origin["step_time_s"]
     assert layered.memory_bytes["total"] < whole.memory_bytes["total"]
@@ -77,12 +84,10 @@ def test_traces_are_json_and_as_long_as_the_step(plan_file):
 
 
 def test_steps_of_absurd_length_are_not_played(tmp_path):
-    file = written(tmp_path, PLAN.replace("global_batch: 64", f"global_batch: {2**26}"))
+    text = PLAN.replace("global_batch: 64", f"global_batch: {2**26}")
+    file = written(tmp_path, text)
     assert api.predict(file).step_time_s > 1e5
-    for play in (
-        lambda: api.trace(file),
-        lambda: api.predict(file, settings=["sharding=zero3", "gather=per-layer"]),
-    ):
+    for play in (lambda: api.trace(file), lambda: api.predict(in_full(tmp_path, text))):
         with pytest.raises(InputError, match="passes > ") as caught:
             play()
         assert caught.value.problems[0].field == "workload.global_batch"

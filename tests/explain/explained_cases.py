@@ -25,6 +25,14 @@ def resolved(**changes) -> Resolved:
     return resolve(plan(**changes))
 
 
+def in_full(**changes) -> Resolved:
+    """The same under another name of its layout, which no short form says: it is simulated."""
+    long = resolved(**changes).long
+    (layout,) = long.layouts.values()
+    layers = {key: rule.model_copy(update={"layout": "other"}) for key, rule in long.layers.items()}
+    return resolve(long.model_copy(update={"layouts": {"other": layout}, "layers": layers}))
+
+
 @cache
 def best() -> Resolved:
     """The plan that a search proposes."""

@@ -1,7 +1,7 @@
 """Neighbours: one step each, legal, predicted as ``predict`` does."""
 
 import pytest
-from explained_cases import every_case, explained_plain, explained_too_large, plan, resolved
+from explained_cases import every_case, explained_plain, explained_too_large, in_full, plan
 
 from meshwright.explain.beside import Subject, stages_in_words
 from meshwright.explain.choices import choices
@@ -54,7 +54,7 @@ def test_what_does_not_fit_says_how_much_it_needs():
 
 
 def test_a_plan_in_full_has_neighbours_inside_its_stages():
-    full = resolved(sharding="zero3", gather="per-layer", stack="meshwright")
+    full = in_full(sharding="zero3", gather="per-layer", stack="meshwright")
     found = choices(Subject.of(full))
     assert {next(iter(other.changes)) for other in found} >= {"tp", "micro_batch"}
     assert all("pp" not in other.changes for other in found)

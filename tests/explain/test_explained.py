@@ -8,7 +8,7 @@ from explained_cases import (
     explained_best,
     explained_plain,
     explained_too_large,
-    resolved,
+    in_full,
     subject,
 )
 
@@ -99,7 +99,7 @@ def test_a_schedule_tells_its_knobs_and_what_it_keeps_to():
 
 
 def test_a_plan_that_only_a_simulation_knows_has_its_parts_and_says_what_is_missing():
-    full = Subject.of(resolved(sharding="zero3", gather="per-layer", stack="meshwright"))
+    full = Subject.of(in_full(sharding="zero3", gather="per-layer", stack="meshwright"))
     data = Spent.of(full).time_json()
     assert data["passes_s"] is None
     assert data["pipeline_s"] is None

@@ -16,6 +16,7 @@ from meshwright.cluster.schema import CalibratedName
 from meshwright.import_.measured_hardware import based_on, cluster_of, rounded
 from meshwright.import_.measured_kernels import KernelConstant, fit_kernels
 from meshwright.import_.measured_links import fit_links
+from meshwright.import_.measured_pairs import node_links
 from meshwright.import_.nccl_tests_values import FittedCollectives
 from meshwright.measure.results import Results
 from meshwright.units import MICROSECOND
@@ -50,7 +51,9 @@ def cluster_from(results: Results, base: Cluster | None = None) -> MeasuredClust
     findings += [*_of_kernels(carried, kernels), *_of_links(links), *_of_launches(results)]
     findings += [*_of_doubts(cluster), *_of_time(results)]
     source = cluster.source if cluster.source == results.origin else f"{cluster.source}; {results.origin}"
-    cluster = replace(cluster, calibration=tuple(calibration.items()), source=source[-LONGEST_SOURCE:])
+    between = node_links(results, cluster, findings)
+    constants = tuple(calibration.items())
+    cluster = replace(cluster, calibration=constants, links=between, source=source[-LONGEST_SOURCE:])
     return MeasuredCluster(cluster, dump_cluster(cluster), kernels, tuple(findings))
 
 
