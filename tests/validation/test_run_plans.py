@@ -3,11 +3,11 @@
 import pytest
 from run_tables import random_rows, row, run_of, write
 
-from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.case import Case
 from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
 from meshwright.plan.check_stack import recomputation
+from meshwright.plan.coded import NUMBERS
 from meshwright.plan.expand import expand
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.validation.plans import faults, plan_arrays, run_plan
@@ -154,7 +154,7 @@ def test_arrays_hold_what_the_plans_say(table):
     ((numbers, arrays),) = plan_arrays(plans, setting_of(runs[0].given))
     assert numbers.tolist() == list(range(len(plans)))
     for number, plan in enumerate(plans):
-        numbers = [name for name in COLUMNS if name not in ("sharding", "schedule", "recompute", "order")]
+        numbers = [*NUMBERS, "sequence_parallel"]
         assert [getattr(arrays, name)[number] for name in numbers] == [
             getattr(plan, name) for name in numbers
         ]

@@ -11,8 +11,7 @@ from statistics import median
 
 from meshwright.cluster.domains import node_count
 from meshwright.cluster.graph import Cluster, Links
-from meshwright.measure.odd import LEAST_SLOWDOWN
-from meshwright.measure.results import CollectiveTime, Results
+from meshwright.measure.results import LEAST_SLOWDOWN, CollectiveTime, Results
 
 FEWEST_HOSTS = 3
 """One pair can not be told from the rest."""

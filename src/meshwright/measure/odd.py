@@ -17,9 +17,8 @@ from math import log, sqrt
 from statistics import median
 from typing import Any, Literal
 
-from meshwright.measure.results import CollectiveTime, KernelTime, Results
+from meshwright.measure.results import LEAST_SLOWDOWN, CollectiveTime, KernelTime, Results
 
-LEAST_SLOWDOWN = 0.10
 LEAST_DEVIATIONS = 3.0
 NORMAL = 1.4826
 """Median absolute deviation of a normal distribution to its standard deviation."""

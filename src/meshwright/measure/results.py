@@ -33,6 +33,8 @@ DIMENSIONS: Mapping[KernelKind, int] = {
 }
 """How many sizes a kernel's shape has."""
 LARGEST = 1e18
+LEAST_SLOWDOWN = 0.10
+"""Less than that beyond its like is noise, and names nothing."""
 HINT = "give a file that `meshwright measure` wrote"
 
 

@@ -39,7 +39,8 @@ class Coded:
 
     ``names`` are values by the words that stand for them, beside those of ``known``; a list may be said of some
     ``listed`` words, in their order, or of all of them in any order where a value is an ``order``; ``parse`` reads
-    other texts, and raises a ValueError that says what they must be. ``read`` and ``write`` turn what a short plan has
+    other texts, and raises a ValueError that says what they must be. Plans with the value ``nothing`` have no such
+    choice. ``read`` and ``write`` turn what a short plan has
     at its path into a value and back.
     """
 
@@ -50,6 +51,7 @@ class Coded:
     names: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
     order: bool = False
+    nothing: Hashable = None
     parse: Callable[[str], Hashable] | None = None
     read: Callable[[ShortPlan], Hashable] | None = None
     write: Callable[[Any], object] | None = None
@@ -137,6 +139,7 @@ CODED: Mapping[str, Coded] = {
             column="gather",
             path="gather",
             known=GATHERS,
+            nothing=NEVER,
             read=_gather,
             write=lambda value: None if value == NEVER else value,
         ),

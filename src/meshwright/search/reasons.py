@@ -36,9 +36,9 @@ def explain_choices(found: Found, row: int) -> list[Reason]:
     reasons = []
     for field in FIELDS:
         column = getattr(found.plans, field)
-        values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())}
+        values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())} - _nothing(field)
         others = sorted(values - {int(column[row])})
-        concerned = field not in VARIED or VARIED[field].concerns(own).all()
+        concerned = column[row] in values and (field not in VARIED or VARIED[field].concerns(own).all())
         if others and concerned:
             text = "; ".join(_rivals(found, row, field, others))
             reasons.append(Reason(_name(field), value_name(found, field, int(column[row])), text))
@@ -48,6 +48,12 @@ def explain_choices(found: Found, row: int) -> list[Reason]:
 def value_name(found: Found, field: str, value: int) -> str:
     """A column's value as a plan file writes it."""
     return told(found.plans.values_of(field)[value] if field in CODED else value)
+
+
+def _nothing(field: str) -> set[int]:
+    """The code of plans that have no such choice."""
+    choice = CODED.get(field)
+    return {choice.known.index(choice.nothing)} if choice and choice.nothing in choice.known else set()
 
 
 def _name(field: str) -> str:
