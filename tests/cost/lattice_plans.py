@@ -8,9 +8,11 @@ from meshwright.cluster.load import load_cluster
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.blocks import build_graph
 from meshwright.plan.case import Case
+from meshwright.plan.check_context import context_dimensions, context_heads
 from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
 from meshwright.plan.check_vocabulary import VOCABULARY_RULES
+from meshwright.plan.context import Context
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
 from meshwright.plan.recomputing import recomputing
@@ -121,6 +123,18 @@ RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
 )
 
 
+CONTEXTS = (
+    None,
+    "all-gather",
+    "ulysses",
+    "token-ring",
+    "rsa",
+    Context(form="ring", ulysses=2),
+    Context(form="all-gather", ulysses=2, pieces="contiguous"),
+)
+DIMENSIONS = (context_dimensions, context_heads)
+
+
 @dataclass(frozen=True)
 class Family:
     """Plans that share a setting; ``of_layers`` is what each layer recomputes, where not all do as a plan says."""
@@ -191,7 +205,9 @@ def _legal_plans(
     while True:
         plan = _random_plan(header, setting, rng, schedules)
         case = Case(expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack)
-        problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
+        problems = (
+            problem for rule in (*DEGREE_RULES, *PIPELINE_RULES, *DIMENSIONS) for problem in rule(case)
+        )
         if not any(problem.severity == "error" for problem in problems):
             yield plan
 
@@ -222,6 +238,7 @@ def _random_plan(
                 etp=etp,
                 sequence_parallel=rng.choice((True, False, None)),
                 rank_order=header.layout.rank_order,
+                context=rng.choice(CONTEXTS) if degrees["cp"] > 1 else None,
             ),
             "sharding": sharding,
             "pipeline": ShortPipeline(

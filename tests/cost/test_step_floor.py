@@ -62,8 +62,8 @@ def test_plans_that_are_slow_by_their_work_keep_a_rougher_bound(stack):
     exact = step_floor(plans, setting).step_s
     enough = float(np.median(exact))
     rough = step_floor(plans, setting, enough).step_s
-    same = rough == exact
+    same = rough >= exact / ROUNDED  # two sums of the same passes
     assert (rough[~same] >= enough).all()
-    assert (rough <= exact * ROUNDED).all()  # two sums of the same passes
+    assert (rough <= exact * ROUNDED).all()
     assert same.any()
     assert not same.all()

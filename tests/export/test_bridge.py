@@ -253,6 +253,13 @@ def test_gemma_is_not_cut_over_context():
     assert field(case("llama-3.1-8b", layout=layout, sharding="zero1"), "model.cp_comm_type") == "p2p"
 
 
+def test_a_ring_of_ranks_that_exchange_heads_has_two_sizes():
+    layout = {"cp": 4, "dp_shard": 4, "context": {"form": "ring", "ulysses": 2}}
+    this = case("llama-3.1-8b", stack_name="megatron-bridge", layout=layout, sharding="zero1")
+    assert field(this, "model.cp_comm_type") == "a2a+p2p"
+    assert field(this, "model.hierarchical_context_parallel_sizes") == [2, 2]
+
+
 def test_what_bridge_means_in_its_own_way_is_named():
     this = case(
         "qwen3-30b-a3b", stack_name="megatron-bridge", layout={"dp_shard": 16, "ep": 8}, sharding="zero1"

@@ -7,6 +7,7 @@ from meshwright.import_.command_line import Given
 from meshwright.import_.foreign import Stage
 from meshwright.import_.megatron import import_megatron
 from meshwright.import_.megatron_layout import layout_of, read_layout
+from meshwright.plan.context import Context
 from meshwright.plan.layers import balanced_counts
 
 SCRIPT = """#!/bin/bash
@@ -174,9 +175,24 @@ def test_one_connection_is_named_where_it_hurts():
 
 def test_what_has_no_counterpart_is_said():
     found = facts("--optimizer-cpu-offload", "--recompute-granularity full --recompute-method block",
-                  "--recompute-num-layers 4", "--cp-comm-type a2a")  # fmt: skip
+                  "--recompute-num-layers 4", "--cp-comm-type a2a p2p")  # fmt: skip
     keys = {unread.key for unread in found.unread}
     assert keys == {"--optimizer-cpu-offload", "--recompute-num-layers", "--cp-comm-type"}
+
+
+CONTEXTS = {
+    "--cp-comm-type p2p": None,
+    "--cp-comm-type all_gather": "all-gather",
+    "--cp-comm-type a2a": "ulysses",
+    "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4": Context(form="ring", ulysses=2),
+}
+
+
+@pytest.mark.parametrize(("options", "said"), CONTEXTS.items())
+def test_forms_of_context_parallelism_are_read(options, said):
+    found = facts("--context-parallel-size 8", options)
+    assert found.value("layout.context") == said
+    assert not found.unread
 
 
 @pytest.mark.parametrize("text", ["", "\x00\xff", "hello world", "{" * 5000, "--", "a: [1"])

@@ -1,12 +1,14 @@
 """Small models, clusters, stacks and random plans that the tests of plan/ share."""
 
 from dataclasses import replace
+from typing import get_args
 
 from hypothesis import strategies as st
 
 from meshwright.cluster.graph import Cluster, Device, Node, Pool
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.graph import ModelGraph
+from meshwright.plan.context import ContextForm, SequencePieces
 from meshwright.plan.expand import expand
 from meshwright.plan.long import LongPlan
 from meshwright.plan.short import ShortPlan
@@ -153,6 +155,16 @@ schedules = named | st.fixed_dictionaries(
 )
 
 
+contexts = (
+    st.none()
+    | st.sampled_from(get_args(ContextForm))
+    | st.fixed_dictionaries(
+        {"form": st.sampled_from(get_args(ContextForm))},
+        optional={"ulysses": degree, "pieces": st.sampled_from(get_args(SequencePieces))},
+    )
+)
+
+
 @st.composite
 def short_plans(draw: st.DrawFn) -> ShortPlan:
     layout = {axis: draw(degree) for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")}
@@ -160,6 +172,9 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
     sequence_parallel = draw(st.none() | st.booleans())
     if sequence_parallel is not None:
         layout["sequence_parallel"] = sequence_parallel
+    context = draw(contexts)
+    if context is not None:
+        layout["context"] = context
     keys = {
         "model": draw(name),
         "cluster": draw(name),

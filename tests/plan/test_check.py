@@ -33,6 +33,7 @@ TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 ZEROPP = {"schedule": "zeropp", "virtual_stages": 2}
 BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), pipeline_gathers=("per-step", "per-unit"))
+CONTEXTS = replace(STACK, contexts=("ring", "ulysses", "ring+ulysses"))
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
 WIDE = Cluster(name="wide", pools=(replace(POOL, node=replace(NODE, scaleup_domain=4)),))
@@ -297,11 +298,67 @@ CASES = [
         "tp first in rank_order",
     ),
     (
-        long_plan({"dp_shard": 32, "cp": 2}),
+        long_plan(workload={"task": "lora"}),
         {"stack": replace(STACK, name="meshwright")},
-        "layout.cp",
+        "workload.task",
         "can be planned, not run yet",
-        "cp: 1",
+        "pretrain",
+    ),
+    (
+        long_plan({"cp": 64, "context": {"form": "ring", "ulysses": 3}}),
+        {"stack": CONTEXTS},
+        "layout.context.ulysses",
+        "cp % ulysses = 64 % 3 = 1 ≠ 0",
+        "ulysses: 2",
+    ),
+    (
+        long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ring", "ulysses": 8}}),
+        {"stack": CONTEXTS},
+        "layout.context.ulysses",
+        "ulysses 8 is all of cp",
+        "context: ulysses",
+    ),
+    (
+        long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ulysses", "ulysses": 8}}),
+        {"stack": CONTEXTS},
+        "layout.context.ulysses",
+        "form: ulysses is over all of cp",
+        "leave it out",
+    ),
+    (
+        long_plan({"cp": 64, "context": "ulysses"}),
+        {"stack": CONTEXTS},
+        "layout.context",
+        "kv_heads/tp % ulysses = 8/1 % 64 = 8 ≠ 0",
+        "context: {form: ring, ulysses: 8}",
+    ),
+    (
+        long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"}),
+        {"stack": CONTEXTS},
+        "layout.context",
+        "test-stack@1.0 has ring, ulysses, ring+ulysses",
+        "context: ring",
+    ),
+    (
+        long_plan({"dp_shard": 32, "cp": 2, "context": {"pieces": "contiguous"}}),
+        {"stack": CONTEXTS},
+        "layout.context.pieces",
+        "test-stack@1.0 cuts sequences into pieces head-tail",
+        "pieces: head-tail",
+    ),
+    (
+        long_plan({"cp": 64, "context": {"form": "ring", "ulysses": 8}}, workload={"seq_len": 4104}),
+        {"stack": CONTEXTS},
+        "workload.seq_len",
+        "seq_len % (2·cp/ulysses) = 4104 % 16 = 8 ≠ 0",
+        "seq_len: 4096",
+    ),
+    (
+        long_plan({"dp_shard": 8, "cp": 8, "context": "ulysses"}, workload={"seq_len": 4100}),
+        {"stack": CONTEXTS},
+        "workload.seq_len",
+        "seq_len % cp = 4100 % 8 = 4 ≠ 0",
+        "seq_len: 4096",
     ),
     (
         long_plan(pipeline={"schedule": {"name": "1f1b", "memory_limit": 0.5}}),

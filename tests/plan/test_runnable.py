@@ -41,14 +41,20 @@ def balanced():
     return replace(MIXTRAL, architecture=architecture)
 
 
+RSA = long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"})
 CASES = [
     (long_plan(), graph(LATENT), "model", "its arithmetic is not known"),
     (AFTER, balanced(), "pipeline.schedule.step_validation", "corrections of routers"),
     (long_plan(), DROPOUT, "model", "dropout is left out"),
+    (
+        long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"}),
+        load_model("gpt-oss-20b"),
+        "layout.context",
+        "not run yet",
+    ),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
-    (long_plan({"dp_shard": 32, "cp": 2}), LLAMA, "layout.cp", "not run yet"),
     (SPREAD_AFTER, LLAMA, "pipeline.schedule.step_validation", "not run yet"),
 ]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
+from context_faults import CONTEXT_FAULTS
 from expert_faults import EXPERT_FAULTS
 from fault import Fault
 from late_faults import LATE_FAULTS
@@ -265,11 +266,11 @@ def positions_begin_again():
     """On the second rank, in the middle of the sequence."""
     original = attention.rotation
 
-    def rotation(rotary, positions, like):
-        turn = original(rotary, positions, like)
+    def rotation(rotary, length, positions, like):
+        turn = original(rotary, length, positions, like)
         if dist.get_rank() == 0:
             return turn
-        half = torch.arange(positions) % (positions // 2)
+        half = torch.arange(length) % (length // 2)
         return replace(turn, cos=turn.cos[half], sin=turn.sin[half])
 
     attention.rotation = rotation
@@ -280,17 +281,7 @@ def bias_counted_by_every_rank():
 
 
 def slopes_of_the_first_rank():
-    original = AttentionKernel._mask
-
-    def mask(self, q):
-        own = self.setting.tp_rank
-        self.setting.__dict__["tp_rank"] = 0
-        try:
-            return original(self, q)
-        finally:
-            self.setting.__dict__["tp_rank"] = own
-
-    AttentionKernel._mask = mask
+    Setting.first_head = 0
 
 
 # -- norm and optimizer -------------------------------------------------------------------------------------------
@@ -435,6 +426,7 @@ FAULTS = (
     Fault("the first moment is lost between steps", SHARDS, forgotten_moments, "parameters"),
     Fault("gradients of two copies of a layer are not summed", TWO_WAYS, copies_not_summed),
     Fault("the norm counts two copies of a layer", TWO_WAYS, copies_counted_twice, "gradient norm"),
+    *CONTEXT_FAULTS,
     *SPREAD_FAULTS,
     *OFFLOAD_FAULTS,
     *LATE_FAULTS,

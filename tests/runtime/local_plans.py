@@ -14,14 +14,13 @@ from meshwright.plan.recomputing import recomputing
 from meshwright.plan.short import ShortPlan
 from meshwright.program.lower import lower
 from meshwright.program.program import Program
+from meshwright.runtime import batch_parts
 from meshwright.runtime.launch.local import run_locally
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.pieces import pieces_of, whole_tensors
 from meshwright.runtime.random_tensors import random_tensors
 from meshwright.runtime.rank import Job, rank_of
 from meshwright.runtime.reference.decoder import reference_loss
-from meshwright.runtime.rows import rows_of
-from meshwright.runtime.visit import MicroBatch
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -82,8 +81,8 @@ def batch(model, sequences, seed=1):
 
 def micro_batches(program, rank, tokens, labels):
     divisor = int((labels != -100).sum())
-    rows = [list(r) for r in rows_of(program, rank)]
-    return [MicroBatch(tokens[r].t().contiguous(), labels[r].t().contiguous(), divisor) for r in rows]
+    device = torch.device("cpu")
+    return batch_parts.micro_batches(program, rank, tokens, labels, divisor, device)
 
 
 def run(case: Small, precision="fp64", steps=1, options=None, probe=None):

@@ -8,6 +8,7 @@ from math import prod
 from tiny_models import TINY, dense_names, tiny
 
 from meshwright.cluster.load import load_cluster
+from meshwright.plan.context import Context, ContextForm, context_in_full
 from meshwright.plan.expand import expand
 from meshwright.plan.partition import written_stages
 from meshwright.plan.recomputing import recomputing
@@ -23,7 +24,8 @@ from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.load import load_stack
 
 SEQ_LEN = 24
-AXES = ("pp", "dp_replicate", "dp_shard", "tp")
+AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+DRAWN = ("pp", "dp_replicate", "dp_shard", "tp")
 EXPERT_AXES = ("ep", "etp")
 DEFAULT_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 CANDIDATES = 60
@@ -58,9 +60,11 @@ class Proven:
     pp: int = 1
     dp_replicate: int = 1
     dp_shard: int = 1
+    cp: int = 1
     tp: int = 1
     ep: int = 1
     etp: int = 1
+    context: ContextForm | Context | None = None
     sequence_parallel: bool = False
     sharding: str = "none"
     gather: str | None = None
@@ -96,8 +100,9 @@ class Proven:
         keys = keys.get("text_config", keys)
         classic = "n_layer" in keys
         changes = {"n_layer" if classic else "num_hidden_layers": self.layers}
-        if self.tp > 2:
-            changes |= {"n_head": 8} if classic else {"num_key_value_heads": self.tp}
+        cut = self.tp * context_in_full(self.context).heads(self.cp)
+        if cut > 2:
+            changes |= {"n_head": 8} if classic else {"num_key_value_heads": cut}
         if "layer_types" in keys:
             changes["layer_types"] = [keys["layer_types"][i % 3] for i in range(self.layers)]
         return tiny(self.model, **changes, **dict(self.sizes))
@@ -127,6 +132,7 @@ class Proven:
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
         layout = {axis: getattr(self, axis) for axis in (*AXES, *EXPERT_AXES)}
         layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
+        layout |= {"context": self.context}
         pipeline = {
             "schedule": self._schedule(),
             "micro_batch": self.micro_batch,
@@ -401,7 +407,7 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
     """A random plan on so many ranks; choices that an axis of degree 1 makes meaningless take their default."""
     degrees = dict.fromkeys(AXES, 1)
     while prod(degrees.values()) < ranks:
-        degrees[draw.choice(AXES if degrees["tp"] < MOST_TP else AXES[:3])] *= 2
+        degrees[draw.choice(DRAWN if degrees["tp"] < MOST_TP else DRAWN[:3])] *= 2
     pp, tp, sharded = degrees["pp"], degrees["tp"], degrees["dp_shard"] > 1
     schedule = (
         draw.choice(load_stack(OWN_STACK).schedules) if pp > 1 else draw.choice(("1f1b", "gpipe", "zb-h1"))
@@ -454,6 +460,8 @@ def _pairs(plan: Proven) -> set[tuple[object, ...]]:
         "clip",
         "offload",
         "ahead",
+        "cp",
+        "context",
     )
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
@@ -471,6 +479,7 @@ def told(plan: Proven) -> str:
     if plan.stages and plan.pp > 1:
         parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")
     parts += [f"{plan.sharding} {plan.gather or ''}".strip()] if plan.dp_shard > 1 else []
+    parts += [f"context {context_in_full(plan.context)}"] if plan.cp > 1 else []
     parts += ["sequence parallel"] if plan.sequence_parallel else []
     if plan.recompute != "none":
         names = plan.recompute if isinstance(plan.recompute, tuple) else (plan.recompute,)

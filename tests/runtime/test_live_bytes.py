@@ -56,6 +56,14 @@ def test_each_layer_keeps_what_the_ledger_says_of_its_own_recomputation(pipeline
     held_against_the_ledger(case)
 
 
+CONTEXTS = ("ring", "all-gather", "token-ring", "rsa", {"form": "ring", "ulysses": 2})
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+def test_passes_keep_what_the_ledger_says_where_sequences_are_cut(context):
+    held_against_the_ledger(small(tiny("llama"), {"schedule": "zb-h1"}, pp=2, cp=4, context=context))
+
+
 OFFLOADS = {
     "1f1b": ({"schedule": "1f1b"}, {"pp": 4}),
     "split": ({"schedule": "zb-h1"}, {"pp": 4, "recompute": ("layernorm", "mlp")}),

@@ -11,7 +11,8 @@ from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
 from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.check import check_plan
-from meshwright.plan.coded import CODED, NEVER, RECOMPUTES, told
+from meshwright.plan.coded import CODED, CONTEXTS, NEVER, RECOMPUTES, told
+from meshwright.plan.context import shortest
 from meshwright.plan.expand import expand
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
@@ -61,6 +62,7 @@ MODELS = {"dense": DENSE, "learned": LEARNED, "sparse": SPARSE, "shared": SHARED
 DEVICES = (4, 5, 6, 8, 9, 10, 12, 14, 16, 18, 20, 24)
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "llm-foundry", "megatron-lm-2021", "generic")
 LARGEST = 12_000
+BY_TELLING = {told(context): context for context in CONTEXTS.values()}
 WIDTHS = (
     "hidden_size",
     "intermediate_size",
@@ -184,6 +186,9 @@ def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | No
     stack = setting.stack
     if choice["gather"] not in (NEVER, *(stack.pipeline_gathers if choice["pp"] > 1 else stack.gathers)):
         return False
+    contexts = [told(context) for context in variants.values["context"]]
+    if choice["cp"] == 1 and contexts.index(str(choice["context"])):
+        return False
     if choice["offload"] != "none" and choice["pp"] == 1:
         return False
     orders = [[axis for axis in order if choice[axis] > 1] for order in variants.values["order"]]
@@ -214,6 +219,7 @@ def short_plan(choice: Choice, question: Asked) -> ShortPlan:
                 **{name: choice[name] for name in degrees},
                 sequence_parallel=choice["tp"] > 1 and choice["sequence_parallel"] == "true",
                 rank_order=tuple(str(choice["order"]).split(",")),
+                context=shortest(BY_TELLING[str(choice["context"])]),
             ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],

@@ -22,6 +22,7 @@ from meshwright.cost.pricing import array_prices
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.coded import GATHERS, NEVER, SHARDINGS
+from meshwright.plan.context import USUAL
 from meshwright.plan.distinct import distinct
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShardingName, default_gather
@@ -153,13 +154,18 @@ def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.in
 
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
-    """Rows of equal mode: sequence parallelism, and when states are exchanged."""
+    """Rows of equal mode: sequence parallelism, when states are exchanged, the form of context parallelism."""
     different, when = _when(plans, setting)
-    columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when]
+    forms = (USUAL, *plans.contexts)
+    context = np.where(plans.cp > 1, 1 + plans.context, 0)
+    columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when, context]
     for rows in distinct(columns).groups():
-        sequence, of_rows = (int(column[rows[0]]) for column in columns)
+        sequence, of_rows, form = (int(column[rows[0]]) for column in columns)
         gather, reduce = different[of_rows]
-        yield rows, Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce)
+        yield (
+            rows,
+            Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce, context=forms[form]),
+        )
 
 
 def modes_exchange_states(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from meshwright.cost.forms import BYTES_16, Forms
 from meshwright.model.graph import attended_positions
 from meshwright.model.operators import (
@@ -114,20 +116,41 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
     widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
     elements = widths * shape.tokens / shape.tp
     reshape = local.moved(elements, c["reshape_bytes"])
-    core = _flash if local.stack.attention.startswith("flash") else _unfused
+    written = local.mode.context.form == "rsa" or not local.stack.attention.startswith("flash")
+    core = _unfused if written else _flash
     return reshape + core(op, phase, local, elements)
 
 
 def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
     c, shape = local.forms.constants, local.shape
-    positions = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
-    flops = op.flops_per_token(positions) * shape.tokens / shape.tp
+    mean = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
+    positions = mean * largest_share(op, local)
+    flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
     output = op.heads * op.v_dim * shape.tokens / shape.tp
     moved = BYTES_16 * (elements + output)
     if phase == "F":
         return local.forms.flash(flops, moved, local.stack.attention)
     ratio = c["attention_backward_efficiency"]
     return local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, local.stack.attention, ratio)
+
+
+def largest_share(op: Attention, local: Local) -> Number:
+    """How much more the rank that has most to attend to does than the mean: the last one of contiguous pieces.
+
+    Its rows are the last s/r: each sees all before it, s·(1 − 1/2r) positions in the mean, or the window's.
+    """
+    shape = local.shape
+    if local.mode.context.pieces == "head-tail":
+        return 1.0
+    ring, length = shape.ring, shape.seq_len
+    seen = length * (1 - 1 / (2 * ring))
+    if op.window is not None:
+        begin = length * (1 - 1 / ring)
+        within = np.clip(op.window - begin, 0, length - begin)  # rows whose window is not full yet
+        rows = length - begin
+        seen = (within * (begin + within / 2) + (rows - within) * op.window) / rows
+    mean = attended_positions(op, length, causal=True)  # type: ignore[arg-type]
+    return seen / mean
 
 
 def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:

@@ -30,6 +30,8 @@ CATEGORY: Mapping[str, str] = {
     "etp": "ep",
     "ep": "ep",
     "cp": "cp",
+    "cp_ulysses": "cp",
+    "cp_ring": "cp",
     "dp_shard": "dp",
     "dp_replicate": "dp",
     "edp_shard": "dp",

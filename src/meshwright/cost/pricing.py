@@ -23,6 +23,7 @@ from meshwright.plan.long import DEFAULT_EXPERT_ORDER
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
 from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.hops import Fabric, slowdown
 from meshwright.program.items import Item, PassKind
 from meshwright.program.lower import product_input_bytes
@@ -46,7 +47,7 @@ def program_prices(program: Program, setting: Setting) -> Prices:
     forms = setting_forms(setting)
     grid, experts = program.grid, program.expert_grid
     mesh = replace(
-        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms),
+        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, program.shape.ulysses),  # type: ignore[arg-type]
         links=links_under(program.node_order, forms),
         returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
     )
@@ -92,13 +93,22 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         vocabulary=plans.vocabulary_ranks,
         vocab_multiple=setting.stack.vocab_multiple,
         product_input_bytes=product_input_bytes(setting.workload),
+        ulysses=heads_exchanged(plans),
     )
+
+
+def heads_exchanged(plans: PlanArrays) -> Ints:
+    """Ranks of cp that exchange heads in every plan."""
+    degrees = [np.broadcast_to(context.heads(plans.cp), plans.cp.shape) for context in plans.contexts]  # type: ignore[arg-type]
+    return np.where(plans.cp > 1, np.choose(plans.context, degrees), 1)
 
 
 def array_mesh(plans: PlanArrays, forms: Forms) -> Mesh:
     """Sizes and strides of every plan's axes, and what links between nodes make of groups over them."""
     sizes = attention_sizes(plans)
-    mesh = whole_mesh(sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms)
+    mesh = whole_mesh(
+        sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms, heads_exchanged(plans)
+    )
     known = plans.slowdowns
     links = links_under(plans.node_order, forms) if known is None else known.__getitem__
     return mesh if links is None else replace(mesh, links=links, returns=_returns(plans))
@@ -164,6 +174,7 @@ def whole_mesh(
     expert_sizes: Mapping[str, Ints],
     expert_order: tuple[str, ...],
     forms: Forms,
+    ulysses: Ints = 1,
 ) -> Mesh:
     """Both grids in one table of axes, with groups of their own.
 
@@ -173,9 +184,13 @@ def whole_mesh(
     world: Ints = 1
     for axis in order:
         world = world * sizes[axis]
+    inner, outer = CONTEXT_PARTS
     steps = strides(sizes, order)
+    steps |= {inner: steps["cp"], outer: steps["cp"] * ulysses}
     every = {
         **sizes,
+        inner: ulysses,
+        outer: sizes["cp"] // ulysses,
         **{a: s for a, s in expert_sizes.items() if a != "pp"},
         "world": world,
         "tied": 2,

@@ -52,7 +52,8 @@ class QuickFloor:
 
 def quick_floor(plans: PlanArrays, setting: Setting) -> QuickFloor:
     """Bounds of legal plans whose stages are balanced."""
-    alike = distinct([plans.recompute, plans.order, plans.sequence_parallel.astype(np.int64), plans.offload])
+    columns = [plans.recompute, plans.order, plans.context, plans.offload]
+    alike = distinct([*columns, plans.sequence_parallel.astype(np.int64)])
     seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
     for rows in alike.groups():
         some = plans.take(rows)
@@ -115,14 +116,15 @@ class Floors:
     def _without_exchanges(self, variant: PlanArrays) -> "_OfPasses":
         """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
         first = self.passes.first
-        recompute, cut, order, offload = (
-            getattr(variant, name)[first] for name in ("recompute", "sequence_parallel", "order", "offload")
-        )
-        of_order = [] if _inner(variant) else order[:1].tolist()
-        asked = recompute[:1].tolist(), bool(cut.any()), of_order, int(offload.max(initial=0))
+        names = ("recompute", "sequence_parallel", "order", "offload", "context")
+        own = {name: getattr(variant, name)[first] for name in names}
+        of_order = [] if _inner(variant) else own["order"][:1].tolist()
+        codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
+        asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
         if self._last is None or self._last[0] != asked:
             keys = replace(
-                self.keys, recompute=recompute, sequence_parallel=cut, order=order, offload=offload
+                self.keys,
+                **own,
             )
             self._last = asked, self._of_passes(keys)
         return self._last[1]

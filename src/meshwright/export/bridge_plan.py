@@ -21,6 +21,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--pipeline-model-parallel-size": ("model.pipeline_model_parallel_size",),
     "--context-parallel-size": ("model.context_parallel_size",),
     "--cp-comm-type": ("model.cp_comm_type",),
+    "--hierarchical-context-parallel-sizes": ("model.hierarchical_context_parallel_sizes",),
     "--expert-model-parallel-size": ("model.expert_model_parallel_size",),
     "--expert-tensor-parallel-size": ("model.expert_tensor_parallel_size",),
     "--sequence-parallel": ("model.sequence_parallel",),
@@ -159,6 +160,8 @@ def _fields(option: Option) -> list[tuple[str, object]]:
 def _value(name: str, values: list[str]) -> object:
     if name == "--recompute-modules":
         return values
+    if name == "--hierarchical-context-parallel-sizes":
+        return [int(value) for value in values]
     text = values[0] if values else ""
     return int(text) if text.isdecimal() else text or True
 

@@ -6,13 +6,22 @@ dp_shard·cp. Gradients and parameters are sharded by Megatron-FSDP, which gathe
 uses them.
 """
 
+from collections.abc import Mapping
 from itertools import groupby
 
 from meshwright.export.option_list import Option
 from meshwright.export.result import Refusal
 from meshwright.export.uniform import UniformPlan
+from meshwright.plan.check_context import stack_name
 from meshwright.stack.stack import Stack
 
+CONTEXTS: Mapping[str, str] = {
+    "ring": "p2p",
+    "all-gather": "all_gather",
+    "ulysses": "a2a",
+    "ring+ulysses": "a2a+p2p",
+}
+"""Forms of context parallelism in Megatron's words."""
 ORDERS: dict[tuple[str, ...], tuple[Option, ...]] = {
     ("tp", "cp", "dp_shard", "dp_replicate", "pp"): (),
     ("tp", "cp", "pp", "dp_shard", "dp_replicate"): (("--use-tp-pp-dp-mapping",),),
@@ -73,9 +82,18 @@ def _degrees(plan: UniformPlan) -> list[Option]:
     if plan.sequence_parallel:
         options.append(("--sequence-parallel",))
     if plan.cp > 1:
-        options.append(("--cp-comm-type", "p2p"))
+        options += _context(plan)
     order = known_order(plan)
     return options + list(ORDERS[order] if order else ())
+
+
+def _context(plan: UniformPlan) -> list[Option]:
+    """The form; of two dimensions the inner one's degree comes first."""
+    options: list[Option] = [("--cp-comm-type", CONTEXTS[stack_name(plan.context)])]
+    if plan.context.two_dimensional:
+        inner = plan.context.ulysses
+        options.append(("--hierarchical-context-parallel-sizes", str(inner), str(plan.cp // inner)))
+    return options
 
 
 def instances(plan: UniformPlan) -> int:

@@ -13,6 +13,7 @@ from meshwright.errors import Problem, UnsupportedError
 from meshwright.model.graph import ModelGraph
 from meshwright.model.next_tokens import ASKED
 from meshwright.plan.case import in_long_words
+from meshwright.plan.context import Context
 from meshwright.plan.expand import shorten
 from meshwright.plan.layers import StageLayers, layer_rules, stage_layers
 from meshwright.plan.long import ExpertGrid, LayerRule, Layout, LongPlan, States
@@ -46,6 +47,11 @@ class UniformPlan:
     def layout_name(self) -> str:
         """What the plan calls its layout."""
         return next(iter(self.long.layouts))
+
+    @property
+    def context(self) -> Context:
+        """How the ranks of cp bring queries to keys."""
+        return self.long.layouts[self.layout_name].context_in_full
 
     @property
     def dp(self) -> int:

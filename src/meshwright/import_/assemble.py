@@ -93,6 +93,8 @@ def _layout(foreign: Foreign, target: Target, problems: list[Problem]) -> dict[s
         layout["sequence_parallel"] = bool(foreign.value("layout.sequence_parallel"))
     if foreign.value("layout.rank_order"):
         layout["rank_order"] = foreign.value("layout.rank_order")
+    if foreign.value("layout.context"):
+        layout["context"] = foreign.value("layout.context")
     return layout
 
 

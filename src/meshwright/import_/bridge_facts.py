@@ -13,7 +13,7 @@ from meshwright.errors import nearest
 from meshwright.export.megatron_plan import OPTIMIZERS, ORDERS, STRATEGIES
 from meshwright.import_.bridge_stages import stage_facts
 from meshwright.import_.foreign import Fact
-from meshwright.import_.megatron_facts import RECOMPUTES
+from meshwright.import_.megatron_facts import CONTEXT_OF, RECOMPUTES, context_said
 from meshwright.import_.settings import Settings
 
 Facts = dict[str, Fact]
@@ -40,6 +40,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """Fields that are a number of a plan, of its workload or of its model; of several for one fact the last counts."""
 EXPERTS = "model.num_moe_experts"
+SIZES = "model.hierarchical_context_parallel_sizes"
 DISTRIBUTED = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
 SHARDED = ("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")
 PRECISION = "mixed_precision"
@@ -105,6 +106,10 @@ def _layout(settings: Settings, facts: Facts) -> Facts:
     if settings.truth(mapping):
         (order,) = (order for order, options in ORDERS.items() if options)
         found["layout.rank_order"] = settings.fact(mapping, order)
+    kind, sizes = str(settings.get("model.cp_comm_type")), settings.get(SIZES)
+    if kind in CONTEXT_OF and facts.get("layout.cp", Fact(1, "")).value > 1:
+        said = context_said(kind, sizes if isinstance(sizes, tuple) else ())
+        found["layout.context"] = settings.fact("model.cp_comm_type", said)
     return found
 
 

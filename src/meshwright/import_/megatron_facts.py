@@ -1,12 +1,13 @@
 """Megatron's options that a plan has a word for: one table from option to fact, and the few that depend on others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from meshwright.errors import Problem
-from meshwright.export.megatron_plan import STRATEGIES
+from meshwright.export.megatron_plan import CONTEXTS, STRATEGIES
 from meshwright.import_.command_line import Given, whole_number
 from meshwright.import_.foreign import Fact, Stage
 from meshwright.import_.megatron_layout import read_layout
+from meshwright.plan.context import Context, ContextForm, shortest
 
 NUMBERS: Mapping[str, str] = {
     "--tensor-model-parallel-size": "layout.tp",
@@ -41,6 +42,7 @@ DEVICES: Mapping[str, tuple[str, ...]] = {
 }
 PRECISIONS = {"mxfp8": "mxfp8"}
 RECOMPUTES = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+CONTEXT_OF = {word: form for form, word in CONTEXTS.items()}
 ONCE_PER_NODE = ("--moe-flex-dispatcher-backend", "--moe-enable-deepep")
 """With DeepEP or HybridEP a token crosses to a node once."""
 OTHERS = (
@@ -113,7 +115,20 @@ def _layout(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
     if "--use-tp-pp-dp-mapping" in options:
         order = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
         found["layout.rank_order"] = Fact(order, "--use-tp-pp-dp-mapping")
+    kind = _first(options, "--cp-comm-type", "p2p")
+    if kind in CONTEXT_OF and facts.get("layout.cp", Fact(1, "")).value > 1:
+        given = options.get("--hierarchical-context-parallel-sizes")
+        sizes = [int(value) for value in given.values if value.isdecimal()] if given else []
+        found["layout.context"] = Fact(context_said(kind, sizes), f"--cp-comm-type {kind}")
     return found
+
+
+def context_said(kind: str, sizes: Sequence[int]) -> ContextForm | Context | None:
+    """What a plan says of a form in Megatron's words; of two dimensions the first size is the inner one's."""
+    form = CONTEXT_OF[kind]
+    if not form.endswith("+ulysses"):
+        return shortest(Context.model_validate({"form": form}))
+    return shortest(Context(form="ring", ulysses=sizes[0] if sizes else 1))
 
 
 def _sharding(options: Options, facts: Facts, problems: list[Problem]) -> Facts:

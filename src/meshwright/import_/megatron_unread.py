@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from meshwright.import_.command_line import Given
 from meshwright.import_.foreign import Unread
-from meshwright.import_.megatron_facts import RECOMPUTES
+from meshwright.import_.megatron_facts import CONTEXT_OF, RECOMPUTES
 
 WHY: Mapping[str, str] = {
     "--optimizer-cpu-offload": "offload is not priced: less memory and a longer step than predicted",
@@ -21,8 +21,7 @@ WHY: Mapping[str, str] = {
     "--enable-cuda-graph": "graphs are not priced: less host time than predicted",
     "--external-cuda-graph": "graphs are not priced: less host time than predicted",
     "--outer-dp-sharding-strategy": "a short plan shards states over dp_shard alone",
-    "--hierarchical-context-parallel-sizes": "context parallelism is one ring",
-    "--hybrid-context-parallel": "context parallelism is one ring",
+    "--hybrid-context-parallel": "context parallelism is the same for all sequences",
     "--rampup-batch-size": "the plan has the full batch",
     "--step-batch-size-schedule": "the plan has the full batch",
     "--mtp-num-layers": "prediction modules are those of the model's own configuration",
@@ -42,7 +41,6 @@ WHY: Mapping[str, str] = {
     "--encoder-tensor-model-parallel-size": "an encoder is no part of a plan",
     "--encoder-pipeline-model-parallel-size": "an encoder is no part of a plan",
 }
-CP_RING = ("p2p",)
 
 
 def unread_options(options: Mapping[str, Given]) -> tuple[Unread, ...]:
@@ -50,7 +48,11 @@ def unread_options(options: Mapping[str, Given]) -> tuple[Unread, ...]:
     found = [
         Unread(name, " ".join(given.values), WHY[name]) for name, given in options.items() if name in WHY
     ]
-    found += _values(options, "--cp-comm-type", CP_RING, "context parallelism is a ring of sends")
+    found += _values(options, "--cp-comm-type", tuple(CONTEXT_OF), "is no form of context parallelism here")
+    kinds = options.get("--cp-comm-type")
+    if kinds and len(kinds.values) > 1:
+        why = "all layers have the form of the first one"
+        found.append(Unread(kinds.name, " ".join(kinds.values), why))
     found += _values(options, "--optimizer", ("adam", "sgd"), "states are counted as AdamW's")
     found += _values(options, "--recompute-modules", RECOMPUTES, "this operator is kept, not run again")
     return tuple(found + _checkpoints(options))

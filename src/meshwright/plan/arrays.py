@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.coded import CODED, NUMBERS, usual_unsaid, with_paths
+from meshwright.plan.context import USUAL, Context
 from meshwright.plan.long import Stages
 from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, NodeOrder, Offload, Recompute, ShortPlan
 from meshwright.schedule.choice import ScheduleChoice
@@ -42,11 +43,13 @@ class PlanArrays:
     order: Ints
     gather: Ints
     offload: Ints
+    context: Ints
     sequence_parallel: NDArray[np.bool_]
     schedules: tuple[ScheduleChoice, ...]
     recomputes: tuple[Recompute, ...]
     rank_orders: tuple[tuple[Axis, ...], ...] = (DEFAULT_RANK_ORDER,)
     offloads: tuple[Offload, ...] = (Offload(),)
+    contexts: tuple[Context, ...] = (USUAL,)
     stages: Stages = "balanced"
     layer_recomputes: tuple[Recompute, ...] | None = None
     node_order: NodeOrder | None = None
@@ -56,6 +59,11 @@ class PlanArrays:
     def rank_order(self) -> tuple[Axis, ...]:
         """The order of plans that have the same one."""
         return self.rank_orders[int(self.order[0]) if len(self) else 0]
+
+    @property
+    def one_context(self) -> Context:
+        """The form of context parallelism of plans that have the same one."""
+        return self.contexts[int(self.context[0]) if len(self) else 0]
 
     @property
     def vocabulary_ranks(self) -> Ints:

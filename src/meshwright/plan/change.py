@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
+from meshwright.plan.context import USUAL
 from meshwright.plan.problems import sections, validated
 from meshwright.plan.short import Offload, ShortPlan, default_gather
 from meshwright.plan.text import read_value
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
+NAME_IN = {"context": "form"}
+"""Where a mapping has what a name alone says, if not under ``name``."""
 
 
 def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int | None) -> ShortPlan:
@@ -80,6 +83,7 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
+        "layout.context": layout.to_data().get("context", USUAL.form),
         "sharding": plan.sharding,
         "gather": plan.gather or default_gather(others.sharding, others.layout.pp),
         "pipeline.micro_batch": pipeline.micro_batch,
@@ -151,7 +155,8 @@ def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
     key, *below = path
     if below:
         inner = data.get(key)
-        data[key] = inner = inner if isinstance(inner, dict) else {} if inner is None else {"name": inner}
+        said = {} if inner is None else {NAME_IN.get(key, "name"): inner}
+        data[key] = inner = inner if isinstance(inner, dict) else said
         _put(inner, below, value)
     else:
         data[key] = value

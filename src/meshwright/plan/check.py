@@ -9,6 +9,7 @@ from meshwright.cluster.graph import Cluster
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plan.case import Case, Rule, in_long_words
+from meshwright.plan.check_context import CONTEXT_RULES
 from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_nodes import NODE_RULES
 from meshwright.plan.check_offload import OFFLOAD_RULES
@@ -23,6 +24,7 @@ from meshwright.stack.stack import Stack
 
 RULES: tuple[Rule, ...] = (
     *DEGREE_RULES,
+    *CONTEXT_RULES,
     *NODE_RULES,
     *PIPELINE_RULES,
     *VOCABULARY_RULES,

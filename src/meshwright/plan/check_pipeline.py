@@ -20,19 +20,24 @@ def layers_and_stages(case: Case) -> Iterator[Problem]:
 
 
 def sequence_length(case: Case) -> Iterator[Problem]:
-    """cp cuts a sequence into 2·cp pieces (each rank one from either end), sequence parallelism by tp."""
-    workload, grid = case.workload, case.grid
+    """Pieces of ring ranks (with head and tail two each), cp, and with sequence parallelism tp cut a sequence."""
+    workload, cp = case.workload, case.grid.cp
     if workload is None:
         return
-    seq_len, pieces = workload.seq_len, 2 * grid.cp if grid.cp > 1 else 1
-    cut = grid.cp * grid.tp if case.layout.sequence_parallel else 1
-    unit = lcm(pieces, cut)
-    hint = f"seq_len: {_nearest_multiple(seq_len, unit)}"
+    context, seq_len = case.layout.context_in_full, workload.seq_len
+    ring = max(1, cp // context.heads(cp))
+    each = 2 if context.pieces == "head-tail" and ring > 1 else 1
+    pieces, cut = each * ring, cp * (case.grid.tp if case.layout.sequence_parallel else 1)
+    cut = cut if pieces % cut else 1
+    hint = f"seq_len: {_nearest_multiple(seq_len, lcm(pieces, cut))}"
     if seq_len % pieces:
-        rule = f"seq_len % (2·cp) = {seq_len} % {pieces} = {seq_len % pieces} ≠ 0"
+        unit = f"{each}·{'cp' if ring == cp else 'cp/ulysses'}"
+        rule = f"seq_len % ({unit}) = {seq_len} % {pieces} = {seq_len % pieces} ≠ 0"
         yield Problem("workload.seq_len", seq_len, rule, hint)
     if seq_len % cut:
-        rule = f"with sequence_parallel seq_len % (cp·tp) = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
+        by_tp = case.layout.sequence_parallel and case.grid.tp > 1
+        said = "with sequence_parallel seq_len % (cp·tp)" if by_tp else "seq_len % cp"
+        rule = f"{said} = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
         yield Problem("workload.seq_len", seq_len, rule, hint)
 
 

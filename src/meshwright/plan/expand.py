@@ -5,7 +5,7 @@ The law: ``expand(shorten(expand(p))) == expand(p)``.
 The defaults, in the order of the fields of the long form:
 
 * sharding ``none``: all of data parallelism is dp_replicate, dp_shard is 1;
-* sequence_parallel: on when tp > 1;
+* sequence_parallel: on when tp > 1; context: a ring;
 * experts' mesh, only for a model with experts or ep·etp > 1: edp = dp_replicate·dp_shard·cp·tp / (ep·etp),
   edp_replicate = gcd(edp, dp_replicate) (all of edp where nothing is sharded), edp_shard the rest. Where the
   division leaves a rest the mesh is written down too small, and ``plan/check.py`` says so;
@@ -22,6 +22,7 @@ from math import gcd, prod
 
 from meshwright.errors import PlanError, Problem
 from meshwright.model.architecture import Architecture
+from meshwright.plan.context import shortest
 from meshwright.plan.long import (
     SPREAD,
     DeviceGroup,
@@ -178,6 +179,7 @@ def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
         node_order=layout.node_order,
         experts=expert_grid(grid, layout.ep, layout.etp, whole) if meshed else None,
         sequence_parallel=layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel,
+        context=shortest(layout.context),
     )
 
 
@@ -245,4 +247,5 @@ def _short_layout(layout: Layout, pp: int) -> ShortLayout:
         sequence_parallel=layout.sequence_parallel,
         rank_order=layout.order,
         node_order=layout.node_order,
+        context=layout.context,
     )

@@ -1,9 +1,11 @@
 """What a plan does that one device does not: its features, by name, and what each asks of a small copy of the plan."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from math import prod
 
 from meshwright.model.graph import ModelGraph
+from meshwright.plan.context import Context
 from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import LongPlan
 from meshwright.plan.recomputing import layer_recomputes, told
@@ -44,6 +46,8 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
         found["ep"] = Feature("experts over ep", AXIS_DEGREE)
     if layout.etp > 1:
         found["etp"] = Feature("widths of experts over etp", AXIS_DEGREE)
+    if layout.cp > 1:
+        found |= _context(layout.cp, layout.context_in_full)
     recomputes = layer_recomputes(long, model.architecture.layers)
     if set(recomputes) != {"none"}:
         found["recompute"] = Feature(f"recomputation: {told(recomputes)}")
@@ -58,6 +62,27 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found
+
+
+def _context(cp: int, context: Context) -> dict[str, Feature]:
+    """Each dimension of context parallelism, and a ring that has a next rank and another one before."""
+    found = {"cp": Feature(f"context parallelism, {context.form}", AXIS_DEGREE)}
+    if context.pieces == "contiguous":
+        found["cp"] = replace(found["cp"], said=f"{found['cp'].said}, contiguous pieces")
+    if context.two_dimensional:
+        found["cp_ulysses"] = Feature("heads exchanged inside of groups of cp", AXIS_DEGREE)
+    if cp // context.heads(cp) > AXIS_DEGREE:
+        found["long_ring"] = Feature("more than two ranks with parts of a sequence", AXIS_DEGREE)
+    return found
+
+
+def context_of(context: Context, chosen: Collection[str]) -> tuple[int, Context]:
+    """Degree and form of cp with those of its features that are ``chosen``."""
+    inner = AXIS_DEGREE if "cp_ulysses" in chosen else 1
+    outer = AXIS_DEGREE ** sum(name in chosen for name in ("cp", "long_ring"))
+    if outer == 1 and inner > 1:
+        return inner, Context(form="ulysses")
+    return outer * inner, context.model_copy(update={"ulysses": inner})
 
 
 def pipeline_ranks(short: ShortPlan) -> int:

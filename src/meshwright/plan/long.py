@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from meshwright.plan.context import Context, NamedContext, context_in_full
 from meshwright.plan.short import (
     Axis,
     Degree,
@@ -79,7 +80,10 @@ class ExpertGrid(Strict):
 
 
 class Layout(Strict):
-    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: nodes as filled."""
+    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: nodes as filled.
+
+    ``context`` is the form of context parallelism; None: a ring.
+    """
 
     on: str = "all"
     grid: Grid = Grid()
@@ -89,6 +93,12 @@ class Layout(Strict):
     sequence_parallel: bool = False
     batch_share: tuple[int, ...] | None = None
     state_share: StateShare | None = None
+    context: NamedContext | None = None
+
+    @property
+    def context_in_full(self) -> Context:
+        """How cp's ranks bring queries to keys."""
+        return context_in_full(self.context)
 
 
 class States(Strict):

@@ -70,17 +70,18 @@ def _precision(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
         yield Problem("workload.precision", precision, NOT_RUN, " or ".join(PRECISIONS))
 
 
-def _context(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
-    for layout in plan.layouts.values():
-        if layout.grid.cp > 1:
-            yield Problem("layout.cp", layout.grid.cp, NOT_RUN, "cp: 1")
-
-
 def _validation(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     choice = plan.choice
     if choice.step_validation == "after" and choice.vocabulary:
         hint = "step_validation: before, or the vocabulary at the ends"
         yield Problem("pipeline.schedule.step_validation", choice.step_validation, NOT_RUN, hint)
+
+
+def _sinks(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    for layout in plan.layouts.values():
+        form = layout.context_in_full.form
+        if layout.grid.cp > 1 and form == "rsa" and model.architecture.attention_sinks:
+            yield Problem("layout.context", form, f"with attention sinks {NOT_RUN}", "context: ring")
 
 
 LIMITS: tuple[Limit, ...] = (
@@ -107,7 +108,7 @@ LIMITS: tuple[Limit, ...] = (
         _precision,
         proof=False,
     ),
-    Limit("layout.cp", "1", "more", _context),
+    Limit("layout.context", "every form", "`rsa` with attention sinks", _sinks),
     Limit(
         "pipeline.schedule.step_validation",
         "`before` `after`",

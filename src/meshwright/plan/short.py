@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from meshwright.plan.context import Context, NamedContext, context_in_full
 from meshwright.plan.strict import Strict, name_or_list, name_or_mapping, name_or_number
 from meshwright.schedule.choice import ScheduleChoice, StepValidation
 from meshwright.schedule.offload import OffloadRule
@@ -47,7 +48,8 @@ class ShortLayout(Strict):
     """Degrees of parallelism. ``sequence_parallel`` None means: on when tp > 1.
 
     ``rank_order`` lists the axes from fastest to slowest varying rank, ``node_order`` the cluster's nodes in the order
-    in which ranks fill them; None: as the cluster has them.
+    in which ranks fill them; None: as the cluster has them. ``context`` is the form of context parallelism; None: a
+    ring.
     """
 
     pp: Degree = 1
@@ -60,6 +62,12 @@ class ShortLayout(Strict):
     sequence_parallel: bool | None = None
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
+    context: NamedContext | None = None
+
+    @property
+    def context_in_full(self) -> Context:
+        """How cp's ranks bring queries to keys."""
+        return context_in_full(self.context)
 
 
 class Schedule(Strict):

@@ -15,12 +15,14 @@ from math import ceil, prod
 
 from meshwright.model.graph import ModelGraph
 from meshwright.model.shrink import layer_kinds, shrunk_model
+from meshwright.plan.context import Context, shortest
 from meshwright.plan.covering import Covering, covering
 from meshwright.plan.expand import expand, short_of
 from meshwright.plan.features import (
     AXIS_DEGREE,
     OFFLOADING_RANKS,
     Feature,
+    context_of,
     features,
     micro_batches,
     pipeline_ranks,
@@ -42,7 +44,7 @@ from meshwright.plan.short import (
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.generators import nearest_unit
 
-STAGE_AXES = ("dp_shard", "dp_replicate", "tp")
+STAGE_AXES = ("dp_shard", "dp_replicate", "cp", "tp")
 EXPERT_AXES = ("ep", "etp")
 """A second mesh over the ranks of a stage."""
 AXES = ("pp", *STAGE_AXES)
@@ -103,6 +105,7 @@ def _small(
 ) -> SmallPlan:
     """The small plan that has the ``chosen`` features."""
     degrees = _degrees(short, chosen, ranks)
+    _, context = context_of(short.layout.context_in_full, chosen)
     schedule, chunks = _schedule(short, degrees["pp"])
     count = _micro_batches(short, schedule, degrees["pp"])
     stages = degrees["pp"] * chunks // schedule.kind.chains
@@ -112,7 +115,7 @@ def _small(
     small = shrunk_model(
         model,
         layers=sum(counts),
-        tp=degrees["tp"],
+        tp=degrees["tp"] * context.heads(degrees["cp"]),
         ep=degrees["ep"],
         etp=degrees["etp"],
         seq_len=SEQ_LEN,
@@ -123,7 +126,8 @@ def _small(
         micro_batch=min(short.pipeline.micro_batch, 2),
         virtual_stages=chunks,
     )
-    long = expand(_small_short(short, plan, degrees, pipeline, count), small.architecture)
+    one = _small_short(short, plan, degrees, context, pipeline, count)
+    long = expand(one, small.architecture)
     long = recomputing(long, sampled(recomputes, sum(counts)))
     if len(set(counts)) > 1:
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
@@ -137,6 +141,7 @@ def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, i
     Where the experts' mesh is larger than the stage's, one of the plan's axes is longer, or there besides.
     """
     degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in (*AXES, *EXPERT_AXES)}
+    degrees["cp"], _ = context_of(short.layout.context_in_full, chosen)
     experts = prod(degrees[axis] for axis in EXPERT_AXES)
     while prod(degrees[axis] for axis in STAGE_AXES) < experts:
         active = [axis for axis in STAGE_AXES if getattr(short.layout, axis) > degrees[axis]]
@@ -152,7 +157,12 @@ def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, i
 
 
 def _small_short(
-    short: ShortPlan, plan: LongPlan, degrees: Mapping[str, int], pipeline: ShortPipeline, count: int
+    short: ShortPlan,
+    plan: LongPlan,
+    degrees: Mapping[str, int],
+    context: Context,
+    pipeline: ShortPipeline,
+    count: int,
 ) -> ShortPlan:
     """The small plan of ``count`` micro-batches but for uneven stages."""
     sharded, replicas = degrees["dp_shard"] > 1, degrees["dp_replicate"] * degrees["dp_shard"]
@@ -167,9 +177,11 @@ def _small_short(
             pp=degrees["pp"],
             dp_replicate=degrees["dp_replicate"],
             dp_shard=degrees["dp_shard"],
+            cp=degrees["cp"],
             tp=degrees["tp"],
             ep=degrees["ep"],
             etp=degrees["etp"],
+            context=shortest(context) if degrees["cp"] > 1 else None,
             sequence_parallel=bool(short.layout.sequence_parallel) and degrees["tp"] > 1,
             rank_order=short.layout.rank_order,
         ),
@@ -245,6 +257,8 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         said.append(f"{pipeline.choice}{chunks}{uneven}")
     if short.sharding != "none":
         said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
+    if short.layout.cp > 1 and short.layout.context is not None:
+        said.append(f"context {short.layout.context_in_full}")
     if short.layout.sequence_parallel:
         said.append("sequence parallel")
     if recomputed != "none":

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from meshwright.model.flow import ENTRY, sources
 from meshwright.model.graph import Block
 from meshwright.model.operators import (
@@ -32,6 +34,7 @@ from meshwright.model.operators import (
     Operator,
     Residual,
 )
+from meshwright.program.attending import attending_buffers
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
@@ -119,8 +122,9 @@ def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Nu
 
 
 def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes that exist only while a block's backward pass runs: what recomputation brings back."""
-    return _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
+    """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back."""
+    brought = sum(attending_buffers(op, shape, mode) for op in block.operators if isinstance(op, Attention))
+    return brought + _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
 
 
 def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
@@ -167,10 +171,14 @@ def _attention_inputs(op: Attention, shape: LocalShape, mode: Mode, stack: Stack
 
 
 def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Statistics of rows, or scores; and its output where that leaves for other ranks before the next operator."""
     rows = op.heads * shape.tokens / shape.tp
+    output = ACTIVATION_BYTES * op.v_dim * rows * (np.asarray(shape.ulysses) > 1)
+    if mode.context.form == "rsa":
+        return output + np.where(shape.ring > 1, ACTIVATION_BYTES * shape.seq_len, STATISTIC_BYTES) * rows
     if stack.attention.startswith("flash"):
-        return STATISTIC_BYTES * rows
-    return score_bytes(op, stack) * rows * shape.seq_len
+        return output + STATISTIC_BYTES * rows
+    return output + score_bytes(op, stack) * rows * shape.seq_len
 
 
 def score_bytes(op: Attention, stack: Stack) -> int:

@@ -14,8 +14,8 @@ Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 =============  ==================================  =====================================
 
 With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that
-input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). Ring attention sends keys and values round once
-forward, and with their gradients back once more (Liu et al., arXiv 2310.01889). Full recomputation repeats the
+input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). What attention exchanges over cp is in ``attending.py``.
+Full recomputation repeats the
 whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient that
 needs their results, with the exchanges of its own (experts' all-to-all, ring) and, with sequence parallelism, the one
 that it begins with. A stack whose checkpoints keep no result of an exchange walks the whole layer before its first
@@ -39,6 +39,7 @@ from meshwright.model.operators import (
     Operator,
 )
 from meshwright.program.activations import drops_output
+from meshwright.program.attending import attending, entering, leaving
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
 from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
@@ -126,10 +127,26 @@ def _run_again(
     """A row of operators, after the exchange that brings their input together where only a part of it was kept."""
     at = block.operators.index(run[0])
     before = block.operators[at - 1] if at else run[0]
-    items = [item for op in run for item in _forward(op, shape, mode, stack)]
+    items = [item for op in run for item in _forward_inside(op, run, shape, mode, stack)]
+    after = _user(run[-1], block)
+    items += [
+        item
+        for op in block.operators
+        if isinstance(op, Attention) and op.name == after and op not in run
+        for item in entering(op, shape, mode, "F")
+    ]
     if isinstance(before, EnterTensor) and stack.tp_regathers_input:
         return [*_enter_forward(before, shape, mode, stack), *items]
     return items
+
+
+def _forward_inside(
+    op: Operator, run: tuple[Operator, ...], shape: LocalShape, mode: Mode, stack: Stack
+) -> list[Item]:
+    """An operator of a row: attention begins with the heads that it kept, and what has left it was kept, too."""
+    if isinstance(op, Attention):
+        return [*([] if op is run[0] else entering(op, shape, mode, "F")), *attending(op, shape, mode, "F")]
+    return _forward(op, shape, mode, stack)
 
 
 def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
@@ -168,7 +185,11 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_FORWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
-        return [_beside([Compute(op, "F")], _ring(op, shape, "F"))]
+        return [
+            *entering(op, shape, mode, "F"),
+            *attending(op, shape, mode, "F"),
+            *leaving(op, shape, mode, "F"),
+        ]
     if isinstance(op, Loss):
         return [*_loss_collectives(op, shape, stack), Compute(op, "F")]
     return [Compute(op, "F")]
@@ -182,7 +203,11 @@ def _input_gradient(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -
     if isinstance(op, BOUNDARIES):
         return [*_BOUNDARY_BACKWARD[type(op)](op, shape, mode, stack)]
     if isinstance(op, Attention):
-        return [_beside([Compute(op, "I")], _ring(op, shape, "I"))]
+        return [
+            *leaving(op, shape, mode, "I"),
+            *attending(op, shape, mode, "I"),
+            *entering(op, shape, mode, "I"),
+        ]
     return [Compute(op, "I")]
 
 
@@ -255,13 +280,6 @@ def _expert_tensor(
     rows = shape.expert_rows(mode, op.experts_per_token)
     size = ACTIVATION_BYTES * op.width * rows
     return Collective(kind, ("etp",), size, op.name, phase, routed=True)  # type: ignore[arg-type]
-
-
-def _ring(op: Attention, shape: LocalShape, phase: Phase) -> Collective:
-    """Keys and values of the whole sequence go round; backward their gradients go with them."""
-    width = op.kv_heads * (op.qk_dim + op.v_dim)
-    once = ACTIVATION_BYTES * width / shape.tp * shape.micro_batch * shape.seq_len
-    return Collective("ring", ("cp",), once if phase == "F" else 2 * once, op.name, phase)
 
 
 def _loss_collectives(op: Loss, shape: LocalShape, stack: Stack) -> list[Collective]:

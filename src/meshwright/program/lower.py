@@ -12,11 +12,13 @@ from meshwright.cluster.graph import Cluster
 from meshwright.model.graph import Block, ModelGraph, Recomputed
 from meshwright.model.recomputed import with_recompute
 from meshwright.model.spread import with_spread_vocabulary
+from meshwright.plan.context import USUAL
 from meshwright.plan.long import Layout, LongPlan
 from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.short import Recompute
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import RankGrid
 from meshwright.program.messages import insert_messages
@@ -129,7 +131,10 @@ def lower(
 
 def attention_grid(layout: Layout, pp: int) -> RankGrid:
     """The mesh of everything but the experts."""
-    return RankGrid({**layout.grid.model_dump(), "pp": pp}, tuple(layout.order))
+    context, cp = layout.context_in_full, layout.grid.cp
+    parts = {"cp": dict(zip(CONTEXT_PARTS, (context.ulysses, cp // context.ulysses), strict=True))}
+    sizes = {**layout.grid.model_dump(), "pp": pp}
+    return RankGrid(sizes, tuple(layout.order), parts if context.two_dimensional and cp > 1 else {})
 
 
 def experts_grid(layout: Layout, pp: int) -> RankGrid:
@@ -159,6 +164,7 @@ def local_shape(
         vocabulary=plan.pipeline.ranks if plan.choice.form else 1,
         vocab_multiple=stack.vocab_multiple,
         product_input_bytes=product_input_bytes(workload),
+        ulysses=layout.context_in_full.heads(layout.grid.cp),
     )
 
 
@@ -174,6 +180,7 @@ def plan_mode(plan: LongPlan, layout: Layout, stack: Stack) -> Mode:
         sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
         gather=gather,
         reduce=reduce,
+        context=layout.context_in_full if layout.grid.cp > 1 else USUAL,
     )
 
 

@@ -7,7 +7,7 @@ plans and the lowering of one plan use the same lines.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,10 +41,29 @@ def members_in_domain(sizes: Sequence[Ints], steps: Sequence[Ints], domain: Ints
 
 @dataclass(frozen=True, slots=True)
 class RankGrid:
-    """``sizes`` per axis and their ``order``, fastest varying first."""
+    """``sizes`` per axis and their ``order``, fastest varying first.
+
+    ``parts`` cuts an axis into axes of its own, the fastest first: groups may be over these, too.
+    """
 
     sizes: Mapping[str, int]
     order: tuple[str, ...]
+    parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def has(self, axes: Sequence[str]) -> bool:
+        """Whether the grid knows all of some axes, its own or parts of them."""
+        known = {*self.sizes, *(part for parts in self.parts.values() for part in parts)}
+        return known.issuperset(axes)
+
+    def _refined(self, axes: Sequence[str]) -> "tuple[RankGrid, tuple[str, ...]]":
+        """A grid whose order names all of ``axes``, and their names in it."""
+        if all(axis in self.sizes for axis in axes):
+            return self, tuple(axes)
+        sizes = {axis: size for axis, size in self.sizes.items() if axis not in self.parts}
+        sizes |= {name: size for parts in self.parts.values() for name, size in parts.items()}
+        order = tuple(name for axis in self.order for name in self.parts.get(axis, (axis,)))
+        named = tuple(name for axis in axes for name in self.parts.get(axis, (axis,)))
+        return RankGrid(sizes, order), named
 
     @property
     def ranks(self) -> int:
@@ -53,7 +72,8 @@ class RankGrid:
 
     def size(self, axes: Sequence[str]) -> int:
         """Number of members of a group over ``axes``."""
-        return int(np.prod([self.sizes[axis] for axis in axes], dtype=np.int64))
+        grid, axes = self._refined(axes)
+        return int(np.prod([grid.sizes[axis] for axis in axes], dtype=np.int64))
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Index of a rank along each axis."""
@@ -64,26 +84,29 @@ class RankGrid:
 
     def groups(self, axes: Sequence[str]) -> NDArray[np.int64]:
         """All groups over ``axes``: an array (groups, members), members in the grid's order."""
-        slowest_first = tuple(reversed(self.order))
-        table = np.arange(self.ranks).reshape([self.sizes[axis] for axis in slowest_first])
+        grid, axes = self._refined(axes)
+        slowest_first = tuple(reversed(grid.order))
+        table = np.arange(self.ranks).reshape([grid.sizes[axis] for axis in slowest_first])
         chosen = [i for i, axis in enumerate(slowest_first) if axis in axes]
         others = [i for i, axis in enumerate(slowest_first) if axis not in axes]
         return table.transpose(others + chosen).reshape(-1, self.size(axes))
 
     def group_of(self, rank: int, axes: Sequence[str]) -> tuple[int, ...]:
         """The ranks that share all other coordinates with ``rank``."""
-        coordinates, steps = self.coordinates(rank), strides(self.sizes, self.order)
+        grid, axes = self._refined(axes)
+        coordinates, steps = grid.coordinates(rank), strides(grid.sizes, grid.order)
         members = [rank - sum(coordinates[a] * int(steps[a]) for a in axes)]
-        for axis in (a for a in self.order if a in axes):
-            members = [m + i * int(steps[axis]) for i in range(self.sizes[axis]) for m in members]
+        for axis in (a for a in grid.order if a in axes):
+            members = [m + i * int(steps[axis]) for i in range(grid.sizes[axis]) for m in members]
         return tuple(members)
 
     def in_domain(self, axes: Sequence[str], domain: int) -> int:
         """How many members of a group over ``axes`` share a fast domain of ``domain`` consecutive ranks."""
-        steps = strides(self.sizes, self.order)
-        return int(members_in_domain([self.sizes[a] for a in axes], [steps[a] for a in axes], domain))
+        grid, axes = self._refined(axes)
+        steps = strides(grid.sizes, grid.order)
+        return int(members_in_domain([grid.sizes[a] for a in axes], [steps[a] for a in axes], domain))
 
 
 def grid_with(axes: Sequence[str], grid: RankGrid, other: RankGrid) -> RankGrid:
     """Of two meshes over the same ranks the first that has all of these axes."""
-    return grid if all(axis in grid.sizes for axis in axes) else other
+    return grid if grid.has(axes) else other

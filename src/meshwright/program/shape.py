@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.plan.context import USUAL, Context
+
 Number = int | float | NDArray[Any]
 
 
@@ -18,13 +20,15 @@ Number = int | float | NDArray[Any]
 class Mode:
     """The choices that change which operations exist.
 
-    ``gather`` and ``reduce`` are when sharded parameters are gathered and gradients reduced (``sharding.py``). What
+    ``gather`` and ``reduce`` are when sharded parameters are gathered and gradients reduced (``sharding.py``),
+    ``context`` how the ranks of cp bring queries to keys. What
     runs again in the backward pass is a matter of each block.
     """
 
     sequence_parallel: bool
     gather: str = "never"
     reduce: str = "per-step"
+    context: Context = USUAL
 
     @property
     def by_unit(self) -> bool:
@@ -44,7 +48,8 @@ class LocalShape:
     ``vocabulary`` is the number of pipeline ranks over which tables of the vocabulary are cut, besides tp.
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
-    takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input.
+    takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
+    ranks that have whole sequences of a part of the heads while they attend.
     """
 
     micro_batch: Number
@@ -58,6 +63,7 @@ class LocalShape:
     vocabulary: Number = 1
     vocab_multiple: int = 1
     product_input_bytes: int = 2
+    ulysses: Number = 1
 
     @property
     def tokens(self) -> Number:
@@ -71,6 +77,11 @@ class LocalShape:
     def expert_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Rows that the experts of one rank process, when routing is balanced."""
         return self.sequence_tokens(mode) * experts_per_token * self.etp
+
+    @property
+    def ring(self) -> Number:
+        """Ranks of cp that each have a part of the sequence while they attend."""
+        return self.cp / self.ulysses
 
     @property
     def vocabulary_cut(self) -> Number:

@@ -103,7 +103,7 @@ class StepPlan:
             return self.grid.ranks
         if axes == MIRRORED:
             return self.ways.chains
-        grid = self.grid if all(axis in self.grid.sizes for axis in axes) else self.expert_grid
+        grid = self.grid if self.grid.has(axes) else self.expert_grid
         return grid.size(axes)
 
 

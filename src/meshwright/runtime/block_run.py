@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from meshwright.model.flow import ENTRY
-from meshwright.model.operators import Linear, Operator
+from meshwright.model.operators import EnterTensor, Linear, Operator
 from meshwright.program.items import Collective, Compute, Item, Overlap
 from meshwright.runtime.block_plan import BlockPlan
 from meshwright.runtime.communicator import Work
+from meshwright.runtime.kernels.attention import AttentionKernel
 from meshwright.runtime.kernels.kernel import Exchange
 from meshwright.runtime.row import Row
 from meshwright.runtime.values import Gradients, Results, Value, of_all
@@ -119,9 +120,9 @@ class BlockRun:
 
     def _forward(self, op: Operator, item: Item, value: Value) -> Value:
         if isinstance(item, Overlap):
-            raise AssertionError(f"nothing runs beside {item.compute[0].operator.name} forward")
+            return self._attention(op).forward(value, self.visits[op.name], item.beside)
         if isinstance(item, Collective):
-            if item.kind == "all-gather":
+            if item.kind == "all-gather" and isinstance(op, EnterTensor):
                 self.gathered.put(op.name, value)
             return self._exchange(item, value).finish()
         return self._compute(op, value)
@@ -137,6 +138,12 @@ class BlockRun:
     def _exchange(self, item: Collective, value: Value) -> Exchanging:
         owner = self.plan.owner(item)
         return Exchanging(self.plan.kernels[owner].exchange(item, value, self.visits[owner])).begin()
+
+    def _attention(self, op: Operator) -> AttentionKernel:
+        """The kernel of attention, which alone works while its own exchanges do."""
+        kernel = self.plan.kernel(op)
+        assert isinstance(kernel, AttentionKernel), f"nothing runs beside {op.name}"
+        return kernel
 
     # -- recomputation ------------------------------------------------------------------------------------------
 
@@ -178,6 +185,9 @@ class BlockRun:
             return self._exchange(item, g).finish()
         if isinstance(item, Compute):
             return self.plan.kernel(item.operator).input_gradient(g, self.visits[item.operator.name])
+        if item.beside[0].kind == "ring":
+            op = item.compute[0].operator
+            return self._attention(op).input_gradient(g, self.visits[op.name], item.beside)
         beside = [self._exchange(collective, None) for collective in item.beside]
         for compute in item.compute:
             g = self._gradient(compute, g)

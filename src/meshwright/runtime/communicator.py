@@ -150,7 +150,7 @@ class Communicator:
         of elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest``: the maximum,
         not the sum. ``root`` is the rank that gets a sum, or broadcasts.
         """
-        group = self._groups[self.kind, item.axes]
+        group = self.group(item.axes)
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
         self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
@@ -174,8 +174,7 @@ class Communicator:
         splits: Splits | None,
     ) -> Work:
         if item.kind == "all-to-all":
-            assert splits is not None
-            sent, received = splits
+            sent, received = splits or (None, None)
             return dist.all_to_all_single(out, tensor, received, sent, group=group, async_op=True)
         if item.kind == "broadcast":
             return dist.broadcast(tensor, src=root, group=group, async_op=True)
@@ -231,6 +230,14 @@ class Communicator:
             work = dist.irecv(sums, src=source, group=self._sum_channels.get(pair), tag=SUMS_TAG)
         assert work is not None
         return NamedWork(work, self, what, pair)
+
+    def group(self, axes: Axes) -> Group:
+        """This rank's group over ``axes``."""
+        return self._groups[self.kind, axes]
+
+    def note(self, item: Collective, ranks: tuple[int, ...]) -> None:
+        """Log a collective that was made of several operations."""
+        self._note(item.kind, item.axes, item.what, float(item.logical_bytes), ranks)
 
     def _note(
         self,

@@ -84,12 +84,12 @@ class RankPlan:
         return tuple({id(unit): unit for units in self.units[stage] for unit in units}.values())
 
     def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
-        """Room for one message between pipeline ranks: (sequence, batch, hidden), the sequence cut over tp if it is.
+        """Room for one message between pipeline ranks: (sequence, batch, hidden).
 
-        ``whole``: it is not.
+        The sequence is cut over cp, and over tp if it is in the layers; ``whole``: tp does not cut it.
         """
         shape, cut = self.program.shape, self.program.mode.sequence_parallel and not whole
-        tokens = int(shape.seq_len) // (int(shape.tp) if cut else 1)
+        tokens = int(shape.seq_len) // int(shape.cp) // (int(shape.tp) if cut else 1)
         size = (tokens, int(shape.micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
 

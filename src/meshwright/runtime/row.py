@@ -1,7 +1,8 @@
 """Operators that run again one after the other, in the midst of a backward pass.
 
-A row begins with what its first operator has kept, or behind an edge with the parts of its input that this rank has,
-and goes on from operator to operator. What it makes is given to those that dropped their input.
+A row begins with what its first operator has kept (attention: before its exchanges, too), or behind an edge with the
+parts of its input that this rank has, and goes on from operator to operator. What it makes is given to those that
+dropped their input.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from meshwright.model.flow import ENTRY
 from meshwright.model.operators import EnterTensor, Operator, Residual
 from meshwright.program.items import Collective, Compute, Item
 from meshwright.runtime.block_plan import BlockPlan
+from meshwright.runtime.kernels.attention import AttentionKernel
 from meshwright.runtime.values import Results, Value, of_all
 from meshwright.runtime.visit import Visit
 
@@ -75,6 +77,9 @@ class Row:
 
     def _from_kept(self, op: Operator, item: Item) -> Value:
         """Begin with what an operator kept; behind an edge, with the part of its input that this rank holds."""
+        kernel = self.plan.kernel(op)
+        if isinstance(kernel, AttentionKernel) and not isinstance(item, Compute):
+            return kernel.kept_value(self.visits[op.name])
         if isinstance(item, Collective):
             behind = [name for name, of in self.plan.sources.items() if op.name in of]
             return of_all([self.visits[name].kept["input"] for name in behind])
@@ -82,4 +87,4 @@ class Row:
         if source == ENTRY or isinstance(self.plan.named[source], Residual):  # a residual reads it, too
             self.results.put(source, visit.kept["input"])
             self.results.take(source)
-        return self.plan.kernel(op).again(visit)
+        return kernel.again(visit)

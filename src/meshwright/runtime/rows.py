@@ -1,7 +1,11 @@
-"""Which sequences of a step's batch are whose: replicas take consecutive ones, outermost dp_replicate. Pure."""
+"""Which sequences of a step's batch are whose, and which of their positions. Pure.
+
+Replicas take consecutive sequences, outermost dp_replicate; the ranks of cp have parts of the same ones.
+"""
 
 from collections.abc import Iterator
 
+from meshwright.program.context import rank_stretches
 from meshwright.program.program import Program
 
 
@@ -12,3 +16,13 @@ def rows_of(program: Program, rank: int) -> Iterator[range]:
     first = replica * size * program.micro_batches
     for m in range(program.micro_batches):
         yield range(first + m * size, first + (m + 1) * size)
+
+
+def positions_of(program: Program, rank: int) -> list[int]:
+    """The positions of every sequence that a rank has, in its order."""
+    shape = program.shape
+    place = program.grid.coordinates(rank)["cp"]
+    held = rank_stretches(
+        int(shape.seq_len), int(shape.cp), int(shape.ulysses), program.mode.context.pieces, place
+    )
+    return [position for start, stop in held for position in range(start, stop)]

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.check_context import stack_name
 from meshwright.plan.check_stack import recomputable
-from meshwright.plan.coded import RECOMPUTES
+from meshwright.plan.coded import CONTEXTS, RECOMPUTES
+from meshwright.plan.context import Context
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Offload
 from meshwright.search.operator_sets import operator_sets
@@ -143,6 +145,27 @@ def _goes_out(asked: Asked, own: Offload) -> Iterator[tuple[str, Bools]]:
         yield "without a pipeline (pp = 1) no activations go out", asked.base.pp > 1
 
 
+def _usual_contexts(setting: Setting) -> Values:
+    return (CONTEXTS[setting.stack.contexts[0]],)
+
+
+def _heads_can_be_exchanged(asked: Asked, context: Context) -> Iterator[tuple[str, Bools]]:
+    """The stack has the form; ranks that exchange heads have whole ones; a ring is left between them."""
+    base, arch, stack = asked.base, asked.setting.model.architecture, asked.setting.stack
+    alone = base.cp == 1
+    if asked.values["context"].index(context):
+        yield "equal to a plan with another form of context parallelism: cp = 1", ~alone
+    yield (
+        f"{stack.id} has no context parallelism by {stack_name(context)}",
+        alone | (stack_name(context) in stack.contexts),
+    )
+    heads = np.where(alone, 1, context.heads(base.cp))  # type: ignore[arg-type]
+    for name, count in (("heads", arch.heads), ("kv_heads", arch.kv_heads)):
+        yield f"ulysses does not divide {name}/tp", (count // base.tp) % heads == 0
+    if context.two_dimensional:
+        yield "ulysses is no part of cp", alone | ((base.cp % heads == 0) & (base.cp > heads))
+
+
 VARIED: Mapping[str, Varied] = {
     "sequence_parallel": Varied(
         usual=_usual_sequences,
@@ -154,6 +177,12 @@ VARIED: Mapping[str, Varied] = {
         usual=_named,
         every=lambda setting: (*_named(setting), *operator_sets(setting)),
         rule=_can_be_run_again,
+    ),
+    "context": Varied(
+        usual=_usual_contexts,
+        every=_usual_contexts,
+        rule=_heads_can_be_exchanged,
+        concerned=lambda base: base.cp > 1,
     ),
     "order": Varied(usual=lambda setting: (DEFAULT_RANK_ORDER,), every=_all_orders, rule=_orders_differ),
     "offload": Varied(usual=lambda setting: (Offload(),), every=_all_offloads, rule=_goes_out, played=True),

@@ -8,11 +8,12 @@ from dataclasses import MISSING, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.plan.context import ContextForm
 from meshwright.plan.problems import validated
 from meshwright.plan.short import Axis, RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
@@ -25,6 +26,9 @@ DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
 
 ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
+ContextName: Any = Literal.__getitem__(
+    tuple(f"{form}{inner}" for form in get_args(ContextForm) for inner in ("", "+ulysses"))
+)
 FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
@@ -41,6 +45,7 @@ NARROWED: dict[str, Any] = {
     "recomputes": tuple[Literal[RecomputeName, RecomputeOperator], ...],
     "rank_orders": tuple[tuple[Axis, Axis, Axis, Axis, Axis], ...],
     "selective_recompute": tuple[RecomputeOperator, ...],
+    "contexts": tuple[ContextName, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],
     "elementwise_factor": Annotated[float, Field(gt=0, le=1000)],

@@ -7,6 +7,7 @@ source or documentation (``source`` says which); the two fitted numbers are name
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.plan.context import SequencePieces
 from meshwright.plan.short import Gather
 from meshwright.schedule.choice import StepValidation
 
@@ -100,6 +101,10 @@ class Stack:
         a plan may leave sequences whole with tp > 1; False: tp cuts them, or the stack has one way.
     rank_orders
         in which orders ranks can be numbered beside the usual one, axes from the fastest to the slowest.
+    contexts
+        forms of context parallelism; ``ring+ulysses``: heads exchanged inside of groups that are a ring.
+    sequence_pieces
+        which pieces of a sequence a rank of cp has: one from either end, or neighbouring ones.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
@@ -159,6 +164,8 @@ class Stack:
     tp: bool = True
     pp: bool = True
     cp: bool = True
+    contexts: tuple[str, ...] = ("ring",)
+    sequence_pieces: tuple[SequencePieces, ...] = ("head-tail",)
     ep: bool = True
     etp: bool = True
     host_s_per_layer: float = 0.0003

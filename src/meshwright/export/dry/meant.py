@@ -58,7 +58,7 @@ class Seat:
             return tuple(range(grid.ranks))
         if axes == ("tied",):
             return tuple(sorted(Seat(self.program, end).rank for end in self.program.end_ranks))
-        held = grid if all(axis in grid.sizes for axis in axes) else self.program.expert_grid
+        held = grid if grid.has(axes) else self.program.expert_grid
         return tuple(sorted(held.group_of(self.rank, axes)))
 
     def step(self) -> Iterator[Moment]:

@@ -21,25 +21,46 @@ Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Scores:
-    """What is done to q·k: ``scale``, then a soft ``cap``, then ``mask`` is added; no mask means causal.
+    """What is done to q·k: ``scale``, then a soft ``cap``, then ``mask`` is added.
 
-    ``sinks`` is one more score of each head.
+    Without a mask what is ``causal``'s triangle is hidden. ``whole``: the rows see nothing besides, neither other keys
+    nor a sink.
     """
 
     scale: float
     cap: float | None
     mask: torch.Tensor | None
-    sinks: torch.Tensor | None = None
+    causal: bool = True
+    whole: bool = True
+
+    @property
+    def triangle(self) -> bool:
+        """Nothing but causality hides."""
+        return self.mask is None and self.causal
 
 
 def attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and the statistic of every row (logarithm of the sum of exponentials)."""
-    out, statistic = _attended(q, k, v, of)
-    if of.sinks is None:
-        return out, statistic
-    whole = torch.logaddexp(statistic, of.sinks.to(statistic)[:, None])
+    if _has_kernel(q, of):
+        out, statistic = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, _as_wide(v, q), 0.0, of.triangle, attn_mask=of.mask, scale=of.scale
+        )
+        return out[..., : v.shape[-1]], statistic
+    if of.cap is None and of.whole:
+        return _torchs_choice(q, k, v, of), q.new_empty(0)
+    scores, _ = masked_scores(q, k, of)
+    statistic = scores.logsumexp(-1)
+    weights = torch.exp(scores - statistic[..., None])
+    return (weights @ each_query(v, q).to(weights)).to(q), statistic
+
+
+def with_sinks(
+    out: torch.Tensor, statistic: torch.Tensor, sinks: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and statistic of rows that see a sink besides."""
+    whole = torch.logaddexp(statistic, sinks.to(statistic)[:, None])
     return out * torch.exp(statistic - whole)[..., None].to(out), whole
 
 
@@ -49,22 +70,6 @@ def sink_gradients(
     """The gradient of each head's sink."""
     share = torch.exp(sinks.to(statistic)[:, None] - statistic)
     return -(share * (g.to(statistic) * out).sum(-1)).sum((0, 2))
-
-
-def _attended(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if _has_kernel(q, of):
-        out, statistic = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, _as_wide(v, q), 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
-        )
-        return out[..., : v.shape[-1]], statistic
-    if of.cap is None and of.sinks is None:
-        return _torchs_choice(q, k, v, of), q.new_empty(0)
-    scores, _ = _scores(q, k, of)
-    statistic = scores.logsumexp(-1)
-    weights = torch.exp(scores - statistic[..., None])
-    return (weights @ _each(v, q).to(weights)).to(q), statistic
 
 
 def attention_gradients(
@@ -80,19 +85,19 @@ def attention_gradients(
     if _has_kernel(q, of):
         wide = [_as_wide(tensor, q) for tensor in (v, out)]
         dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            _as_wide(g, q), q, k, *wide, statistic, 0.0, of.mask is None, attn_mask=of.mask, scale=of.scale
+            _as_wide(g, q), q, k, *wide, statistic, 0.0, of.triangle, attn_mask=of.mask, scale=of.scale
         )
         return dq, dk, dv[..., : v.shape[-1]]
-    if of.cap is None and of.sinks is None:
+    if of.cap is None and of.whole:
         return _torchs_gradients(g, q, k, v, of)
-    scores, slope = _scores(q, k, of)
+    scores, slope = masked_scores(q, k, of)
     weights = torch.exp(scores - statistic[..., None])
     wide_g = g.to(weights)
-    inner = wide_g @ _each(v, q).to(weights).transpose(-1, -2)
+    inner = wide_g @ each_query(v, q).to(weights).transpose(-1, -2)
     inner = weights * (inner - (wide_g * out).sum(-1, keepdim=True)) * slope * of.scale
-    dq = inner @ _each(k, q).to(weights)
-    dk = _together(inner.transpose(-1, -2) @ q.to(weights), k)
-    dv = _together(weights.transpose(-1, -2) @ wide_g, v)
+    dq = inner @ each_query(k, q).to(weights)
+    dk = shared_gradient(inner.transpose(-1, -2) @ q.to(weights), k)
+    dv = shared_gradient(weights.transpose(-1, -2) @ wide_g, v)
     return dq.to(q), dk.to(k), dv.to(v)
 
 
@@ -102,7 +107,7 @@ def _torchs_choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, of: Scores
         k,
         v,
         attn_mask=of.mask,
-        is_causal=of.mask is None,
+        is_causal=of.triangle,
         scale=of.scale,
         enable_gqa=k.shape[1] != q.shape[1],
     )
@@ -121,15 +126,17 @@ def _has_kernel(q: torch.Tensor, of: Scores) -> bool:
     return q.device.type == "cpu" and of.cap is None
 
 
-def _scores(q: torch.Tensor, k: torch.Tensor, of: Scores) -> tuple[torch.Tensor, torch.Tensor | float]:
+def masked_scores(q: torch.Tensor, k: torch.Tensor, of: Scores) -> tuple[torch.Tensor, torch.Tensor | float]:
     """Masked scores, and how much they change with q·k·scale."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    scores = q.to(wide) @ _each(k, q).to(wide).transpose(-1, -2) * of.scale
+    scores = q.to(wide) @ each_query(k, q).to(wide).transpose(-1, -2) * of.scale
     slope: torch.Tensor | float = 1.0
     if of.cap is not None:
         bent = torch.tanh(scores / of.cap)
         scores, slope = bent * of.cap, 1 - bent * bent
     mask = of.mask
+    if mask is None and not of.causal:
+        return scores, slope
     if mask is None:
         mask = torch.full(scores.shape[-2:], float("-inf"), dtype=wide, device=q.device).triu(1)
     return scores + mask, slope
@@ -141,11 +148,11 @@ def _as_wide(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(x, (0, missing)) if missing else x
 
 
-def _each(kv: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+def each_query(kv: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """Keys or values once for each query head."""
     return kv.repeat_interleave(q.shape[1] // kv.shape[1], 1)
 
 
-def _together(gradient: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+def shared_gradient(gradient: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
     """The sum over the query heads that one key-value head serves."""
     return gradient.unflatten(1, (kv.shape[1], -1)).sum(2)

@@ -38,7 +38,7 @@ class EmbeddingKernel:
             y.masked_fill_(outside[..., None], 0)
         for name in self.names[1:]:
             if self.setting.tp_rank == 0:
-                y += visit.unit(name).view(name)[: len(x), None]
+                y += visit.unit(name).view(name)[self.setting.positions, None]
         return y
 
     def again(self, visit: Visit) -> torch.Tensor:
@@ -57,7 +57,7 @@ class EmbeddingKernel:
         g = visit.kept.pop("output_gradient")
         for name in self.names[1:]:
             if self.setting.counts_whole:
-                visit.unit(name).gradient_of(name)[: len(g)] += g.sum(1)
+                visit.unit(name).gradient_of(name)[self.setting.positions] += g.sum(1)
         total = visit.unit(self.names[0]).gradient_of(self.names[0])
         rows, outside = self._rows(visit.batch.tokens, len(total))
         scaled = self._scaled(g.to(total))

@@ -25,12 +25,14 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators import Parameter
+from meshwright.plan.context import Context
 from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
 from meshwright.program.shape import LocalShape
 from meshwright.runtime.communicator import Communicator, Work
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.rows import positions_of
 from meshwright.runtime.tally import Tally
 from meshwright.runtime.unit_layout import vocabulary_part
 from meshwright.runtime.visit import Visit
@@ -76,6 +78,40 @@ class Setting:
     def tp_rank(self) -> int:
         """This rank's place among those that cut the layer."""
         return self.communicator.place_in(("tp",))
+
+    @property
+    def context(self) -> Context:
+        """How the ranks of cp bring queries to keys."""
+        return self.communicator.program.mode.context
+
+    @cached_property
+    def cp_rank(self) -> int:
+        """This rank's place among those that have parts of its sequences."""
+        return self.communicator.program.grid.group_of(self.communicator.rank, ("cp",)).index(
+            self.communicator.rank
+        )
+
+    @property
+    def heads_place(self) -> int:
+        """This rank's place among those with which it exchanges heads."""
+        return self.cp_rank % int(self.shape.ulysses)
+
+    @property
+    def ring_place(self) -> int:
+        """This rank's place among those that still have parts of a sequence while they attend."""
+        return self.cp_rank // int(self.shape.ulysses)
+
+    @property
+    def first_head(self) -> int:
+        """The first of the query heads with which this rank attends."""
+        of_rank = self.architecture.heads // self.tp
+        return self.tp_rank * of_rank + self.heads_place * of_rank // int(self.shape.ulysses)
+
+    @cached_property
+    def positions(self) -> torch.Tensor:
+        """The positions of the sequence that this rank has in the tensor region."""
+        held = positions_of(self.communicator.program, self.communicator.rank)
+        return torch.tensor(held, device=self.communicator.device)
 
     @property
     def tp(self) -> int:

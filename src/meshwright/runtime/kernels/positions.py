@@ -53,7 +53,7 @@ class PositionsKernel:
         raise AssertionError(item)
         yield
 
-    def _here(self, x: torch.Tensor) -> slice:
+    def _here(self, x: torch.Tensor) -> torch.Tensor:
         """The positions of this rank's part of the sequence."""
         first = self.setting.tp_rank * len(x) if self.setting.sequence_parallel else 0
-        return slice(first, first + len(x))
+        return self.setting.positions[first : first + len(x)]

@@ -34,11 +34,16 @@ class Rotation:
         return x.roll(self.rotary.dim // 2, -1)
 
 
-def rotation(rotary: Rotary, positions: int, like: torch.Tensor) -> Rotation:
-    """The tables for ``positions`` positions in the dtype of ``like``; angles are computed in double precision."""
-    frequencies = torch.tensor(rotary.frequencies(positions), dtype=torch.float64, device=like.device)
-    angles = torch.outer(torch.arange(positions, dtype=torch.float64, device=like.device), frequencies)
+def rotation(rotary: Rotary, length: int, positions: torch.Tensor, like: torch.Tensor) -> Rotation:
+    """The tables for some positions of sequences of a length; angles are computed in double precision.
+
+    The tables have the dtype of ``like``.
+    """
+    frequencies = torch.tensor(rotary.frequencies(length), dtype=torch.float64, device=like.device)
+    angles = torch.outer(positions.to(torch.float64), frequencies)
     cos, sin = angles.cos() * rotary.attention_factor, angles.sin() * rotary.attention_factor
     row = -1 if rotary.interleaved else 1  # partners are next to each other, or halves are
-    tables = [torch.stack(pair, row).to(like).view(positions, 1, 1, -1) for pair in ((cos, cos), (-sin, sin))]
+    tables = [
+        torch.stack(pair, row).to(like).view(len(positions), 1, 1, -1) for pair in ((cos, cos), (-sin, sin))
+    ]
     return Rotation(tables[0], tables[1], rotary)

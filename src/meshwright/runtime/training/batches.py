@@ -1,13 +1,10 @@
 """A batch of the data as one rank's micro-batches."""
 
-from collections.abc import Sequence
-
 import torch
-from numpy.typing import NDArray
 
 from meshwright.program.program import Program
+from meshwright.runtime import batch_parts
 from meshwright.runtime.data.windows import NO_LABEL, Batch
-from meshwright.runtime.rows import rows_of
 from meshwright.runtime.visit import MicroBatch
 
 
@@ -20,12 +17,5 @@ def micro_batches(
     batch: Batch, program: Program, rank: int, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
     """A rank's rows of a step's whole batch."""
-    return [
-        MicroBatch(_columns(batch.tokens, rows, device), _columns(batch.labels, rows, device), divisor)
-        for rows in rows_of(program, rank)
-    ]
-
-
-def _columns(ids: NDArray, rows: Sequence[int], device: torch.device) -> torch.Tensor:  # type: ignore[type-arg]
-    """(sequences, tokens) as the (tokens, sequences) of some rows."""
-    return torch.from_numpy(ids[list(rows)].T.copy()).to(device)
+    tokens, labels = (torch.from_numpy(ids) for ids in (batch.tokens, batch.labels))
+    return batch_parts.micro_batches(program, rank, tokens, labels, divisor, device)

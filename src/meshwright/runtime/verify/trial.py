@@ -13,10 +13,10 @@ import torch
 
 from meshwright.model.graph import ModelGraph
 from meshwright.program.program import Program
+from meshwright.runtime import batch_parts
 from meshwright.runtime.kernels.softmax import IGNORED
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.random_tensors import random_tensors
-from meshwright.runtime.rows import rows_of
 from meshwright.runtime.visit import MicroBatch
 
 STEPS = 3
@@ -74,11 +74,5 @@ class Trial:
 
 def micro_batches(trial: Trial, batch: Batch, rank: int) -> Sequence[MicroBatch]:
     """A rank's part of a batch."""
-    return [
-        MicroBatch(
-            batch.tokens[rows.start : rows.stop].t().contiguous(),
-            batch.labels[rows.start : rows.stop].t().contiguous(),
-            batch.counted,
-        )
-        for rows in rows_of(trial.program, rank)
-    ]
+    device = torch.device("cpu")
+    return batch_parts.micro_batches(trial.program, rank, batch.tokens, batch.labels, batch.counted, device)

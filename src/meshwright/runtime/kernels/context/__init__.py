@@ -1,0 +1,1 @@
+"""Attention when the ranks of cp each have a part of every sequence."""

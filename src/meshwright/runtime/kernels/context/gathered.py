@@ -1,0 +1,67 @@
+"""Attention to keys and values that were gathered before it; their gradients are scattered after it.
+
+Before the backward pass they are gathered again, so that a layer keeps its own part alone (Grattafiori et al., arXiv
+2407.21783, section 3.3.2). Whoever gathers hands the whole ones over: what comes here is (…, all of the sequence, …) in
+the order of the ranks that had it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from meshwright.program.context import Stretches
+from meshwright.program.items import Collective
+from meshwright.runtime.kernels.attention_core import Triple
+from meshwright.runtime.kernels.context.forms import Kept, Part
+from meshwright.runtime.kernels.context.tiled import Gradients, Partial
+
+
+@dataclass(frozen=True)
+class Gathered(Part):
+    """A rank that has its queries and all keys."""
+
+    @cached_property
+    def order(self) -> torch.Tensor:
+        """Places in what was gathered, in the order of the sequence."""
+        positions = [
+            torch.arange(start, stop) for place in range(self.ranks) for start, stop in self.of(place)
+        ]
+        return torch.cat(positions).argsort()
+
+    @cached_property
+    def everything(self) -> Stretches:
+        """The whole sequence."""
+        return ((0, int(self.setting.shape.seq_len)),)
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
+    ) -> tuple[torch.Tensor, Kept]:
+        """This rank's queries, everybody's keys."""
+        assert not beside
+        made = Partial()
+        self.tiled.attend(made, q, self._sorted(k), self._sorted(v), self.mine, self.everything)
+        out, statistic = made.complete(q)
+        return out, {"statistic": statistic}
+
+    def gradients(
+        self,
+        g: torch.Tensor,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        out: torch.Tensor,
+        kept: Kept,
+        beside: Sequence[Collective],
+    ) -> Triple:
+        """Gradients of this rank's queries and of everybody's keys and values."""
+        assert not beside
+        k, v = self._sorted(k), self._sorted(v)
+        to = Gradients(torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v))
+        self.tiled.add_gradients(to, g, q, k, v, out, kept["statistic"], self.mine, self.everything)
+        back = self.order.argsort().to(k.device)
+        return to.q, to.k.index_select(2, back), to.v.index_select(2, back)
+
+    def _sorted(self, whole: torch.Tensor) -> torch.Tensor:
+        return whole.index_select(2, self.order.to(whole.device))

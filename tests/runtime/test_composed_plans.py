@@ -1,0 +1,51 @@
+"""Context parallelism of every form with everything else that cuts a step's work, and alone with what layers do."""
+
+from dataclasses import replace
+
+import pytest
+from composed_plans import FAMILIES, FORMS, PARTS, TWO_DIMENSIONS, pair_by_pair, three_by_three
+from proof_plans import Proven, told
+
+from meshwright.plan.context import Context
+from meshwright.runtime.verify.outcome import DOUBTFUL
+from meshwright.runtime.verify.tried import tried
+
+LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
+"""Four ranks of a ring: a rank has one before it and another one behind it."""
+ALONE = [
+    *(replace(LONG, context=form) for form in FORMS if form != "ulysses"),
+    *(replace(LONG, context=Context(form=form, pieces="contiguous")) for form in ("ring", "token-ring")),
+    *(replace(LONG, model=family) for family in FAMILIES[1:]),
+    *(replace(LONG, model="mistral", context=form) for form in ("all-gather", "rsa")),
+    *(
+        replace(LONG, cp=2, context=form, recompute=what)
+        for form in FORMS
+        for what in ("full", ("core_attn",))
+    ),
+    replace(LONG, cp=2, micro_batch=2, micro_batches=2),
+    replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
+]
+
+
+def equal_to_one_device(plan):
+    outcome = tried(plan.trial(), lambda what, part: None)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
+
+
+@pytest.mark.parametrize("plan", [*ALONE, *pair_by_pair()], ids=lambda plan: f"{plan.model} {told(plan)}")
+def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", three_by_three(), ids=lambda plan: f"{plan.model} {told(plan)}")
+def test_three_parts_together(plan):
+    equal_to_one_device(plan)
+
+
+def test_every_form_meets_every_other_part():
+    met = {(str(plan.context), plan.schedule if plan.pp > 1 else "") for plan in pair_by_pair()}
+    for said in PARTS["context"].values():
+        schedules = {schedule for context, schedule in met if context == str(said["context"])}
+        assert set(PARTS["pipeline"]) <= schedules
