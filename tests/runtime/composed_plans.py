@@ -19,6 +19,11 @@ PARTS = {
     "replicas": {"replicas": {"dp_replicate": 2}},
     "shards": {"zero3": {"dp_shard": 2, "sharding": "zero3"}},
     "tensors": {"tp and sp": {"tp": 2, "sequence_parallel": True}},
+    "experts": {
+        "ep": {"model": "mixtral", "ep": 2},
+        "etp": {"model": "qwen3_moe", "etp": 2},
+        "latent": {"model": "deepseek_v3", "ep": 2},
+    },
     "context": {form: {"cp": 2, "context": form} for form in FORMS}
     | {name: {"cp": 4, "context": context} for name, context in TWO_DIMENSIONS.items()},
 }

@@ -12,6 +12,8 @@ from meshwright.runtime.verify.tried import tried
 
 LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
 """Four ranks of a ring: a rank has one before it and another one behind it."""
+BALANCED = (("aux_loss_alpha", 0.5), ("bias_update_speed", 0.05))
+"""Losses and corrections that look at whole sequences."""
 ALONE = [
     *(replace(LONG, context=form) for form in FORMS if form != "ulysses"),
     *(replace(LONG, context=Context(form=form, pieces="contiguous")) for form in ("ring", "token-ring")),
@@ -22,6 +24,9 @@ ALONE = [
         for form in FORMS
         for what in ("full", ("core_attn",))
     ),
+    *(replace(LONG, cp=2, model="gpt_oss", context=form) for form in ("ring", "all-gather", "ulysses")),
+    replace(LONG, cp=2, model="deepseek_v3", recompute=("mla_up_proj",), context="ulysses", sizes=BALANCED),
+    replace(LONG, cp=2, tp=2, sequence_parallel=True, ep=4, model="qwen3_moe"),
     replace(LONG, cp=2, micro_batch=2, micro_batches=2),
     replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
 ]
