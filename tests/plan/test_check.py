@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from context_cases import CONTEXT_CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import (
@@ -33,7 +34,6 @@ TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
 ZEROPP = {"schedule": "zeropp", "virtual_stages": 2}
 BY_UNIT = replace(STACK, schedules=(*STACK.schedules, "zeropp"), pipeline_gathers=("per-step", "per-unit"))
-CONTEXTS = replace(STACK, contexts=("ring", "ulysses", "ring+ulysses"))
 POOL = cluster(64).pools[0]
 TWO_POOLS = Cluster(name="two", pools=(replace(POOL, count=32), replace(POOL, name="other", count=32)))
 WIDE = Cluster(name="wide", pools=(replace(POOL, node=replace(NODE, scaleup_domain=4)),))
@@ -75,6 +75,7 @@ def tuple_of(keys):
 SPREAD = {"pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}}
 FORM = "pipeline.schedule.vocabulary"
 CASES = [
+    *CONTEXT_CASES,
     (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **SPREAD), {}, FORM, "pp = 1", "pp: 2 or more"),
     (long_plan(workload={"task": "lora"}, **SPREAD), {}, FORM, "frozen tables", "take it out"),
     (long_plan(**SPREAD), {}, FORM, "test-stack@1.0 does not spread the vocabulary", "take it out"),
@@ -192,13 +193,6 @@ CASES = [
         "add",
     ),
     (
-        long_plan({"cp": 64}, workload={"seq_len": 4100}),
-        {},
-        "workload.seq_len",
-        "seq_len % (2·cp) = 4100 % 128 = 4 ≠ 0",
-        "seq_len: 4096",
-    ),
-    (
         long_plan({"dp_shard": 8, "tp": 8}, workload={"seq_len": 4100}),
         {},
         "workload.seq_len",
@@ -303,62 +297,6 @@ CASES = [
         "workload.task",
         "can be planned, not run yet",
         "pretrain",
-    ),
-    (
-        long_plan({"cp": 64, "context": {"form": "ring", "ulysses": 3}}),
-        {"stack": CONTEXTS},
-        "layout.context.ulysses",
-        "cp % ulysses = 64 % 3 = 1 ≠ 0",
-        "ulysses: 2",
-    ),
-    (
-        long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ring", "ulysses": 8}}),
-        {"stack": CONTEXTS},
-        "layout.context.ulysses",
-        "ulysses 8 is all of cp",
-        "context: ulysses",
-    ),
-    (
-        long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ulysses", "ulysses": 8}}),
-        {"stack": CONTEXTS},
-        "layout.context.ulysses",
-        "form: ulysses is over all of cp",
-        "leave it out",
-    ),
-    (
-        long_plan({"cp": 64, "context": "ulysses"}),
-        {"stack": CONTEXTS},
-        "layout.context",
-        "kv_heads/tp % ulysses = 8/1 % 64 = 8 ≠ 0",
-        "context: {form: ring, ulysses: 8}",
-    ),
-    (
-        long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"}),
-        {"stack": CONTEXTS},
-        "layout.context",
-        "test-stack@1.0 has ring, ulysses, ring+ulysses",
-        "context: ring",
-    ),
-    (
-        long_plan({"dp_shard": 32, "cp": 2, "context": {"pieces": "contiguous"}}),
-        {"stack": CONTEXTS},
-        "layout.context.pieces",
-        "test-stack@1.0 cuts sequences into pieces head-tail",
-        "pieces: head-tail",
-    ),
-    (
-        long_plan({"cp": 64, "context": {"form": "ring", "ulysses": 8}}, workload={"seq_len": 4104}),
-        {"stack": CONTEXTS},
-        "workload.seq_len",
-        "seq_len % (2·cp/ulysses) = 4104 % 16 = 8 ≠ 0",
-        "seq_len: 4096",
-    ),
-    (
-        long_plan({"dp_shard": 8, "cp": 8, "context": "ulysses"}, workload={"seq_len": 4100}),
-        {"stack": CONTEXTS},
-        "workload.seq_len",
-        "seq_len % cp = 4100 % 8 = 4 ≠ 0",
-        "seq_len: 4096",
     ),
     (
         long_plan(pipeline={"schedule": {"name": "1f1b", "memory_limit": 0.5}}),

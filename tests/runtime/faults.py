@@ -20,7 +20,7 @@ from meshwright.model.running import TOKEN_TABLE
 from meshwright.runtime import optimizer
 from meshwright.runtime.channels import Channels
 from meshwright.runtime.interpreter import Interpreter
-from meshwright.runtime.kernels import attention
+from meshwright.runtime.kernels import turned_heads
 from meshwright.runtime.kernels.attention import AttentionKernel
 from meshwright.runtime.kernels.cut_logits import CutLogits
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
@@ -264,7 +264,7 @@ def rows_of_other_ranks_looked_up():
 
 def positions_begin_again():
     """On the second rank, in the middle of the sequence."""
-    original = attention.rotation
+    original = turned_heads.rotation
 
     def rotation(rotary, length, positions, like):
         turn = original(rotary, length, positions, like)
@@ -273,7 +273,7 @@ def positions_begin_again():
         half = torch.arange(length) % (length // 2)
         return replace(turn, cos=turn.cos[half], sin=turn.sin[half])
 
-    attention.rotation = rotation
+    turned_heads.rotation = rotation
 
 
 def bias_counted_by_every_rank():

@@ -188,14 +188,6 @@ class Communicator:
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=op, group=group, async_op=True)
 
-    def summed(self, numbers: torch.Tensor, axes: Axes) -> torch.Tensor:
-        """A few numbers summed over a group at once: what routers chose. They are none of the Program's bytes."""
-        ranks = self.ranks_of(axes)
-        if len(ranks) > 1:
-            with self.naming("sum of routers' choices", ranks):
-                dist.all_reduce(numbers, group=self._groups[self.kind, axes].handle)
-        return numbers
-
     def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
         """Begin to send to a rank; the tensor must stay as it is until the work has ended."""
         assert tensor.numel() * ACTIVATION_BYTES == self.program.p2p_bytes, f"{what} has another size"
@@ -234,10 +226,6 @@ class Communicator:
     def group(self, axes: Axes) -> Group:
         """This rank's group over ``axes``."""
         return self._groups[self.kind, axes]
-
-    def note(self, item: Collective, ranks: tuple[int, ...]) -> None:
-        """Log a collective that was made of several operations."""
-        self._note(item.kind, item.axes, item.what, float(item.logical_bytes), ranks)
 
     def _note(
         self,

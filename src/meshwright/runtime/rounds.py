@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
-from meshwright.runtime.communicator import Communicator, NamedWork
+from meshwright.runtime.communicator import Communicator, NamedWork, Traffic
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,11 @@ class Round:
             f"{self.communicator.action}: ring of {self.item.what} sent {self.moved} bytes, "
             f"the Program says {expected}"
         )
-        self.communicator.note(self.item, self.ranks)
+        item, communicator = self.item, self.communicator
+        size = float(item.logical_bytes)
+        communicator.log.append(
+            Traffic(communicator.action, item.kind, item.axes, item.what, size, self.ranks)
+        )
 
 
 def begin_round(communicator: Communicator, item: Collective) -> Round:

@@ -11,6 +11,7 @@ import torch
 
 from meshwright.program.step import NORM_BYTES, late_gathers
 from meshwright.runtime.block_run import Exchanging
+from meshwright.runtime.choice_counts import summed
 from meshwright.runtime.optimizer import Optimizer
 from meshwright.runtime.rank_plan import RankPlan
 from meshwright.runtime.reductions import Reductions
@@ -112,7 +113,7 @@ class StepStates:
         """By the choices of all ranks, other pipeline ranks with the same layers among them."""
         if self.plan.tally.speed:
             numbers = self.plan.tally.table().to(self.plan.communicator.device)
-            self.plan.tally.move(self.plan.buffers, self.plan.communicator.summed(numbers, WORLD))
+            self.plan.tally.move(self.plan.buffers, summed(self.plan.communicator, numbers, WORLD))
 
     def validate(self, action: Action) -> bool:
         """Make the step before right. Whether it was wrong: then all that was done with its parameters is void."""

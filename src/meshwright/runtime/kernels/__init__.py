@@ -24,7 +24,7 @@ from meshwright.model.operators import (
     Residual,
 )
 from meshwright.runtime.kernels.activation import ActivationKernel
-from meshwright.runtime.kernels.attention import AttentionKernel, head_widths
+from meshwright.runtime.kernels.attention import AttentionKernel
 from meshwright.runtime.kernels.boundary import BoundaryKernel, ResidualKernel
 from meshwright.runtime.kernels.dispatch import CombineKernel, DispatchKernel
 from meshwright.runtime.kernels.embedding import EmbeddingKernel
@@ -42,6 +42,7 @@ from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
 from meshwright.runtime.kernels.positions import PositionsKernel
 from meshwright.runtime.kernels.router import ROUTER, RouterKernel
+from meshwright.runtime.kernels.turned_heads import head_widths
 
 KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     Activation: ActivationKernel,

@@ -14,7 +14,6 @@ from functools import cached_property
 
 import torch
 
-from meshwright.model.operators import Attention
 from meshwright.plan.context import ContextForm
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple, sink_gradients, with_sinks
@@ -26,7 +25,7 @@ from meshwright.runtime.kernels.context.rsa import WrittenScores
 from meshwright.runtime.kernels.context.tiled import Tiled
 from meshwright.runtime.kernels.context.token_ring import TokenRing
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
-from meshwright.runtime.kernels.rotation import Rotation, rotation
+from meshwright.runtime.kernels.turned_heads import TurnedHeads, by_heads
 from meshwright.runtime.visit import Visit
 
 PARTS = ("queries", "keys", "values")
@@ -65,21 +64,33 @@ class Parts:
         return cls(queries, keys, values, whole)
 
 
+@dataclass(frozen=True)
+class Sinks:
+    """The sinks of the heads with which a rank attends; ``name`` is that of the tensor over tp's heads."""
+
+    name: str
+    setting: Setting
+
+    def of(self, visit: Visit) -> torch.Tensor:
+        """One for each head."""
+        return self._own(visit.unit(self.name).view(self.name))
+
+    def gradient(self, visit: Visit) -> torch.Tensor:
+        """Where their gradients are summed up."""
+        return self._own(visit.unit(self.name).gradient_of(self.name))
+
+    def _own(self, of_heads: torch.Tensor) -> torch.Tensor:
+        heads = len(of_heads) // int(self.setting.shape.ulysses)
+        return of_heads[self.setting.heads_place * heads :][:heads]
+
+
 Input = Value
 """What the projections made, or parts."""
 
 
 @dataclass(frozen=True)
-class AttentionKernel:
+class AttentionKernel(TurnedHeads):
     """softmax(QKᵀ)V for heads/tp query heads and kv_heads/tp key-value heads."""
-
-    op: Attention
-    setting: Setting
-
-    @cached_property
-    def widths(self) -> tuple[int, int, int]:
-        """Widths of queries, keys and values on this rank."""
-        return head_widths(self.op, self.setting.tp)
 
     @cached_property
     def dims(self) -> tuple[int, int, int]:
@@ -93,9 +104,9 @@ class AttentionKernel:
         return FORMS[self.setting.context.form](tiled) if self.setting.shape.ring > 1 else Alone(tiled)
 
     @cached_property
-    def heads(self) -> Heads:
-        """The exchange of heads."""
-        return Heads(self.setting)
+    def sinks(self) -> Sinks | None:
+        """One more score of each head, where there are any."""
+        return Sinks(self.setting.named(self.op.parameters[0]), self.setting) if self.op.parameters else None
 
     # -- forward ------------------------------------------------------------------------------------------------
 
@@ -104,9 +115,8 @@ class AttentionKernel:
         parts = self._begun(x, visit)
         q, k, v = self._apart(parts)
         out, kept = self.form.forward(q, k, v, beside)
-        sinks = self._own_sinks(visit)
-        if sinks is not None:
-            out, kept["statistic"] = with_sinks(out, kept["statistic"], sinks)
+        if self.sinks:
+            out, kept["statistic"] = with_sinks(out, kept["statistic"], self.sinks.of(visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
         if visit.keep.inner:
             visit.kept |= kept | {"output": y}
@@ -145,42 +155,16 @@ class AttentionKernel:
         q, k, v = self._apart(parts)
         out, of_out = (by_heads(part, self.op.v_dim) for part in (visit.kept.pop("output"), g))
         kept: Kept = {name: visit.kept.pop(name) for name in ROWS if name in visit.kept}
-        sinks = self._own_sinks(visit)
-        if sinks is not None:
-            of_sinks = visit.unit(self.sinks).gradient_of(self.sinks)
-            self._own(of_sinks).add_(sink_gradients(of_out, out, kept["statistic"], sinks))
-        found = self.form.gradients(of_out, q, k, v, out, kept, beside)
+        if self.sinks:
+            found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
+            self.sinks.gradient(visit).add_(found)
+        parts_of = self.form.gradients(of_out, q, k, v, out, kept, beside)
         if parts.whole or self.setting.shape.ulysses > 1:
-            return Parts.of((gradient.permute(2, 0, 1, 3).flatten(2) for gradient in found), parts.whole)
-        return self._fused(found)
+            return Parts.of((gradient.permute(2, 0, 1, 3).flatten(2) for gradient in parts_of), parts.whole)
+        return self._fused(parts_of)
 
     def weight_gradient(self, visit: Visit) -> None:
         """There are no matrices; sinks are done with the input's gradient."""
-
-    def _fused(self, gradients: Sequence[torch.Tensor]) -> Value:
-        """Gradients of the three by head as that of the projection's result."""
-        batch, _, length, _ = gradients[0].shape
-        fused = gradients[0].new_empty((length, batch, sum(self.widths)))
-        for part, gradient in zip(fused.split(self.widths, -1), gradients, strict=True):
-            by_heads(part, gradient.shape[-1]).copy_(gradient)
-        self._grow(fused[..., : self.widths[0]])
-        self._rotate([fused[..., : -self.widths[-1]]], backward=True)
-        return fused
-
-    # -- sinks --------------------------------------------------------------------------------------------------
-
-    @property
-    def sinks(self) -> str:
-        """The full name of the heads' sinks, where there are any."""
-        return self.setting.named(self.op.parameters[0]) if self.op.parameters else ""
-
-    def _own_sinks(self, visit: Visit) -> torch.Tensor | None:
-        return self._own(visit.unit(self.sinks).view(self.sinks)) if self.sinks else None
-
-    def _own(self, of_heads: torch.Tensor) -> torch.Tensor:
-        """The part of a tensor over tp's heads that this rank attends with."""
-        heads = len(of_heads) // int(self.setting.shape.ulysses)
-        return of_heads[self.setting.heads_place * heads :][:heads]
 
     # -- exchanges ----------------------------------------------------------------------------------------------
 
@@ -206,10 +190,10 @@ class AttentionKernel:
         there = item.what.endswith("entering") == (item.phase != "I")
         if item.what.endswith("leaving"):
             assert isinstance(x, torch.Tensor)
-            (y,) = yield from self.heads.exchange(item, (x,), to_heads=there)
+            (y,) = yield from Heads(self.setting).exchange(item, (x,), to_heads=there)
             return y
         parts = x if isinstance(x, Parts) else Parts.of(self._turned(x))
-        parts = Parts.of((yield from self.heads.exchange(item, parts.all, to_heads=there)))
+        parts = Parts.of((yield from Heads(self.setting).exchange(item, parts.all, to_heads=there)))
         if not there:
             return self._fused(self._apart(parts))
         return self._begun(parts, visit)
@@ -224,50 +208,3 @@ class AttentionKernel:
     def _apart(self, parts: Parts) -> Triple:
         q, k, v = map(by_heads, parts.all, self.dims)
         return q, k, v
-
-    # -- positions ----------------------------------------------------------------------------------------------
-
-    def _turned(self, x: Value) -> tuple[torch.Tensor, ...]:
-        """Queries, keys and values of ``x``, the first two rotated in place, at once where they share a buffer."""
-        if isinstance(x, torch.Tensor):
-            parts = tuple(x.split(self.widths, -1))
-            self._rotate([x[..., : -self.widths[-1]]])
-        else:
-            parts = x
-            self._rotate(parts[:2])
-        self._grow(parts[0])
-        return parts
-
-    def _rotate(self, parts: Sequence[torch.Tensor], *, backward: bool = False) -> None:
-        turn = self._rotation(parts[0])
-        if turn is not None:
-            for part in parts:
-                turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
-
-    def _rotation(self, like: torch.Tensor) -> Rotation | None:
-        """How positions turn the layer's heads."""
-        rotary = self.setting.numerics.rotary[self.setting.decoder_layer]
-        if rotary is None:
-            return None
-        length, positions = int(self.setting.shape.seq_len), self.setting.positions
-        return self.setting.tables.get(rotary, lambda: rotation(rotary, length, positions, like))
-
-    def _grow(self, queries: torch.Tensor) -> None:
-        """What some models multiply far queries with; it commutes with their rotation, and is its own gradient."""
-        growth = self.setting.numerics.query_growth
-        if growth is None:
-            return
-        positions = self.setting.positions.to(torch.float64)
-        factor = 1 + growth.beta * torch.log1p(torch.floor(positions / growth.positions))
-        queries *= factor.to(queries)[:, None, None]
-
-
-def head_widths(op: Attention, tp: int) -> tuple[int, int, int]:
-    """Widths of queries, keys and values that one tp rank has."""
-    heads, kv_heads = op.heads // tp, op.kv_heads // tp
-    return heads * op.qk_dim, kv_heads * op.qk_dim, kv_heads * op.v_dim
-
-
-def by_heads(part: torch.Tensor, width: int) -> torch.Tensor:
-    """(sequence, batch, heads · width) as (batch, heads, sequence, width), the same memory."""
-    return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)

@@ -14,6 +14,7 @@ import torch
 from meshwright.model.operators import Combine, Dispatch
 from meshwright.model.running import CORRECTION
 from meshwright.program.items import Collective
+from meshwright.runtime.choice_counts import summed
 from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS
 from meshwright.runtime.kernels.balance import Balance
 from meshwright.runtime.kernels.choosing import Choosing
@@ -106,7 +107,7 @@ class DispatchKernel:
         found = Routes(experts, weights, logits, order_of(experts), self._counts(experts), self._here)
         if self.balance is not None:
             own = self.balance.choices(experts, self.op.experts, batch)
-            found.choices = self.setting.communicator.summed(own, SEQUENCE_RANKS)
+            found.choices = summed(self.setting.communicator, own, SEQUENCE_RANKS)
         return found
 
     @cached_property
@@ -120,7 +121,7 @@ class DispatchKernel:
         shape = self.setting.shape
         table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
         table[self._here] = own
-        return self.setting.communicator.summed(table, EXPERT_RANKS).cpu()
+        return summed(self.setting.communicator, table, EXPERT_RANKS).cpu()
 
 
 @dataclass(frozen=True)
