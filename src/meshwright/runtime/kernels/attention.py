@@ -17,7 +17,7 @@ import torch
 from meshwright.plan.context import ContextForm
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple, sink_gradients, with_sinks
-from meshwright.runtime.kernels.context.forms import Alone, Form, Kept
+from meshwright.runtime.kernels.context.forms import Alone, Attended, Form, Kept
 from meshwright.runtime.kernels.context.gathered import Gathered
 from meshwright.runtime.kernels.context.heads import Heads
 from meshwright.runtime.kernels.context.ring import Ring
@@ -113,8 +113,7 @@ class AttentionKernel(TurnedHeads):
     def forward(self, x: Input, visit: Visit, beside: Sequence[Collective] = ()) -> torch.Tensor:
         """(sequence, batch, sum of widths) → (sequence, batch, heads · v_dim)."""
         parts = self._begun(x, visit)
-        q, k, v = self._apart(parts)
-        out, kept = self.form.forward(q, k, v, beside)
+        out, kept = self.form.forward(self._apart(parts), beside)
         if self.sinks:
             out, kept["statistic"] = with_sinks(out, kept["statistic"], self.sinks.of(visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
@@ -152,13 +151,12 @@ class AttentionKernel(TurnedHeads):
         g, parts = g if isinstance(g, tuple) else (g, self.kept_value(visit))
         for name in PARTS:
             del visit.kept[name]
-        q, k, v = self._apart(parts)
         out, of_out = (by_heads(part, self.op.v_dim) for part in (visit.kept.pop("output"), g))
         kept: Kept = {name: visit.kept.pop(name) for name in ROWS if name in visit.kept}
         if self.sinks:
             found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
             self.sinks.gradient(visit).add_(found)
-        parts_of = self.form.gradients(of_out, q, k, v, out, kept, beside)
+        parts_of = self.form.gradients(self._apart(parts), Attended(out, kept, of_out), beside)
         if parts.whole or self.setting.shape.ulysses > 1:
             return Parts.of((gradient.permute(2, 0, 1, 3).flatten(2) for gradient in parts_of), parts.whole)
         return self._fused(parts_of)

@@ -10,30 +10,29 @@ import torch
 from meshwright.program.context import Stretches, ring_stretches
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple
-from meshwright.runtime.kernels.context.tiled import Partial, Tiled
+from meshwright.runtime.kernels.context.tiled import Partial, Rows, Tiled
 from meshwright.runtime.kernels.kernel import Setting
 
 Kept = dict[str, torch.Tensor]
+Beside = Sequence[Collective]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """The output of a rank's queries, what was ``kept`` of its rows, and the output's gradient."""
+
+    out: torch.Tensor
+    kept: Kept
+    gradient: torch.Tensor
 
 
 class Form(Protocol):
-    """Attention of one layer on one rank. Tensors are (batch, heads, sequence, width)."""
+    """Attention of one layer on one rank. Tensors are (batch, heads, sequence, width); ``heads`` are q, k and v."""
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """The output, and what the gradient needs besides: ``statistic`` or ``scores``."""
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """Gradients of this rank's queries, keys and values."""
 
 
@@ -63,31 +62,22 @@ class Part:
         """What this rank has."""
         return self.of(self.setting.ring_place)
 
+    def rows(self, of: Attended) -> Rows:
+        """What gradients of a tile need to know of this rank's rows."""
+        return Rows(of.gradient, of.out, of.kept["statistic"])
+
 
 @dataclass(frozen=True)
 class Alone(Part):
     """All of the sequence is here."""
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """Nothing is exchanged."""
-        assert not beside
         made = Partial()
-        self.tiled.attend(made, q, k, v, self.mine, self.mine)
-        out, statistic = made.complete(q)
+        self.tiled.attend(made, heads, self.mine, self.mine)
+        out, statistic = made.complete(heads[0])
         return out, {"statistic": statistic}
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """Nothing is exchanged."""
-        assert not beside
-        return self.tiled.gradients(g, q, k, v, out, kept["statistic"], self.mine)
+        return self.tiled.gradients(heads, self.rows(of), self.mine)

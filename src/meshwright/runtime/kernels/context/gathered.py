@@ -5,17 +5,15 @@ Before the backward pass they are gathered again, so that a layer keeps its own 
 the order of the ranks that had it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from meshwright.program.context import Stretches
-from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple
-from meshwright.runtime.kernels.context.forms import Kept, Part
-from meshwright.runtime.kernels.context.tiled import Gradients, Partial
+from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
+from meshwright.runtime.kernels.context.tiled import Partial
 
 
 @dataclass(frozen=True)
@@ -35,33 +33,26 @@ class Gathered(Part):
         """The whole sequence."""
         return ((0, int(self.setting.shape.seq_len)),)
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """This rank's queries, everybody's keys."""
-        assert not beside
         made = Partial()
-        self.tiled.attend(made, q, self._sorted(k), self._sorted(v), self.mine, self.everything)
-        out, statistic = made.complete(q)
+        self.tiled.attend(made, self._in_order(heads), self.mine, self.everything)
+        out, statistic = made.complete(heads[0])
         return out, {"statistic": statistic}
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """Gradients of this rank's queries and of everybody's keys and values."""
-        assert not beside
-        k, v = self._sorted(k), self._sorted(v)
-        to = Gradients(torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v))
-        self.tiled.add_gradients(to, g, q, k, v, out, kept["statistic"], self.mine, self.everything)
+        q, k, v = heads
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        self.tiled.add_gradients(
+            (dq, dk, dv), self._in_order(heads), self.rows(of), self.mine, self.everything
+        )
         back = self.order.argsort().to(k.device)
-        return to.q, to.k.index_select(2, back), to.v.index_select(2, back)
+        return dq, dk.index_select(2, back), dv.index_select(2, back)
+
+    def _in_order(self, heads: Triple) -> Triple:
+        q, k, v = heads
+        return q, self._sorted(k), self._sorted(v)
 
     def _sorted(self, whole: torch.Tensor) -> torch.Tensor:
         return whole.index_select(2, self.order.to(whole.device))

@@ -5,15 +5,13 @@ Backward the same keys go round once more. The gradients of a rank's keys begin 
 from then on and are home after the last step, where the rank's own part, which never left, is added.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple
-from meshwright.runtime.kernels.context.forms import Kept, Part
-from meshwright.runtime.kernels.context.tiled import Gradients, Partial
+from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
+from meshwright.runtime.kernels.context.tiled import Partial
 from meshwright.runtime.rounds import begin_round, round_trip
 
 
@@ -21,48 +19,27 @@ from meshwright.runtime.rounds import begin_round, round_trip
 class Ring(Part):
     """A rank of a ring."""
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """Keys and values round once."""
-        (item,) = beside
-        ring, made = begin_round(self.setting.communicator, item), Partial()
-        held = packed(k, v)
+        (item,), (q, k, v) = beside, heads
+        ring, made, held = begin_round(self.setting.communicator, item), Partial(), packed(k, v)
         for step in range(self.ranks):
             passing = ring.pass_on(held) if step + 1 < self.ranks else None
-            self.tiled.attend(made, q, *unpacked(held, k, v), self.mine, self.of(ring.place - step))
+            self.tiled.attend(made, (q, *unpacked(held, k, v)), self.mine, self.of(ring.place - step))
             held = passing.wait() if passing else held
         ring.end()
         out, statistic = made.complete(q)
         return out, {"statistic": statistic}
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """Keys and values round once more, their gradients behind them."""
-        (item,) = beside
+        (item,), (q, k, v) = beside, heads
         ring, dq = begin_round(self.setting.communicator, item), torch.zeros_like(q)
 
         def contribute(place: int, held: torch.Tensor) -> torch.Tensor:
-            to, (keys, values) = torch.zeros_like(held), unpacked(held, k, v)
-            self.tiled.add_gradients(
-                Gradients(dq, *unpacked(to, k, v)),
-                g,
-                q,
-                keys,
-                values,
-                out,
-                kept["statistic"],
-                self.mine,
-                self.of(place),
-            )
+            to = torch.zeros_like(held)
+            totals, theirs = (dq, *unpacked(to, k, v)), (q, *unpacked(held, k, v))
+            self.tiled.add_gradients(totals, theirs, self.rows(of), self.mine, self.of(place))
             return to
 
         own = round_trip(ring, packed(k, v), contribute)

@@ -5,13 +5,11 @@ every rank. Backward values go round with their gradients, then keys with theirs
 are held against; a rank's weights grow with the whole sequence.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from meshwright.program.context import Stretches
-from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import (
     Scores,
     Triple,
@@ -19,7 +17,7 @@ from meshwright.runtime.kernels.attention_core import (
     masked_scores,
     shared_gradient,
 )
-from meshwright.runtime.kernels.context.forms import Kept, Part
+from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
 from meshwright.runtime.rounds import Round, begin_round, round_trip
 
 
@@ -27,11 +25,9 @@ from meshwright.runtime.rounds import Round, begin_round, round_trip
 class WrittenScores(Part):
     """A rank with its rows of the weights; columns lie in the order of the places that had the keys."""
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """Keys round once, then values."""
-        (item,) = beside
+        (item,), (q, k, v) = beside, heads
         ring = begin_round(self.setting.communicator, item)
         scores = [
             (place, masked_scores(q, keys, self._scores(place, q))[0]) for place, keys in _round(ring, k)
@@ -45,20 +41,11 @@ class WrittenScores(Part):
         ring.end()
         return out.to(q), {"scores": weights}
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """Values round once with their gradients, then keys with theirs."""
-        (item,) = beside
+        (item,), (q, k, v) = beside, heads
         ring = begin_round(self.setting.communicator, item)
-        weights, length = kept["scores"], k.shape[-2]
+        weights, length, g = of.kept["scores"], k.shape[-2], of.gradient
         inner = torch.empty_like(weights)
 
         def of_values(place: int, values: torch.Tensor) -> torch.Tensor:
@@ -71,9 +58,9 @@ class WrittenScores(Part):
         dq = torch.zeros_like(q)
 
         def of_keys(place: int, keys: torch.Tensor) -> torch.Tensor:
-            of = self._scores(place, q)
-            slope = masked_scores(q, keys, of)[1]
-            part = (inner[..., self._columns(place, length)] * slope * of.scale).to(q)
+            rule = self._scores(place, q)
+            slope = masked_scores(q, keys, rule)[1]
+            part = (inner[..., self._columns(place, length)] * slope * rule.scale).to(q)
             dq.add_(part @ each_query(keys, q))
             return shared_gradient(part.transpose(-1, -2) @ q, k)
 

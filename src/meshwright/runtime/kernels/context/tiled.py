@@ -7,6 +7,7 @@ a tile need the statistic and the output of the whole row alone.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
@@ -55,13 +56,16 @@ class Partial:
         return self.out.to(like), self.statistic
 
 
-@dataclass
-class Gradients:
-    """Gradients of queries, keys and values, summed up over tiles."""
+class Rows(NamedTuple):
+    """The gradient of rows' output, that output, and the statistic of all that they have seen."""
 
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
+    gradient: torch.Tensor
+    out: torch.Tensor
+    statistic: torch.Tensor
+
+    def cut(self, rows: slice) -> "Rows":
+        """Some of the rows."""
+        return Rows(self.gradient[..., rows, :], self.out[..., rows, :], self.statistic[..., rows])
 
 
 @dataclass(frozen=True)
@@ -72,63 +76,30 @@ class Tiled:
     setting: Setting
     _tiles: dict[tuple[Stretches, Stretches], tuple[Tile, ...]] = field(default_factory=dict)
 
-    def attend(
-        self,
-        made: Partial,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        queries: Stretches,
-        keys: Stretches,
-    ) -> None:
-        """Add what ``queries`` see of ``keys``; tensors are (batch, heads, sequence, width)."""
+    def attend(self, made: Partial, heads: Triple, queries: Stretches, keys: Stretches) -> None:
+        """Add what ``queries`` see of ``keys``; heads are q, k and v, (batch, heads, sequence, width)."""
         for tile in self.between(queries, keys):
-            rows, columns = slice(*tile.rows), slice(*tile.columns)
-            parts = q[..., rows, :], k[..., columns, :], v[..., columns, :]
-            out, statistic = attend(*parts, self._scores(tile, q))
+            rows, q = slice(*tile.rows), heads[0]
+            out, statistic = attend(*_cut(heads, tile), self._scores(tile, q))
             made.add(rows, q.shape[-2], out, statistic)
 
     def add_gradients(
-        self,
-        to: Gradients,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        statistic: torch.Tensor,
-        queries: Stretches,
-        keys: Stretches,
+        self, to: Triple, heads: Triple, rows: Rows, queries: Stretches, keys: Stretches
     ) -> None:
-        """Add the gradients of what ``queries`` see of ``keys``."""
+        """Add the gradients of what ``queries`` see of ``keys`` to those of q, k and v."""
         for tile in self.between(queries, keys):
-            rows, columns = slice(*tile.rows), slice(*tile.columns)
-            dq, dk, dv = attention_gradients(
-                g[..., rows, :],
-                q[..., rows, :],
-                k[..., columns, :],
-                v[..., columns, :],
-                out[..., rows, :],
-                statistic[..., rows],
-                self._scores(tile, q),
-            )
-            to.q[..., rows, :] += dq
-            to.k[..., columns, :] += dk
-            to.v[..., columns, :] += dv
+            found = self._of_tile(tile, heads, rows)
+            for total, part in zip(_cut(to, tile), found, strict=True):
+                total += part
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        statistic: torch.Tensor,
-        stretches: Stretches,
-    ) -> Triple:
+    def gradients(self, heads: Triple, rows: Rows, stretches: Stretches) -> Triple:
         """The gradients of a sequence that is all here."""
         (tile,) = self.between(stretches, stretches)
-        return attention_gradients(g, q, k, v, out, statistic, self._scores(tile, q))
+        return self._of_tile(tile, heads, rows)
+
+    def _of_tile(self, tile: Tile, heads: Triple, rows: Rows) -> Triple:
+        g, out, statistic = rows.cut(slice(*tile.rows))
+        return attention_gradients(g, *_cut(heads, tile), out, statistic, self._scores(tile, heads[0]))
 
     def between(self, queries: Stretches, keys: Stretches) -> tuple[Tile, ...]:
         """The tiles in which something is seen."""
@@ -178,3 +149,10 @@ class Tiled:
         window = self._window
         hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
         return mask.masked_fill(hidden, float("-inf"))
+
+
+def _cut(heads: Triple, tile: Tile) -> Triple:
+    """The queries, keys and values of a tile."""
+    q, k, v = heads
+    rows, columns = slice(*tile.rows), slice(*tile.columns)
+    return q[..., rows, :], k[..., columns, :], v[..., columns, :]

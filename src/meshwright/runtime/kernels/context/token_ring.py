@@ -13,10 +13,9 @@ import torch
 
 from meshwright.program.attending import STATISTIC_BYTES
 from meshwright.program.bodies import ACTIVATION_BYTES
-from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple
-from meshwright.runtime.kernels.context.forms import Kept, Part
-from meshwright.runtime.kernels.context.tiled import Gradients, Partial
+from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
+from meshwright.runtime.kernels.context.tiled import Partial, Rows
 from meshwright.runtime.rounds import Passing, Round, begin_round
 
 
@@ -24,24 +23,19 @@ from meshwright.runtime.rounds import Passing, Round, begin_round
 class TokenRing(Part):
     """A rank among which queries go round."""
 
-    def forward(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beside: Sequence[Collective]
-    ) -> tuple[torch.Tensor, Kept]:
+    def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """Queries round once, outputs and statistics straight back."""
         there, back = (begin_round(self.setting.communicator, item) for item in beside)
+        q, k, v = heads
         made, held, coming = Partial(), q.contiguous(), list[tuple[Passing, Passing]]()
         for step in range(self.ranks):
             passing = there.pass_on(held) if step + 1 < self.ranks else None
             part = Partial() if step else made
-            self.tiled.attend(part, held, k, v, self.of(there.place - step), self.mine)
+            self.tiled.attend(part, (held, k, v), self.of(there.place - step), self.mine)
             if step:
                 out, statistic = part.sent(held, v, made)
-                coming.append(
-                    (
-                        back.pass_on(out, distance=-step),
-                        back.pass_on(statistic, STATISTIC_BYTES, distance=-step),
-                    )
-                )
+                returned = back.pass_on(statistic, STATISTIC_BYTES, distance=-step)
+                coming.append((back.pass_on(out, distance=-step), returned))
             held = passing.wait() if passing else held
         for out_of, statistic_of in coming:
             made.add(slice(0, q.shape[-2]), q.shape[-2], out_of.wait(), statistic_of.wait())
@@ -50,36 +44,27 @@ class TokenRing(Part):
         out, statistic = made.complete(q)
         return out, {"statistic": statistic}
 
-    def gradients(
-        self,
-        g: torch.Tensor,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        out: torch.Tensor,
-        kept: Kept,
-        beside: Sequence[Collective],
-    ) -> Triple:
+    def gradients(self, heads: Triple, of: Attended, beside: Beside) -> Triple:
         """All that belongs to queries round once, gradients of queries straight back."""
         there, back = (begin_round(self.setting.communicator, item) for item in beside)
-        held = [part.contiguous() for part in (q, g, out, kept["statistic"])]
-        own = Gradients(torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v))
+        q, k, v = heads
+        held = [part.contiguous() for part in (q, *self.rows(of))]
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
         coming: list[Passing] = []
         for step in range(self.ranks):
             passing = _all_on(there, held) if step + 1 < self.ranks else []
-            to = Gradients(torch.zeros_like(held[0]), own.k, own.v) if step else own
-            queries, gradient, output, statistic = held
-            self.tiled.add_gradients(
-                to, gradient, queries, k, v, output, statistic, self.of(there.place - step), self.mine
-            )
+            queries, *rows = held
+            to = torch.zeros_like(queries) if step else dq
+            place = self.of(there.place - step)
+            self.tiled.add_gradients((to, dk, dv), (queries, k, v), Rows(*rows), place, self.mine)
             if step:
-                coming.append(back.pass_on(to.q.contiguous(), distance=-step))
+                coming.append(back.pass_on(to, distance=-step))
             held = [one.wait() for one in passing] or held
         for one in coming:
-            own.q += one.wait()
+            dq += one.wait()
         there.end()
         back.end()
-        return own.q, own.k, own.v
+        return dq, dk, dv
 
 
 def _all_on(ring: Round, held: Sequence[torch.Tensor]) -> list[Passing]:
