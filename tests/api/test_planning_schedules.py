@@ -44,7 +44,7 @@ DUALPIPE = ("gpt-3-175b", "pp=32", "tp=4", "cp=1", "recompute=none", "micro_batc
 
 def dualpipe_question(cluster, monkeypatch, schedules="auto"):
     """What holds parameters twice, with work for a few lists only."""
-    monkeypatch.setattr(best_first, "MOST_PASSES", 400_000)
+    monkeypatch.setattr(best_first, "MOST_PASSES", 1_200_000)
     model, *kept = DUALPIPE
     return planned(model, cluster, *kept, seq_len=2048, batch=1536, stack="meshwright", schedules=schedules)
 
