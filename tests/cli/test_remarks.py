@@ -53,15 +53,10 @@ def test_the_time_of_a_step_is_told_before_it_is_run(plan_file):
 
 
 def test_a_step_that_only_playing_would_time_is_not_timed(tmp_path):
-    endless = write(
-        tmp_path / "endless.yaml",
-        plan_text(
-            workload="{seq_len: 4096, global_batch: 2097152}",
-            layout="{pp: 2, dp_shard: 4}",
-            stack="meshwright",
-            sharding="zero3",
-            gather="per-layer",
-        ),
+    usual = plan_text(
+        workload="{seq_len: 4096, global_batch: 2097152}", layout="{pp: 2, dp_replicate: 4}", sharding="none"
     )
+    long = run("describe", write(tmp_path / "usual.yaml", usual), "--long").out
+    endless = write(tmp_path / "endless.yaml", long.replace("main", "other"))  # which no short form can say
     assert run("predict", endless).code == 2
     assert expected_time(api.load(endless)) == []

@@ -55,7 +55,6 @@ def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
     ("changes", "field"),
     [
         ({"model": "FURTHER"}, "train_nextn_predict_layers"),
-        ({"layout": "{dp_shard: 2, tp: 2, cp: 2}"}, "layout.cp"),
         ({"workload": "{seq_len: 4096, global_batch: 64, task: lora}"}, "workload.task"),
         ({"workload": "{seq_len: 4096, global_batch: 64, optimizer: sgd}"}, "workload.optimizer"),
     ],

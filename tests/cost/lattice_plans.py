@@ -124,7 +124,6 @@ RANK_ORDERS: tuple[tuple[Axis, ...], ...] = (
 
 
 CONTEXTS = (
-    None,
     "all-gather",
     "ulysses",
     "token-ring",
@@ -199,15 +198,27 @@ def spread_plans(chosen: Family) -> Iterator[ShortPlan]:
             yield spread
 
 
+def in_other_contexts(chosen: Family, count: int) -> Family:
+    """The first plans of a family with cp > 1, in one form of context parallelism after the other."""
+    setting, found = chosen.setting, list[ShortPlan]()
+    for number, plan in enumerate(plan for plan in chosen.plans if plan.layout.cp > 1):
+        for form in (*CONTEXTS[number % len(CONTEXTS) :], *CONTEXTS):
+            layout = plan.layout.model_copy(update={"context": form})
+            other = plan.model_copy(update={"layout": layout})
+            case = Case(chosen.long(other), setting.model, setting.cluster, setting.stack)
+            if not any(list(rule(case)) for rule in DIMENSIONS):
+                found.append(other)
+                break
+    return replace(chosen, plans=tuple(found[:count]))
+
+
 def _legal_plans(
     header: ShortPlan, setting: Setting, rng: random.Random, schedules: tuple[str | ScheduleChoice, ...]
 ) -> Iterator[ShortPlan]:
     while True:
         plan = _random_plan(header, setting, rng, schedules)
         case = Case(expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack)
-        problems = (
-            problem for rule in (*DEGREE_RULES, *PIPELINE_RULES, *DIMENSIONS) for problem in rule(case)
-        )
+        problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
         if not any(problem.severity == "error" for problem in problems):
             yield plan
 
@@ -238,7 +249,6 @@ def _random_plan(
                 etp=etp,
                 sequence_parallel=rng.choice((True, False, None)),
                 rank_order=header.layout.rank_order,
-                context=rng.choice(CONTEXTS) if degrees["cp"] > 1 else None,
             ),
             "sharding": sharding,
             "pipeline": ShortPipeline(

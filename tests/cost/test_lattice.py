@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from lattice_plans import (
     CLUSTERS,
+    CONTEXTS,
     MODELS,
     SPLIT,
     STACKS,
@@ -20,6 +21,7 @@ from lattice_plans import (
     WHOLE,
     WITH_UNITS,
     family,
+    in_other_contexts,
     spread_plans,
 )
 
@@ -29,12 +31,14 @@ from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.model.adapters import with_adapters
 from meshwright.model.blocks import build_graph
 from meshwright.plan.arrays import from_shorts
+from meshwright.plan.context import context_in_full
 from meshwright.plan.short import Offload
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
 
 PLANS_PER_FAMILY = 50
+IN_CONTEXTS = 6
 SOME = 12
 COUNTS = pytest.mark.parametrize(
     "count", [SOME, pytest.param(PLANS_PER_FAMILY, marks=pytest.mark.slow)], ids=["some", "all"]
@@ -72,9 +76,8 @@ FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS 
 def test_the_lattice_is_large_and_covers_every_axis():
     plans = [plan for f in FAMILIES for plan in family(*f, PLANS_PER_FAMILY, seed=0).plans]
     assert len(plans) >= 2000
-    axes = set(type(plans[0].layout).model_fields) - {
-        "node_order"
-    }  # of links that differ: test_slow_links.py
+    apart = {"node_order", "context"}  # of links that differ (test_slow_links.py), and below
+    axes = set(type(plans[0].layout).model_fields) - apart
     degrees = {axis: {getattr(plan.layout, axis) for plan in plans} for axis in axes}
     assert degrees["pp"] == {1, 2, 3, 4, 6, 8}
     assert degrees["tp"] == {1, 2, 4, 8}
@@ -98,6 +101,19 @@ def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic"])
 def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(model, cluster, stack, count):
     hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
+
+
+@pytest.mark.parametrize(("model", "cluster", "stack"), FAMILIES)
+def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_parallelism(model, cluster, stack):
+    chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
+    assert len(chosen.plans) == IN_CONTEXTS
+    hold_together(chosen)
+
+
+def test_those_families_have_every_form():
+    families = (in_other_contexts(family(*of, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS) for of in FAMILIES)
+    found = {str(plan.layout.context_in_full) for of in families for plan in of.plans}
+    assert found == {str(context_in_full(form)) for form in CONTEXTS}
 
 
 @COUNTS

@@ -208,7 +208,7 @@ def test_what_a_plan_has_no_word_for_is_unread():
     )
     foreign = import_bridge(text)
     assert {unread.key for unread in foreign.unread} == {
-        *("model.cpu_offloading", "model.mtp_num_layers", "model.cp_comm_type"),
+        *("model.cpu_offloading", "model.mtp_num_layers"),
         *("comm_overlap.tp_comm_overlap", "optimizer.optimizer"),
     }
     assert all(unread.value and unread.why for unread in foreign.unread)

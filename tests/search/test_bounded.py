@@ -10,6 +10,8 @@ from made_up_scores import Scored
 from small_questions import asked
 
 from meshwright.cost.evaluate import evaluate
+from meshwright.plan.arrays import COLUMNS
+from meshwright.plan.distinct import distinct
 from meshwright.search import bounded
 from meshwright.search.bounded import Wanted, search_bounded
 from meshwright.search.exhaustive import MATTERS, search_all
@@ -141,7 +143,17 @@ def test_questions_are_answered_as_by_all_plans(model, devices, stack):
     assert len(found.plans) < len(whole.plans)
     best, same = (one.plans.take(np.array(one.top(5))) for one in (found, whole))
     assert rows_of(best) == rows_of(same)
-    assert found.within(1.1) == whole.within(1.1)
+    needed = whole.fits & ~copies_without_need(whole)
+    assert found.within(1.1) == (whole.step_s[needed] <= 1.1 * whole.step_s[needed].min()).sum()
+
+
+def copies_without_need(found):
+    """Plans with copies on hosts that fit without them, too: they are no quicker, and a search does not try them."""
+    names = [name for name in COLUMNS if name != "offload"]
+    keys = distinct([getattr(found.plans, name) for name in names]).inverse
+    leaves = found.plans.offload == 0
+    fits_without = np.isin(keys, keys[leaves & found.fits])
+    return ~leaves & fits_without
 
 
 def test_an_interrupt_leaves_what_was_found_till_then(monkeypatch):
