@@ -28,6 +28,8 @@ PARTS = {
     | {name: {"cp": 4, "context": context} for name, context in TWO_DIMENSIONS.items()},
 }
 """What a plan says for each part."""
+LATER = ("all-gather of ulysses", "token-ring of ulysses", "rsa of ulysses")
+"""Levels that pairs leave to the triples."""
 FAMILIES = ("llama", "qwen3", "bloom", "mistral", "gemma2", "gpt2")
 """Windows, slopes, caps, tied tables, learned positions."""
 MOST_RANKS = 8
@@ -61,7 +63,8 @@ def plan_of(composed: Composed, family: str = "llama") -> Proven:
 
 def pair_by_pair() -> list[Proven]:
     """Triples in which every pair meets, found greedily; families in turn."""
-    candidates = together(3) + together(2)
+    levels = {name for name in PARTS["context"] if name not in LATER}
+    candidates = [one for one in together(3) + together(2) if dict(one)["context"] in levels]
     open_pairs = {pair for composed in candidates for pair in _pairs(composed)}
     chosen = []
     while open_pairs:
