@@ -99,8 +99,10 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
 
 def heads_exchanged(plans: PlanArrays) -> Ints:
     """Ranks of cp that exchange heads in every plan."""
-    degrees = [np.broadcast_to(context.heads(plans.cp), plans.cp.shape) for context in plans.contexts]  # type: ignore[arg-type]
-    return np.where(plans.cp > 1, np.choose(plans.context, degrees), 1)
+    degrees = np.ones_like(plans.cp)
+    for code, context in enumerate(plans.contexts):
+        degrees = np.where(plans.context == code, context.heads(plans.cp), degrees)  # type: ignore[arg-type]
+    return np.where(plans.cp > 1, degrees, 1)
 
 
 def array_mesh(plans: PlanArrays, forms: Forms) -> Mesh:

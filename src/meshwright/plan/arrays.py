@@ -61,11 +61,6 @@ class PlanArrays:
         return self.rank_orders[int(self.order[0]) if len(self) else 0]
 
     @property
-    def one_context(self) -> Context:
-        """The form of context parallelism of plans that have the same one."""
-        return self.contexts[int(self.context[0]) if len(self) else 0]
-
-    @property
     def vocabulary_ranks(self) -> Ints:
         """Pipeline ranks over which every plan spreads its vocabulary; 1 where it lies at the ends."""
         spread = np.array([choice.form is not None for choice in self.schedules])

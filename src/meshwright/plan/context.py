@@ -44,6 +44,11 @@ class Context(Strict):
         """Heads are exchanged inside of groups that do something else among each other."""
         return self.ulysses > 1 and self.form != "ulysses"
 
+    @property
+    def writes_scores(self) -> bool:
+        """Scores of whole rows are written down: no kernel that never does so can be used."""
+        return self.form == "rsa"
+
     def heads(self, cp: int) -> int:
         """Ranks among which heads are exchanged, of ``cp``; an array of degrees gives an array."""
         return cp if self.form == "ulysses" else self.ulysses

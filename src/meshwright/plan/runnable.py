@@ -79,9 +79,9 @@ def _validation(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
 
 def _sinks(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     for layout in plan.layouts.values():
-        form = layout.context_in_full.form
-        if layout.grid.cp > 1 and form == "rsa" and model.architecture.attention_sinks:
-            yield Problem("layout.context", form, f"with attention sinks {NOT_RUN}", "context: ring")
+        context = layout.context_in_full
+        if layout.grid.cp > 1 and context.writes_scores and model.architecture.attention_sinks:
+            yield Problem("layout.context", context.form, f"with attention sinks {NOT_RUN}", "context: ring")
 
 
 LIMITS: tuple[Limit, ...] = (

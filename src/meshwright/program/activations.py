@@ -35,12 +35,10 @@ from meshwright.model.operators import (
     Residual,
 )
 from meshwright.program.attending import attending_buffers
-from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
-ACTIVATION_BYTES = 2
 MASK_BYTES = 1
-STATISTIC_BYTES = 4
 EAGER_NORM_BYTES = 8
 """What a norm of separate kernels keeps besides its input: a copy and the normalised values, both in fp32."""
 EAGER_SOFTMAX_BYTES = 4
@@ -174,7 +172,7 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
     """Statistics of rows, or scores; and its output where that leaves for other ranks before the next operator."""
     rows = op.heads * shape.tokens / shape.tp
     output = ACTIVATION_BYTES * op.v_dim * rows * (np.asarray(shape.ulysses) > 1)
-    if mode.context.form == "rsa":
+    if mode.context.writes_scores:
         return output + np.where(shape.ring > 1, ACTIVATION_BYTES * shape.seq_len, STATISTIC_BYTES) * rows
     if stack.attention.startswith("flash"):
         return output + STATISTIC_BYTES * rows

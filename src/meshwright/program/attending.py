@@ -26,10 +26,8 @@ from meshwright.model.operators import Attention
 from meshwright.plan.context import ContextForm
 from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.items import Collective, Compute, Item, Overlap, Phase
-from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
 
-ACTIVATION_BYTES = 2
-STATISTIC_BYTES = 4
 RETURNS = "returns"
 """Ends the name of what goes straight back to the rank that it belongs to."""
 

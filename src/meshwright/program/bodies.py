@@ -41,10 +41,9 @@ from meshwright.model.operators import (
 from meshwright.program.activations import drops_output
 from meshwright.program.attending import attending, entering, leaving
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
-from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.shape import ACTIVATION_BYTES, LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
-ACTIVATION_BYTES = 2
 LOSS_STATISTICS: tuple[tuple[str, int], ...] = (("maximum", 4), ("sums", 8))
 """Bytes of a token's maximum, then of its sum of exponentials and target logit, in fp32; the sums need the maximum."""
 LOSS_STATISTICS_BYTES = sum(size for _, size in LOSS_STATISTICS)

@@ -15,6 +15,11 @@ from meshwright.plan.context import USUAL, Context
 
 Number = int | float | NDArray[Any]
 
+ACTIVATION_BYTES = 2
+"""An element that is kept, or that travels between ranks."""
+STATISTIC_BYTES = 4
+"""What attention keeps of a row."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:

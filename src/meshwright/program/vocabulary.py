@@ -39,10 +39,10 @@ from math import ceil
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators import Embedding, Linear, Loss
 from meshwright.program.activations import kept_bytes
-from meshwright.program.bodies import ACTIVATION_BYTES, LOSS_STATISTICS
+from meshwright.program.bodies import LOSS_STATISTICS
 from meshwright.program.items import Collective, Compute, Item, PassKind, Phase
 from meshwright.program.program import Program, Stage
-from meshwright.program.shape import LocalShape, Mode, Number
+from meshwright.program.shape import ACTIVATION_BYTES, LocalShape, Mode, Number
 from meshwright.schedule.action import Kind
 from meshwright.schedule.vocabulary.forms import VocabularyForm
 from meshwright.stack.stack import Stack

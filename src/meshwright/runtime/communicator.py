@@ -22,11 +22,11 @@ import torch.distributed as dist
 
 from meshwright.errors import RunError
 from meshwright.model.operators import Dispatch
-from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective, Compute, Overlap
 from meshwright.program.mesh import grid_with
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
+from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.program.step import NORM_BYTES
 from meshwright.program.step_validation import sum_neighbours
 from meshwright.schedule.action import EXCHANGES, Action

@@ -26,9 +26,8 @@ from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators import Parameter
 from meshwright.plan.context import Context
-from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
-from meshwright.program.shape import LocalShape
+from meshwright.program.shape import ACTIVATION_BYTES, LocalShape
 from meshwright.runtime.communicator import Communicator, Work
 from meshwright.runtime.kernels.tables import Tables
 from meshwright.runtime.precision import Precision

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
+from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.runtime.communicator import Communicator
 from meshwright.runtime.kernels.kernel import Exchange
 

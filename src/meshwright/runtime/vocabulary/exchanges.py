@@ -19,10 +19,10 @@ from typing import Protocol
 
 import torch
 
-from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
 from meshwright.program.meetings import Exchange, exchange_of, root, sender
 from meshwright.program.rendezvous import posted_ahead
+from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.runtime.block_run import Exchanging
 from meshwright.runtime.communicator import Communicator
 from meshwright.runtime.kernels.kernel import Value, tensor_exchange

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.program.bodies import ACTIVATION_BYTES
 from meshwright.program.items import Collective
+from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.runtime.kernels.kernel import Exchange, Setting
 
 

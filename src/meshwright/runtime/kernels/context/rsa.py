@@ -5,6 +5,7 @@ every rank. Backward values go round with their gradients, then keys with theirs
 are held against; a rank's weights grow with the whole sequence.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +36,7 @@ class WrittenScores(Part):
         scores.sort(key=lambda one: one[0])
         weights = torch.cat([of for _, of in scores], -1).softmax(-1).to(q)
         parts = weights.split(k.shape[-2], -1)
-        out = torch.zeros((*q.shape[:-1], v.shape[-1]), dtype=torch.promote_types(q.dtype, torch.float32))
+        out = q.new_zeros((*q.shape[:-1], v.shape[-1]), dtype=torch.promote_types(q.dtype, torch.float32))
         for place, values in _round(ring, v):
             out += parts[place] @ each_query(values, q)
         ring.end()
@@ -79,7 +80,7 @@ class WrittenScores(Part):
         return self.setting.tables.get(key, lambda: self.tiled.scores_between(self.mine, theirs, q))
 
 
-def _round(ring: Round, held: torch.Tensor):  # type: ignore[no-untyped-def]
+def _round(ring: Round, held: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
     """Each rank's tensor with the place that it belongs to, as it goes round."""
     steps, held = len(ring.ranks), held.contiguous()
     for step in range(steps):

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.program.attending import STATISTIC_BYTES
-from meshwright.program.bodies import ACTIVATION_BYTES
+from meshwright.program.shape import ACTIVATION_BYTES, STATISTIC_BYTES
 from meshwright.runtime.kernels.attention_core import Triple
 from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
 from meshwright.runtime.kernels.context.tiled import Partial, Rows
