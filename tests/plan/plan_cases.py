@@ -191,9 +191,13 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
             "seq_len": draw(st.integers(-5, 10**6)),
             "global_batch": draw(st.integers(-5, 10**4)),
             "precision": draw(name),
+            "documents": draw(st.none() | lengths | st.lists(lengths, max_size=3).map(tuple)),
         },
     }
     return short_plan(layout, **keys)
+
+
+lengths = st.integers(-5, 10**6)
 
 
 def _json(children: st.SearchStrategy) -> st.SearchStrategy:

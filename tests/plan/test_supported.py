@@ -117,5 +117,8 @@ def test_no_plan_raises(plan):
 def test_the_workload_of_a_plan():
     workload = workload_of(expand(short_plan(), DENSE))
     assert (workload.seq_len, workload.global_batch, workload.precision) == (4096, 64, "bf16")
+    packed = {"documents": 900}, {"documents": (512, 3072)}
+    lengths = [workload_of(short_plan(workload=said)).documents.lengths for said in packed]
+    assert lengths == [(900,), (512, 3072)]
     with pytest.raises(InputError, match="global_batch"):
         workload_of(long_plan(workload={"global_batch": -1}))

@@ -1,9 +1,11 @@
 """Which positions ranks have, and what their queries see of others' keys, against masks that are written out."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshwright.program.context import rank_stretches, ring_stretches, tiles
 
@@ -73,6 +75,39 @@ def test_every_row_and_column_of_a_tile_sees_something(window):
             mask = in_tile(tile, window)
             assert mask.any(1).all()
             assert mask.any(0).all()
+
+
+documents = st.sets(st.integers(1, LENGTH - 1)).map(
+    lambda borders: tuple(pairwise(sorted({0, LENGTH} | borders)))
+)
+"""All documents of a sequence, in order."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    cut=st.sampled_from(CUTS),
+    order=st.sampled_from(ORDERS),
+    window=st.sampled_from(WINDOWS),
+    documents=documents,
+)
+def test_tiles_within_documents_hold_what_is_seen_once_and_nothing_else(cut, order, window, documents):
+    ring = cut[0] // cut[1]
+    held = [ring_stretches(LENGTH, ring, order, place) for place in range(ring)]
+    document = np.repeat(range(len(documents)), [stop - start for start, stop in documents])
+    for queries, keys in [*product(held, held), *((of, ((0, LENGTH),)) for of in held)]:
+        found = np.zeros((LENGTH, LENGTH), dtype=int)
+        for tile in tiles(queries, keys, window, documents):
+            found[slice(*tile.rows), slice(*tile.columns)] += in_tile(tile, window)
+        alike = document[positions(queries)][:, None] == document[positions(keys)]
+        expected = seen(queries, keys, window) & alike
+        assert (found[: expected.shape[0], : expected.shape[1]] == expected).all(), (queries, keys)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_one_document_is_a_sequence_that_is_not_packed(window):
+    held = [ring_stretches(LENGTH, 4, "head-tail", place) for place in range(4)]
+    for queries, keys in product(held, held):
+        assert tiles(queries, keys, window, ((0, LENGTH),)) == tiles(queries, keys, window)
 
 
 def test_with_head_and_tail_all_ranks_see_equally_much_at_every_step():

@@ -13,6 +13,7 @@ from expert_faults import EXPERT_FAULTS
 from fault import Fault
 from late_faults import LATE_FAULTS
 from offload_faults import OFFLOAD_FAULTS
+from packing_faults import PACKING_FAULTS
 from proof_plans import Proven
 from spread_faults import SPREAD_FAULTS
 
@@ -189,7 +190,7 @@ def turned_twice_when_recomputed():
     original = AttentionKernel.again
 
     def again(self, visit):
-        self._rotate([visit.kept["queries"], visit.kept["keys"]])
+        self._rotate([visit.kept["queries"], visit.kept["keys"]], visit.batch)
         return original(self, visit)
 
     AttentionKernel.again = again
@@ -431,4 +432,5 @@ FAULTS = (
     *OFFLOAD_FAULTS,
     *LATE_FAULTS,
     *EXPERT_FAULTS,
+    *PACKING_FAULTS,
 )

@@ -82,7 +82,8 @@ def batch(model, sequences, seed=1):
 def micro_batches(program, rank, tokens, labels):
     divisor = int((labels != -100).sum())
     device = torch.device("cpu")
-    return batch_parts.micro_batches(program, rank, tokens, labels, divisor, device)
+    step = batch_parts.StepBatch(tokens, labels)
+    return batch_parts.micro_batches(program, rank, step, divisor, device)
 
 
 def run(case: Small, precision="fp64", steps=1, options=None, probe=None):

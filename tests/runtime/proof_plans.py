@@ -54,6 +54,7 @@ class Proven:
     """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones.
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
+    ``documents``: sequences are packed.
     """
 
     model: str
@@ -84,6 +85,7 @@ class Proven:
     offload: float | str | None = None
     ahead: int = 1
     clip: float | None = OPTIONS.clip
+    documents: int | None = None
 
     @property
     def ranks(self) -> int:
@@ -143,7 +145,7 @@ class Proven:
             "model": self.model,
             "cluster": f"h100-sxm-80gb x {self.ranks}",
             "stack": OWN_STACK,
-            "workload": {"seq_len": SEQ_LEN, "global_batch": sequences},
+            "workload": {"seq_len": SEQ_LEN, "global_batch": sequences, "documents": self.documents},
             "layout": layout,
             "sharding": self.sharding,
             "gather": self.gather,
@@ -462,6 +464,7 @@ def _pairs(plan: Proven) -> set[tuple[object, ...]]:
         "ahead",
         "cp",
         "context",
+        "documents",
     )
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
@@ -487,6 +490,7 @@ def told(plan: Proven) -> str:
     parts += [f"layers recompute {recomputed(plan.recomputes)}"] if plan.recomputes else []
     if plan.offload is not None:
         parts.append(f"offload {plan.offload}" + (f", {plan.ahead} passes ahead" if plan.ahead > 1 else ""))
+    parts += ["packed documents"] if plan.documents else []
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     if plan.clip != OPTIONS.clip:

@@ -53,6 +53,32 @@ def test_logits_of_their_weights_are_theirs(name, precision, tmp_path):
     assert error(ours_BLV, theirs_BLV) <= bound
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "deepseek_v3", "mixtral"])
+def test_packed_documents_are_theirs_under_a_mask_of_four_dimensions(name, tmp_path):
+    tokens_BL, labels_BL = tokens_and_labels()
+    places_L = torch.arange(tokens_BL.shape[1])
+    starts_BL = torch.zeros_like(tokens_BL)
+    starts_BL[0, [3, 10]] = 1
+    starts_BL[1, [1, 2, 15]] = 1
+    begins_BL = (starts_BL * places_L).cummax(1).values
+    seen_BLL = (places_L <= places_L[:, None]) & (places_L >= begins_BL[..., None])
+    with all_double():
+        model = random_model(name, torch.float64)
+        model.save_pretrained(tmp_path / "weights")
+        mask = torch.where(seen_BLL[:, None], 0.0, torch.finfo(torch.float64).min)
+        said = {"attention_mask": mask, "position_ids": places_L - begins_BL}
+        loss_of(model(input_ids=tokens_BL, **said).logits, labels_BL).backward()
+    theirs = gradients_of(model, tiny(name), tmp_path / "gradients")
+    tensors = load(tmp_path / "weights", tiny(name))
+    ours = {key: tensors[key].requires_grad_() for key in named_parameters(tiny(name))}
+    count = (labels_BL != -100).sum().item()
+    reference_loss(tiny(name), tensors, tokens_BL, labels_BL, count, begins_BL=begins_BL).backward()
+    largest = max(tensor.grad.abs().max() for tensor in ours.values())
+    for key, tensor in ours.items():
+        difference = (theirs[key] - tensor.grad).abs().max()
+        assert difference <= 1e-12 * max(tensor.grad.abs().max(), 1e-3 * largest), key
+
+
 @pytest.mark.parametrize("name", TINY)
 def test_gradients_are_theirs(name, tmp_path):
     tokens_BL, labels_BL = tokens_and_labels()

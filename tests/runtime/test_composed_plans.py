@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 from composed_plans import FAMILIES, FORMS, LATER, PARTS, TWO_DIMENSIONS, pair_by_pair, three_by_three
+from one_device import equal_to_one_device
 from proof_plans import Proven, told
 
 from meshwright.plan.context import Context
-from meshwright.runtime.verify.outcome import DOUBTFUL
-from meshwright.runtime.verify.tried import tried
 
 LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
 """Four ranks of a ring: a rank has one before it and another one behind it."""
@@ -30,12 +29,6 @@ ALONE = [
     replace(LONG, cp=2, micro_batch=2, micro_batches=2),
     replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
 ]
-
-
-def equal_to_one_device(plan):
-    outcome = tried(plan.trial(), lambda what, part: None)
-    assert outcome.caught_by == (), outcome
-    assert outcome.worst.value < DOUBTFUL
 
 
 @pytest.mark.parametrize("plan", [*ALONE, *pair_by_pair()], ids=lambda plan: f"{plan.model} {told(plan)}")

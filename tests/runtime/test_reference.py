@@ -1,6 +1,7 @@
 """The plain decoder: recorded numbers of transformers, and what every causal decoder has in common."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -60,6 +61,20 @@ def test_a_window_is_the_number_of_positions_that_a_layer_sees():
     tensors = random_tensors(model, SEED, torch.float64, DEVIATION)
     moved = reference_logits(model, tensors, tokens_BL) != reference_logits(model, tensors, changed_BL)
     assert moved.any(dim=2)[0].tolist() == [True] * 5 + [False] * (LENGTH - 5)
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if name != "phi3 longrope"])
+def test_packed_documents_are_what_each_is_by_itself(name):
+    """But for rotations that depend on the sequence's length."""
+    tokens_BL, _ = tokens_and_labels()
+    borders, tensors = (0, 1, 7, 20, LENGTH), tensors_of(name)
+    begins_BL = torch.zeros_like(tokens_BL)
+    for start in borders:
+        begins_BL[:, start:] = start
+    packed = reference_logits(tiny(name), tensors, tokens_BL, begins_BL)
+    for start, stop in pairwise(borders):
+        alone = reference_logits(tiny(name), tensors, tokens_BL[:, start:stop])
+        assert torch.allclose(packed[:, start:stop], alone, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -126,7 +141,8 @@ def test_a_rotation_makes_scores_depend_on_distances_and_keeps_lengths(interleav
     rotary = Rotary(theta=100.0, dim=6, interleaved=interleaved)
     generator = torch.Generator().manual_seed(0)
     q_N, k_N = torch.randn(2, 8, generator=generator, dtype=torch.float64)
-    q_LN, k_LN = (rotated(x_N.expand(1, 10, 1, 8), rotary)[0, :, 0] for x_N in (q_N, k_N))
+    whole_BL = torch.zeros(1, 10, dtype=torch.long)
+    q_LN, k_LN = (rotated(x_N.expand(1, 10, 1, 8), rotary, whole_BL)[0, :, 0] for x_N in (q_N, k_N))
     scores_LL = q_LN @ k_LN.T
     torch.testing.assert_close(scores_LL[3:, 3:], scores_LL[:-3, :-3])
     assert not scores_LL[0].allclose(scores_LL[0, :1])

@@ -43,7 +43,8 @@ class StageModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(sequence, position) or (sequence, position, hidden) → (sequence, position, hidden or words)."""
         own = dict(zip(self.names, self.own, strict=True))
-        decoder = Decoder(self.arch, numerics_to_run(self.arch), own)
+        whole = torch.zeros(1, x.shape[1], dtype=torch.long)
+        decoder = Decoder(self.arch, numerics_to_run(self.arch), own, whole)
         x = decoder.embedded(x) if self.embeds else x
         for layer in self.layers:
             x = decoder.after_feedforward(layer, decoder.after_attention(layer, x))

@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from meshwright.plan.context import Context, NamedContext, context_in_full
-from meshwright.plan.strict import Strict, name_or_list, name_or_mapping, name_or_number
+from meshwright.plan.strict import (
+    Strict,
+    name_or_list,
+    name_or_mapping,
+    name_or_number,
+    number_or_list,
+)
 from meshwright.schedule.choice import ScheduleChoice, StepValidation
 from meshwright.schedule.offload import OffloadRule
 from meshwright.schedule.written import WrittenLists
@@ -31,17 +37,28 @@ Recompute = Annotated[
     Discriminator(name_or_list),
 ]
 
+Lengths = Annotated[
+    Annotated[int, Tag("<number>")] | Annotated[tuple[int, ...], Tag("<list>")],
+    Discriminator(number_or_list),
+]
+"""One length, or several in turn."""
+
 DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
 
 class WorkloadSpec(Strict):
-    """The workload as a plan file writes it; ``workload/workload.py`` holds its rules."""
+    """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
+
+    ``documents``: sequences are packed with documents of these lengths, which do not attend to each other; None: each
+    sequence is one.
+    """
 
     task: str = "pretrain"
     seq_len: int
     global_batch: int
     precision: str = "bf16"
     optimizer: str = "adamw"
+    documents: Lengths | None = None
 
 
 class ShortLayout(Strict):

@@ -171,7 +171,7 @@ def _small_short(
         plan=short.plan,
         model=short.model,
         cluster=f"{DEVICE} x {prod(degrees[axis] for axis in AXES)}",
-        workload=WorkloadSpec(seq_len=SEQ_LEN, global_batch=batch),
+        workload=WorkloadSpec(seq_len=SEQ_LEN, global_batch=batch, documents=_documents(short)),
         stack=OWN_STACK,
         layout=ShortLayout(
             pp=degrees["pp"],
@@ -191,6 +191,11 @@ def _small_short(
         recompute=short.recompute,
         offload=_offload(short),
     )
+
+
+def _documents(short: ShortPlan) -> int | None:
+    """A length, where sequences are packed: what is tried draws documents of its own."""
+    return None if short.workload.documents is None else SEQ_LEN
 
 
 def _offload(short: ShortPlan) -> Offload | None:
@@ -265,5 +270,7 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         said.append(f"recompute {recomputed}")
     if short.offload is not None:
         said.append(f"offload {short.offload}")
+    if short.workload.documents is not None:
+        said.append("packed documents")
     said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
     return said

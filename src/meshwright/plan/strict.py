@@ -22,6 +22,11 @@ def name_or_list(value: object) -> str:
     return "<list>" if isinstance(value, tuple | list) else "<name>"
 
 
+def number_or_list(value: object) -> str:
+    """Which branch of a union "a number or a list" a value means."""
+    return "<list>" if isinstance(value, tuple | list) else "<number>"
+
+
 def name_or_mapping(value: object) -> str:
     """Which branch of a union "a name or a mapping" a value means."""
     return "<mapping>" if isinstance(value, Mapping | Strict) else "<name>"

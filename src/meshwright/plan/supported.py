@@ -14,6 +14,7 @@ from meshwright.plan.short import ShardingName, ShortPlan
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import stage_placement
 from meshwright.schedule.vocabulary import FORMS
+from meshwright.workload.documents import Documents
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -40,7 +41,12 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         global_batch=spec.global_batch,
         precision=cast(Precision, spec.precision),
         optimizer=cast(Optimizer, spec.optimizer),
+        documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
     )
+
+
+def _lengths(said: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (said,) if isinstance(said, int) else said
 
 
 def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:

@@ -5,9 +5,11 @@ A sequence is cut over the ring ranks first: with head and tail into 2·r pieces
 Positions are *stretches* (start, stop) in the order in which a rank holds them.
 
 A causal mask between two stretches hides all, hides nothing, or is the usual triangle; so attention between two ranks
-is a few *tiles* of rows and columns, most of them without a mask.
+is a few *tiles* of rows and columns, most of them without a mask. Documents that share a sequence are stretches of it,
+too: what is seen of two parts of a sequence is what is seen of their parts of each document.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
@@ -78,30 +80,60 @@ class Tile:
     behind: int
 
 
-def tiles(queries: Stretches, keys: Stretches, window: int | None = None) -> tuple[Tile, ...]:
-    """The tiles in which something is seen. Without a window neighbours that see all are one tile."""
-    if queries == keys and window is None and _ascending(queries):
-        length = sum(stop - start for start, stop in queries)
-        return (Tile((0, length), (0, length), "causal", 0),)
+def tiles(
+    queries: Stretches, keys: Stretches, window: int | None = None, documents: Stretches = ()
+) -> tuple[Tile, ...]:
+    """The tiles in which something is seen. Without a window neighbours that see all are one tile.
+
+    ``documents`` are all those of a sequence, in order; () for a sequence that is one.
+    """
+    rows, columns = _placed(queries), _placed(keys)
+    if not documents:
+        return _tiles(rows, columns, window)
+    return tuple(
+        tile
+        for document in documents
+        for tile in _tiles(_inside(rows, document), _inside(columns, document), window)
+    )
+
+
+Placed = tuple[Stretch, Stretch]
+"""Elements of what a rank holds, and their positions."""
+
+
+def _tiles(queries: Sequence[Placed], keys: Sequence[Placed], window: int | None) -> tuple[Tile, ...]:
+    if queries and queries == keys and window is None and _ascending(queries):
+        rows = queries[0][0][0], queries[-1][0][1]
+        return (Tile(rows, rows, "causal", 0),)
     found = [
         tile
-        for rows, query in _placed(queries)
-        for columns, key in _placed(keys)
+        for rows, query in queries
+        for columns, key in keys
         for tile in _between(rows, query, columns, key, window)
     ]
     return _merged(found) if window is None else tuple(found)
 
 
-def _ascending(stretches: Stretches) -> bool:
-    return all(a[1] <= b[0] for a, b in pairwise(stretches))
+def _ascending(placed: Sequence[Placed]) -> bool:
+    return all(a[1][1] <= b[1][0] for a, b in pairwise(placed))
 
 
-def _placed(stretches: Stretches) -> list[tuple[Stretch, Stretch]]:
+def _placed(stretches: Stretches) -> list[Placed]:
     """Each stretch with its place in what a rank holds."""
     found, at = [], 0
     for start, stop in stretches:
         found.append(((at, at + stop - start), (start, stop)))
         at += stop - start
+    return found
+
+
+def _inside(placed: Sequence[Placed], document: Stretch) -> list[Placed]:
+    """What of some stretches is in a document."""
+    found = []
+    for (at, _), (start, stop) in placed:
+        first, last = max(start, document[0]), min(stop, document[1])
+        if first < last:
+            found.append(((at + first - start, at + last - start), (first, last)))
     return found
 
 

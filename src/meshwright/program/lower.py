@@ -165,6 +165,7 @@ def local_shape(
         vocab_multiple=stack.vocab_multiple,
         product_input_bytes=product_input_bytes(workload),
         ulysses=layout.context_in_full.heads(layout.grid.cp),
+        documents=workload.documents,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.context import USUAL, Context
+from meshwright.workload.documents import Documents
 
 Number = int | float | NDArray[Any]
 
@@ -54,7 +55,8 @@ class LocalShape:
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
-    ranks that have whole sequences of a part of the heads while they attend.
+    ranks that have whole sequences of a part of the heads while they attend. ``documents`` are those that sequences are
+    packed with and attention is confined to; None: each sequence is one.
     """
 
     micro_batch: Number
@@ -69,6 +71,7 @@ class LocalShape:
     vocab_multiple: int = 1
     product_input_bytes: int = 2
     ulysses: Number = 1
+    documents: Documents | None = None
 
     @property
     def tokens(self) -> Number:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from meshwright.program.activations import Keeps
+from meshwright.runtime.packing import Packing
 from meshwright.runtime.unit import Unit
 
 EVERYTHING = Keeps(inputs=True, inner=True)
@@ -16,12 +17,18 @@ EVERYTHING = Keeps(inputs=True, inner=True)
 class MicroBatch:
     """Token ids and labels of one micro-batch, (sequence, batch); labels of −100 do not count.
 
-    ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean.
+    ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean. ``packing`` are the
+    documents that attention is confined to; None: each sequence is one.
     """
 
     tokens: torch.Tensor
     labels: torch.Tensor
     divisor: int
+    packing: Packing | None = None
+
+    def positions(self, held: torch.Tensor) -> torch.Tensor:
+        """The places in their documents of positions that a rank holds: (positions, batch), or 1 for all sequences."""
+        return held[:, None] if self.packing is None else self.packing.positions(held)
 
 
 @dataclass

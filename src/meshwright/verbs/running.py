@@ -95,6 +95,7 @@ def _needs(resolved: Resolved) -> "DataNeeds":
         seq_len=workload.seq_len,
         global_batch=workload.global_batch,
         model_folder=folder,
+        documents=workload.documents,
     )
 
 

@@ -1,6 +1,7 @@
 """The workload noun: what is to be done, independent of where and how.
 
-A step processes ``global_batch`` sequences of ``seq_len`` tokens. Tasks other than pre-training and full
+A step processes ``global_batch`` sequences of ``seq_len`` tokens, each of them one text, or packed with documents
+that do not attend to each other. Tasks other than pre-training and full
 fine-tuning are part of the language and are refused by name where a verb cannot do them yet.
 """
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.errors import InputError, Problem
+from meshwright.workload.documents import Documents
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
@@ -20,17 +22,22 @@ SUPPORTED_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8", "mxfp8", "
 
 MAX_SEQ_LEN = 2**27
 MAX_GLOBAL_BATCH = 2**27
+MAX_DOCUMENTS = 2**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One step's work. ``seq_len`` in tokens, ``global_batch`` in sequences."""
+    """One step's work. ``seq_len`` in tokens, ``global_batch`` in sequences.
+
+    ``documents`` are what sequences are packed with; None: each sequence is one.
+    """
 
     task: Task = "pretrain"
     seq_len: int
     global_batch: int
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
+    documents: Documents | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -62,4 +69,14 @@ class Workload:
         ):
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
-        return problems
+        return problems + self._wrong_documents()
+
+    def _wrong_documents(self) -> list[Problem]:
+        field, lengths = "workload.documents", self.documents.lengths if self.documents else (1,)
+        if not 1 <= len(lengths) <= MAX_DOCUMENTS:
+            rule = f"must be from 1 to {MAX_DOCUMENTS} lengths"
+            return [Problem(field, len(lengths), rule, "a sample of the data, e.g. [900, 4000]")]
+        wrong = next((length for length in lengths if not 1 <= length <= MAX_SEQ_LEN), None)
+        if wrong is None:
+            return []
+        return [Problem(field, wrong, f"a length must be from 1 to {MAX_SEQ_LEN} tokens", "e.g. 1000")]

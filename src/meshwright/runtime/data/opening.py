@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +18,23 @@ from meshwright.runtime.data.synthetic import HELD_OUT, SyntheticBatches
 from meshwright.runtime.data.tokenised import Tokenised, content_digests, tokenised
 from meshwright.runtime.data.windows import Windows
 from meshwright.runtime.options import TrainingOptions
+from meshwright.workload.documents import Documents
 
 SYNTHETIC_EVALUATION_BATCHES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataNeeds:
-    """What a plan asks of its data. ``model_folder`` is where the model was read from, if it was a folder."""
+    """What a plan asks of its data. ``model_folder`` is where the model was read from, if it was a folder.
+
+    ``documents``: attention is confined to those that share a sequence.
+    """
 
     vocab: int
     seq_len: int
     global_batch: int
     model_folder: Path | None = None
+    documents: Documents | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +73,13 @@ def open_data(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
         return _synthetic(options, needs)
     source = _source(options, needs)
     source.corpus.check_vocabulary(needs.vocab)
-    if options.mask_document_starts and source.end_of_document is None:
-        rule = "which token ends a document is not known"
-        raise InputError(Problem("mask_document_starts", True, rule, "name its id with end_of_document"))
+    wanted: list[tuple[str, object]] = (
+        [("mask_document_starts", True)] if options.mask_document_starts else []
+    )
+    wanted += [("workload.documents", str(needs.documents))] if needs.documents else []
+    if wanted and source.end_of_document is None:
+        rule, hint = "which token ends a document is not known", "name its id with end_of_document"
+        raise InputError(Problem(name, value, rule, hint) for name, value in wanted)
     return _of_files(source, options, needs)
 
 
@@ -84,13 +93,14 @@ def default_cache() -> Path:
 
 def _synthetic(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
     size = {"vocab": needs.vocab, "seq_len": needs.seq_len, "global_batch": needs.global_batch}
-    training = SyntheticBatches(**size, seed=options.seed)
+    training = SyntheticBatches(**size, seed=options.seed, documents=needs.documents)
+    packed = {"documents": str(needs.documents)} if needs.documents else {}
     facts = {"source": "synthetic", "least_loss": training.least_loss, "tokens_used": training.tokens_used}
     return TrainingData(
         training=training,
-        held_out=SyntheticBatches(**size, seed=options.seed, stream=HELD_OUT),
+        held_out=replace(training, stream=HELD_OUT),
         evaluation_batches=SYNTHETIC_EVALUATION_BATCHES,
-        identity={"data": "synthetic", "seed": options.seed, "noise": training.noise, **size},
+        identity={"data": "synthetic", "seed": options.seed, "noise": training.noise, **size, **packed},
         facts=facts,
     )
 
@@ -153,7 +163,11 @@ def _given_end(options: TrainingOptions, vocab: int) -> int | None:
 def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> TrainingData:
     end = source.end_of_document
     windows = Windows(
-        source.corpus, needs.seq_len, fill=end or 0, unpredicted=end if options.mask_document_starts else None
+        source.corpus,
+        needs.seq_len,
+        fill=end or 0,
+        unpredicted=end if options.mask_document_starts else None,
+        parted=end if needs.documents else None,
     )
     held = spread(windows.count, _held_out(windows, options))
     trained = np.delete(np.arange(windows.count), held)
@@ -170,6 +184,7 @@ def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> Tr
             "held_out_windows": len(held),
             "mask_document_starts": options.mask_document_starts,
             "end_of_document": end,
+            **({"documents": "apart"} if needs.documents else {}),
         },
         facts={
             **source.facts,

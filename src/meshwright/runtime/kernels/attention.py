@@ -113,7 +113,7 @@ class AttentionKernel(TurnedHeads):
     def forward(self, x: Input, visit: Visit, beside: Sequence[Collective] = ()) -> torch.Tensor:
         """(sequence, batch, sum of widths) → (sequence, batch, heads · v_dim)."""
         parts = self._begun(x, visit)
-        out, kept = self.form.forward(self._apart(parts), beside)
+        out, kept = self.form.within(visit.batch.packing).forward(self._apart(parts), beside)
         if self.sinks:
             out, kept["statistic"] = with_sinks(out, kept["statistic"], self.sinks.of(visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
@@ -132,11 +132,11 @@ class AttentionKernel(TurnedHeads):
     def restore(self, x: Value, visit: Visit) -> None:
         """Rotate and keep the parts; those that exchange their heads first are kept by that."""
         if self.setting.shape.ulysses == 1:
-            self._keep(Parts.of(self._turned(x)), visit)
+            self._keep(Parts.of(self._turned(x, visit.batch)), visit)
 
     def _begun(self, x: Input, visit: Visit) -> Parts:
         """The parts, rotated, and kept with the heads that this rank attends with; once in a pass."""
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x))
+        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
         if visit.keep.inputs and not parts.whole:
             self._keep(parts, visit)
         return parts
@@ -156,10 +156,11 @@ class AttentionKernel(TurnedHeads):
         if self.sinks:
             found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
             self.sinks.gradient(visit).add_(found)
-        parts_of = self.form.gradients(self._apart(parts), Attended(out, kept, of_out), beside)
+        form = self.form.within(visit.batch.packing)
+        parts_of = form.gradients(self._apart(parts), Attended(out, kept, of_out), beside)
         if parts.whole or self.setting.shape.ulysses > 1:
             return Parts.of((gradient.permute(2, 0, 1, 3).flatten(2) for gradient in parts_of), parts.whole)
-        return self._fused(parts_of)
+        return self._fused(parts_of, visit.batch)
 
     def weight_gradient(self, visit: Visit) -> None:
         """There are no matrices; sinks are done with the input's gradient."""
@@ -175,7 +176,7 @@ class AttentionKernel(TurnedHeads):
             assert isinstance(x, Parts)
             keys, values = yield from self._together(item, x)
             mine = Parts(x.queries, keys, values)
-            return mine if self.setting.shape.ulysses > 1 else self._fused(self._apart(mine))
+            return mine if self.setting.shape.ulysses > 1 else self._fused(self._apart(mine), visit.batch)
         if item.phase == "I":
             parts = self.kept_value(visit)
             keys, values = yield from self._together(item, parts)
@@ -190,10 +191,10 @@ class AttentionKernel(TurnedHeads):
             assert isinstance(x, torch.Tensor)
             (y,) = yield from Heads(self.setting).exchange(item, (x,), to_heads=there)
             return y
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x))
+        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
         parts = Parts.of((yield from Heads(self.setting).exchange(item, parts.all, to_heads=there)))
         if not there:
-            return self._fused(self._apart(parts))
+            return self._fused(self._apart(parts), visit.batch)
         return self._begun(parts, visit)
 
     def _together(self, item: Collective, parts: Parts) -> Exchange:

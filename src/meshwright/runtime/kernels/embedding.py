@@ -14,6 +14,7 @@ from torch.nn import functional
 from meshwright.model.operators import Embedding
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
+from meshwright.runtime.kernels.positions import add_by_position
 from meshwright.runtime.visit import Visit
 
 
@@ -38,7 +39,7 @@ class EmbeddingKernel:
             y.masked_fill_(outside[..., None], 0)
         for name in self.names[1:]:
             if self.setting.tp_rank == 0:
-                y += visit.unit(name).view(name)[self.setting.positions, None]
+                y += visit.unit(name).view(name)[visit.batch.positions(self.setting.positions)]
         return y
 
     def again(self, visit: Visit) -> torch.Tensor:
@@ -57,7 +58,8 @@ class EmbeddingKernel:
         g = visit.kept.pop("output_gradient")
         for name in self.names[1:]:
             if self.setting.counts_whole:
-                visit.unit(name).gradient_of(name)[self.setting.positions] += g.sum(1)
+                positions = visit.batch.positions(self.setting.positions)
+                add_by_position(visit.unit(name).gradient_of(name), positions, g)
         total = visit.unit(self.names[0]).gradient_of(self.names[0])
         rows, outside = self._rows(visit.batch.tokens, len(total))
         scaled = self._scaled(g.to(total))

@@ -18,7 +18,7 @@ from meshwright.runtime.kernels.attention import AttentionKernel
 from meshwright.runtime.kernels.kernel import Exchange, Value, tensor_exchange
 from meshwright.runtime.kernels.linear import LinearKernel
 from meshwright.runtime.kernels.norm import NormKernel
-from meshwright.runtime.visit import Visit
+from meshwright.runtime.visit import MicroBatch, Visit
 
 PARTS = {"q_b": 0, "kv_b": 1}
 """Which part of the pair each projection takes."""
@@ -94,7 +94,7 @@ class WideningKernel(LinearKernel):
 class LatentAttentionKernel(AttentionKernel):
     """Attention on (queries, (keys without rotation and values, the rotary key of all heads))."""
 
-    def _turned(self, x: Value) -> tuple[torch.Tensor, ...]:
+    def _turned(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values; the rotary parts turned, the shared one given to every head."""
         q, (kv, rotary) = x
         queries = q.unflatten(-1, (-1, self.op.qk_dim))
@@ -102,24 +102,24 @@ class LatentAttentionKernel(AttentionKernel):
             (self._plain, self.op.v_dim), -1
         )
         turned = rotary.unsqueeze(2).clone()
-        self._turn(queries[..., self._plain :])
-        self._turn(turned)
+        self._turn(queries[..., self._plain :], batch)
+        self._turn(turned, batch)
         keys = torch.cat((plain, turned.expand(-1, -1, plain.shape[2], -1)), -1)
-        self._grow(q)
+        self._grow(q, batch)
         return q, keys.flatten(2), values.flatten(2)
 
-    def _fused(self, gradients: Sequence[torch.Tensor]) -> Value:
+    def _fused(self, gradients: Sequence[torch.Tensor], batch: MicroBatch) -> Value:
         """Gradients of both projections' results and of the rotary key, which is a sum over heads."""
         of_queries, of_keys, of_values = (gradient.permute(2, 0, 1, 3).contiguous() for gradient in gradients)
-        self._grow(of_queries.flatten(2))
-        self._turn(of_queries[..., self._plain :], backward=True)
+        self._grow(of_queries.flatten(2), batch)
+        self._turn(of_queries[..., self._plain :], batch, backward=True)
         of_plain, of_turned = of_keys.split((self._plain, self._latent.qk_rope_dim), -1)
         of_rotary = of_turned.sum(2, keepdim=True)
-        self._turn(of_rotary, backward=True)
+        self._turn(of_rotary, batch, backward=True)
         return of_queries.flatten(2), (torch.cat((of_plain, of_values), -1).flatten(2), of_rotary.squeeze(2))
 
-    def _turn(self, heads: torch.Tensor, *, backward: bool = False) -> None:
-        turn = self._rotation(heads)
+    def _turn(self, heads: torch.Tensor, batch: MicroBatch, *, backward: bool = False) -> None:
+        turn = self._rotation(heads, batch)
         if turn is not None:
             turn.apply(heads, backward=backward)
 

@@ -29,7 +29,7 @@ class PositionsKernel:
 
     def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """Add them."""
-        return x + visit.unit(self.name).view(self.name)[self._here(x), None]
+        return x + visit.unit(self.name).view(self.name)[self._here(x, visit)]
 
     def again(self, visit: Visit) -> torch.Tensor:
         """Embeddings are not recomputed."""
@@ -46,14 +46,20 @@ class PositionsKernel:
     def weight_gradient(self, visit: Visit) -> None:
         """Add each token's gradient to its position."""
         g = visit.kept.pop("output_gradient")
-        visit.unit(self.name).gradient_of(self.name)[self._here(g)] += g.sum(1)
+        add_by_position(visit.unit(self.name).gradient_of(self.name), self._here(g, visit), g)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """Positions exchange nothing by themselves."""
         raise AssertionError(item)
         yield
 
-    def _here(self, x: torch.Tensor) -> torch.Tensor:
+    def _here(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """The positions of this rank's part of the sequence."""
         first = self.setting.tp_rank * len(x) if self.setting.sequence_parallel else 0
-        return self.setting.positions[first : first + len(x)]
+        return visit.batch.positions(self.setting.positions[first : first + len(x)])
+
+
+def add_by_position(total: torch.Tensor, positions: torch.Tensor, g: torch.Tensor) -> None:
+    """Add gradients (sequence, batch, hidden) to rows of a table; positions are (sequence, batch), or 1 for all."""
+    rows = g.sum(1, keepdim=True) if positions.shape[1] == 1 else g
+    total.index_add_(0, positions.flatten(), rows.flatten(0, 1).to(total))

@@ -12,9 +12,9 @@ from meshwright.model.rotary import Rotary
 
 @dataclass(frozen=True)
 class Rotation:
-    """Tables for one sequence length, (sequence, 1, 1, dim): x turned is x·cos + (x with partners swapped)·sin.
+    """Tables for one sequence length: x turned is x·cos + (x with partners swapped)·sin.
 
-    ``sin`` has the sign of each element.
+    They are (sequence, 1 or batch, 1, dim); ``sin`` has the sign of each element.
     """
 
     cos: torch.Tensor
@@ -26,6 +26,10 @@ class Rotation:
         turned = heads[..., : self.rotary.dim]
         partners = self._swapped(turned)
         turned.mul_(self.cos).addcmul_(partners, self.sin, value=-1 if backward else 1)
+
+    def at(self, positions: torch.Tensor) -> "Rotation":
+        """Of tables of all positions those of some: (sequence, batch)."""
+        return Rotation(self.cos[positions, 0], self.sin[positions, 0], self.rotary)
 
     def _swapped(self, x: torch.Tensor) -> torch.Tensor:
         """Every element's partner in its place: the neighbour, or the one half of the dim away."""

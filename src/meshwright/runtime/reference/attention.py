@@ -1,5 +1,7 @@
 """Softmax attention with an explicit mask, grouped key-value heads, rotation, soft cap, ALiBi and sinks.
 
+Of every position it is said at which one its document begins: it sees none before that, and counts from there.
+
 Sizes: B sequences, L positions (i of the query, j of the key), H heads, K key-value heads, N elements of a head.
 """
 
@@ -11,14 +13,21 @@ from meshwright.model.rotary import Rotary
 from meshwright.runtime.reference.elementwise import capped
 
 
-def positioned(numerics: Numerics, layer: int, q_BLHN: Tensor, k_BLKN: Tensor) -> tuple[Tensor, Tensor]:
+def places(begins_BL: Tensor) -> Tensor:
+    """The position of every token in its document."""
+    return torch.arange(begins_BL.shape[1]) - begins_BL
+
+
+def positioned(
+    numerics: Numerics, layer: int, q_BLHN: Tensor, k_BLKN: Tensor, begins_BL: Tensor
+) -> tuple[Tensor, Tensor]:
     """Queries and keys that know where they are: rotated, queries grown."""
     rotary, growth = numerics.rotary[layer], numerics.query_growth
     if rotary is not None:
-        q_BLHN, k_BLKN = rotated(q_BLHN, rotary), rotated(k_BLKN, rotary)
+        q_BLHN, k_BLKN = (rotated(x, rotary, begins_BL) for x in (q_BLHN, k_BLKN))
     if growth is not None:
-        steps_L = torch.floor(torch.arange(q_BLHN.shape[1], dtype=q_BLHN.dtype) / growth.positions)
-        q_BLHN = q_BLHN * (1 + growth.beta * torch.log(1 + steps_L))[:, None, None]
+        steps_BL = torch.floor(places(begins_BL).to(q_BLHN) / growth.positions)
+        q_BLHN = q_BLHN * (1 + growth.beta * torch.log(1 + steps_BL))[..., None, None]
     return q_BLHN, k_BLKN
 
 
@@ -29,9 +38,10 @@ def attended(
     q_BLHN: Tensor,
     k_BLKN: Tensor,
     v_BLKN: Tensor,
+    begins_BL: Tensor,
     sinks_H: Tensor | None = None,
 ) -> Tensor:
-    """Σ_j softmax_j(score of i and j) · v_j over the ``window`` last positions up to i (None: all of them).
+    """Σ_j softmax_j(score of i and j) · v_j over the ``window`` last positions up to i (None: all of its document).
 
     A sink is one more score of a head, with a value of zero.
     """
@@ -45,7 +55,8 @@ def attended(
         slope_H = torch.tensor(numerics.alibi_slopes, dtype=q_BLHN.dtype)
         scores_BHLL = scores_BHLL - slope_H[:, None, None] * distance_LL
     hidden_LL = (distance_LL < 0) | (distance_LL >= (length if window is None else window))
-    scores_BHLL = scores_BHLL.masked_fill(hidden_LL, -torch.inf)
+    foreign_BLL = torch.arange(length) < begins_BL[..., None]
+    scores_BHLL = scores_BHLL.masked_fill((hidden_LL | foreign_BLL)[:, None], -torch.inf)
     if sinks_H is not None:
         sink_BHL1 = sinks_H[:, None, None].expand(len(scores_BHLL), -1, length, 1)
         scores_BHLL = torch.cat((scores_BHLL, sink_BHL1), dim=-1)
@@ -53,11 +64,11 @@ def attended(
     return torch.einsum("bhij,bjhn->bihn", weights_BHLL, v_BLHN)
 
 
-def rotated(x_BLHN: Tensor, rotary: Rotary) -> Tensor:
+def rotated(x_BLHN: Tensor, rotary: Rotary, begins_BL: Tensor) -> Tensor:
     """Every pair (a, b) of a head's first ``rotary.dim`` elements turned: (a·cos − b·sin, b·cos + a·sin)."""
     length, dim = x_BLHN.shape[1], rotary.dim
     frequencies = torch.tensor(rotary.frequencies(length), dtype=torch.float64)
-    angle = torch.arange(length, dtype=torch.float64)[:, None, None] * frequencies
+    angle = places(begins_BL).to(torch.float64)[..., None, None] * frequencies
     cos, sin = (f(angle).mul(rotary.attention_factor).to(x_BLHN.dtype) for f in (torch.cos, torch.sin))
     turning, rest = x_BLHN[..., :dim], x_BLHN[..., dim:]
     if rotary.interleaved:

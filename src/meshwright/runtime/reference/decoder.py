@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,7 +20,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.model.running import TOKEN_TABLE, named_buffers, numerics_to_run, stored_shapes
-from meshwright.runtime.reference.attention import attended, positioned
+from meshwright.runtime.reference.attention import attended, places, positioned
 from meshwright.runtime.reference.elementwise import capped, linear, normed
 from meshwright.runtime.reference.feedforward import dense, routed
 from meshwright.runtime.reference.latent import latent_heads
@@ -35,13 +36,15 @@ def reference_loss(
     labels_BL: Tensor,
     divisor: float,
     micro_batch: int | None = None,
+    begins_BL: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels.
 
     Plus what keeps experts in balance, averaged over these sequences, or over micro-batches of ``micro_batch`` of them
-    in a row (None: they are one); the whole batch must be given where a model has it.
+    in a row (None: they are one); the whole batch must be given where a model has it. ``begins_BL``: the position at
+    which the document of each token begins; None: each sequence is one.
     """
-    logits_BLV, choices = _run(model, tensors, tokens_BL)
+    logits_BLV, choices = _run(model, tensors, tokens_BL, begins_BL)
     logits_TV, labels_T = logits_BLV.flatten(0, 1), labels_BL.flatten()
     loss = functional.cross_entropy(logits_TV, labels_T, ignore_index=NO_LABEL, reduction="sum") / divisor
     routing = model.architecture.numerics.routing
@@ -51,28 +54,33 @@ def reference_loss(
     return loss
 
 
-def reference_logits(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor) -> Tensor:
+def reference_logits(
+    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
+) -> Tensor:
     """The logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
-    return _run(model, tensors, tokens_BL)[0]
+    return _run(model, tensors, tokens_BL, begins_BL)[0]
 
 
 def reference_corrections(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor
+    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
 ) -> dict[str, Tensor]:
     """The routers' corrections after a step on these sequences, by their names."""
     routing, names = model.architecture.numerics.routing, named_buffers(model)
     if routing is None or not names:
         return {}
-    choices = _run(model, tensors, tokens_BL)[1]
+    choices = _run(model, tensors, tokens_BL, begins_BL)[1]
     return {name: moved(routing, tensors[name], choice) for name, choice in zip(names, choices, strict=True)}
 
 
-def _run(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor) -> tuple[Tensor, list[Choice]]:
+def _run(
+    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None
+) -> tuple[Tensor, list[Choice]]:
     """The logits, and the choices of every routed layer."""
     numerics = numerics_to_run(model.architecture)
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
-    decoder = Decoder(model.architecture, numerics, tensors)
+    begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
+    decoder = Decoder(model.architecture, numerics, tensors, begins_BL)
     hidden_BLD, choices = decoder.embedded(tokens_BL), []
     for layer in range(model.architecture.layers):
         hidden_BLD = decoder.after_attention(layer, hidden_BLD)
@@ -83,18 +91,22 @@ def _run(model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor) ->
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The parts of a decoder, one after another; ``tensors`` may be those of some layers alone."""
+    """The parts of a decoder, one after another; ``tensors`` may be those of some layers alone.
+
+    ``begins``: the position at which the document of each token begins, (B, L).
+    """
 
     arch: Architecture
     numerics: Numerics
     tensors: Mapping[str, Tensor]
+    begins: Tensor
 
     def embedded(self, tokens_BL: Tensor) -> Tensor:
         """Token ids → the stream before the first layer."""
         x_BLD = self.tensors[TOKEN_TABLE][tokens_BL]
         x_BLD = x_BLD * x_BLD.new_tensor(self.numerics.embedding_multiplier)
         if self.arch.positions == "learned":
-            x_BLD = x_BLD + self.tensors["embed.embed_positions.weight"][: tokens_BL.shape[1]]
+            x_BLD = x_BLD + self.tensors["embed.embed_positions.weight"][places(self.begins)]
         return self._norm("embed.embedding_layernorm", x_BLD) if self.arch.embedding_norm else x_BLD
 
     def after_attention(self, layer: int, x_BLD: Tensor) -> Tensor:
@@ -103,7 +115,7 @@ class Decoder:
         y_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
         sinks_H = self.tensors[f"{unit}.self_attn.sinks"] if self.arch.attention_sinks else None
         heads = self._heads(layer, y_BLD) if self.arch.latent is None else self._latent_heads(layer, y_BLD)
-        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, sinks_H)
+        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H)
         y_BLD = linear(self.tensors, f"{unit}.self_attn.o_proj", y_BLHN.flatten(2))
         if self.arch.norms_per_layer == 4:
             y_BLD = self._norm(f"{unit}.post_attention_layernorm", y_BLD)
@@ -141,7 +153,7 @@ class Decoder:
         )
         if self.arch.qk_norm:
             q_BLHN, k_BLKN = self._norm(f"{name}.q_norm", q_BLHN), self._norm(f"{name}.k_norm", k_BLKN)
-        return *positioned(self.numerics, layer, q_BLHN, k_BLKN), v_BLKN
+        return *positioned(self.numerics, layer, q_BLHN, k_BLKN, self.begins), v_BLKN
 
     def _latent_heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same with latent attention, whose norms of compressed rows have an ε of their own."""
@@ -149,7 +161,9 @@ class Decoder:
         assert latent is not None
         assert rotary is not None
         norm = partial(self._norm, epsilon=self.numerics.latent_norm_epsilon)
-        return latent_heads(latent, rotary, self.tensors, f"layers.{layer}.self_attn", norm, x_BLD)
+        return latent_heads(
+            latent, rotary, self.tensors, f"layers.{layer}.self_attn", norm, x_BLD, self.begins
+        )
 
     def _norm(self, name: str, x: Tensor, epsilon: float | None = None) -> Tensor:
         weight, bias = self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")

@@ -17,5 +17,6 @@ def micro_batches(
     batch: Batch, program: Program, rank: int, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
     """A rank's rows of a step's whole batch."""
-    tokens, labels = (torch.from_numpy(ids) for ids in (batch.tokens, batch.labels))
-    return batch_parts.micro_batches(program, rank, tokens, labels, divisor, device)
+    begins = None if batch.begins is None else torch.from_numpy(batch.begins)
+    step = batch_parts.StepBatch(torch.from_numpy(batch.tokens), torch.from_numpy(batch.labels), begins)
+    return batch_parts.micro_batches(program, rank, step, divisor, device)

@@ -22,6 +22,7 @@ OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_doc
     "held_out_windows": "held_out",
     "seq_len": "workload.seq_len",
     "global_batch": "workload.global_batch",
+    "documents": "workload.documents",
 }
 """Which option, or which entry of the plan, an entry of the data's identity follows from."""
 ANOTHER = "another folder with --out to begin anew"

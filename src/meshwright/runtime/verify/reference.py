@@ -33,12 +33,14 @@ def reference_steps(trial: Trial) -> Steps:
     for batch in trial.batches():
         adam.zero_grad()
         together = int(trial.program.shape.micro_batch)
-        loss = reference_loss(trial.model, tensors, batch.tokens, batch.labels, batch.counted, together)
+        loss = reference_loss(
+            trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins
+        )
         loss.backward()
         gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
         norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
         losses.append(loss.item())
-        corrections = reference_corrections(trial.model, tensors, batch.tokens)
+        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins)
         adam.step()
         tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}

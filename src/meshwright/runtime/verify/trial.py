@@ -3,7 +3,8 @@
 Labels are masked in unlike shares from sequence to sequence, so that ranks count unlike numbers of labels: a mean of
 means is not the mean. Parameters deviate enough for scores of attention to matter, and gradients are clipped. The
 optimizer's steps are long, and its ε is no smaller than a usual gradient: then what is almost zero does not magnify its
-rounding, and the parameters see the scale of gradients, to which AdamW is blind otherwise.
+rounding, and the parameters see the scale of gradients, to which AdamW is blind otherwise. Packed sequences have their
+documents at other places each: many short ones, few, or one.
 """
 
 from collections.abc import Sequence
@@ -24,15 +25,13 @@ SEED = 0
 DEVIATION = 0.2
 MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
 """Shares of masked labels of sequences, in turn."""
+BORDERS = (0.15, 0.6, 0.0, 0.3)
+"""How likely a position of a packed sequence is to begin a document, by sequences in turn."""
 OPTIONS = AdamW(lr=1e-2, epsilon=1e-3, clip=0.5)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A step's tokens and labels, (sequence, position)."""
-
-    tokens: torch.Tensor
-    labels: torch.Tensor
+class Batch(batch_parts.StepBatch):
+    """A step's sequences."""
 
     @property
     def counted(self) -> int:
@@ -66,13 +65,23 @@ class Trial:
         draw = torch.Generator().manual_seed(seed)
         size = (self.sequences, int(self.program.shape.seq_len))
         tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
-        share = torch.tensor([MASKED[i % len(MASKED)] for i in range(self.sequences)])
-        masked = torch.rand(size, generator=draw) < share[:, None]
+        masked = torch.rand(size, generator=draw) < self._in_turn(MASKED)
         masked[0, 0] = False
-        return Batch(tokens, labels.masked_fill(masked, IGNORED))
+        begins = self._begins(draw) if self.program.shape.documents else None
+        return Batch(tokens, labels.masked_fill(masked, IGNORED), begins)
+
+    def _begins(self, draw: torch.Generator) -> torch.Tensor:
+        """Where the document of every token begins."""
+        places = torch.arange(int(self.program.shape.seq_len)).expand(self.sequences, -1)
+        new = torch.rand(places.shape, generator=draw) < self._in_turn(BORDERS)
+        return torch.where(new, places, 0).cummax(1).values
+
+    def _in_turn(self, shares: Sequence[float]) -> torch.Tensor:
+        """One for each sequence: (sequence, 1)."""
+        return torch.tensor([shares[i % len(shares)] for i in range(self.sequences)])[:, None]
 
 
 def micro_batches(trial: Trial, batch: Batch, rank: int) -> Sequence[MicroBatch]:
     """A rank's part of a batch."""
     device = torch.device("cpu")
-    return batch_parts.micro_batches(trial.program, rank, batch.tokens, batch.labels, batch.counted, device)
+    return batch_parts.micro_batches(trial.program, rank, batch, batch.counted, device)

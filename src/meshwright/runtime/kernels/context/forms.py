@@ -1,9 +1,9 @@
 """What a form of context parallelism does while a rank attends, and the form of one that has all of a sequence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 
@@ -12,6 +12,7 @@ from meshwright.program.items import Collective
 from meshwright.runtime.kernels.attention_core import Triple
 from meshwright.runtime.kernels.context.tiled import Partial, Rows, Tiled
 from meshwright.runtime.kernels.kernel import Setting
+from meshwright.runtime.packing import Packing
 
 Kept = dict[str, torch.Tensor]
 Beside = Sequence[Collective]
@@ -29,6 +30,9 @@ class Attended:
 class Form(Protocol):
     """Attention of one layer on one rank. Tensors are (batch, heads, sequence, width); ``heads`` are q, k and v."""
 
+    def within(self, packing: Packing | None) -> Self:
+        """The same for sequences that are packed."""
+
     def forward(self, heads: Triple, beside: Beside) -> tuple[torch.Tensor, Kept]:
         """The output, and what the gradient needs besides: ``statistic`` or ``scores``."""
 
@@ -41,6 +45,10 @@ class Part:
     """What a rank of a ring has of every sequence while it attends."""
 
     tiled: Tiled
+
+    def within(self, packing: Packing | None) -> Self:
+        """The same for sequences that are packed: what is exchanged is the same, whether it is seen or not."""
+        return self if packing is None else replace(self, tiled=replace(self.tiled, packing=packing))
 
     @property
     def setting(self) -> Setting:

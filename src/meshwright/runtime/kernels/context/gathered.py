@@ -20,9 +20,12 @@ from meshwright.runtime.kernels.context.tiled import Partial
 class Gathered(Part):
     """A rank that has its queries and all keys."""
 
-    @cached_property
+    @property
     def order(self) -> torch.Tensor:
         """Places in what was gathered, in the order of the sequence."""
+        return self.setting.tables.get("order of what is gathered", self._order)
+
+    def _order(self) -> torch.Tensor:
         positions = [
             torch.arange(start, stop) for place in range(self.ranks) for start, stop in self.of(place)
         ]

@@ -74,9 +74,11 @@ class WrittenScores(Part):
         return slice(place * length, (place + 1) * length)
 
     def _scores(self, place: int, q: torch.Tensor) -> Scores:
-        """What is done to the scores with the keys of a place; made once for all layers alike."""
+        """What is done to the scores with the keys of a place; made once unless sequences are packed."""
         key = ("rows", self.mine, self.of(place), self.tiled.op.window, self.setting.layer)
         theirs: Stretches = self.of(place)
+        if self.tiled.packing is not None:
+            return self.tiled.scores_between(self.mine, theirs, q)
         return self.setting.tables.get(key, lambda: self.tiled.scores_between(self.mine, theirs, q))
 
 

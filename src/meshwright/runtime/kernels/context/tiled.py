@@ -2,9 +2,10 @@
 
 A tile sees everything, a triangle or what a window leaves (``program/context.py``), so most need no mask. Parts of a
 row's softmax are put together by the logarithms of their sums (Milakov and Gimelshein, arXiv 1805.02867); gradients of
-a tile need the statistic and the output of the whole row alone.
+a tile need the statistic and the output of the whole row alone. Of packed sequences each has its own tiles.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +16,15 @@ from meshwright.model.operators import Attention
 from meshwright.program.context import Stretches, Tile, tiles
 from meshwright.runtime.kernels.attention_core import Scores, Triple, attend, attention_gradients
 from meshwright.runtime.kernels.kernel import Setting
+from meshwright.runtime.packing import Packing, Seen
+
+Place = tuple[slice, slice]
+"""Sequences, and rows of them."""
+
+
+def everywhere(q: torch.Tensor) -> Place:
+    """All rows of all sequences."""
+    return slice(0, q.shape[0]), slice(0, q.shape[-2])
 
 
 @dataclass
@@ -24,18 +34,23 @@ class Partial:
     out: torch.Tensor | None = None
     statistic: torch.Tensor | None = None
 
-    def add(self, rows: slice, all_rows: int, out: torch.Tensor, statistic: torch.Tensor) -> None:
-        """What some rows have seen besides."""
-        if self.out is None and rows == slice(0, all_rows):
+    def add(self, place: Place, q: torch.Tensor, out: torch.Tensor, statistic: torch.Tensor) -> None:
+        """What some rows of ``q`` have seen besides; without a statistic it is all that they see."""
+        if self.out is None and place == everywhere(q):
             self.out, self.statistic = out, statistic
             return
+        known = bool(statistic.numel())
         if self.out is None or self.statistic is None:
-            wide = statistic.dtype
-            self.out = out.new_zeros((*out.shape[:2], all_rows, out.shape[-1]), dtype=wide)
-            self.statistic = statistic.new_full((*out.shape[:2], all_rows), float("-inf"))
+            self.out = q.new_zeros((*q.shape[:-1], out.shape[-1]), dtype=statistic.dtype)
+            self.statistic = statistic.new_full(q.shape[:-1], float("-inf")) if known else statistic
         elif self.out.dtype != self.statistic.dtype:
             self.out = self.out.to(self.statistic.dtype)
-        own, seen = self.out[..., rows, :], self.statistic[..., rows]
+        sequences, rows = place
+        own = self.out[sequences, :, rows]
+        if not known:
+            own.copy_(out)
+            return
+        seen = self.statistic[sequences, :, rows]
         together = torch.logaddexp(seen, statistic)
         own.mul_(torch.exp(seen - together)[..., None])
         own.add_(out * torch.exp(statistic - together)[..., None])
@@ -63,49 +78,60 @@ class Rows(NamedTuple):
     out: torch.Tensor
     statistic: torch.Tensor
 
-    def cut(self, rows: slice) -> "Rows":
+    def cut(self, place: Place) -> "Rows":
         """Some of the rows."""
-        return Rows(self.gradient[..., rows, :], self.out[..., rows, :], self.statistic[..., rows])
+        sequences, rows = place
+        statistic = self.statistic[sequences, :, rows] if self.statistic.numel() else self.statistic
+        return Rows(self.gradient[sequences, :, rows], self.out[sequences, :, rows], statistic)
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """The attention of one layer on one rank, between any two parts of a sequence."""
+    """The attention of one layer on one rank, between any two parts of a sequence; ``packing``: within documents."""
 
     op: Attention
     setting: Setting
+    packing: Packing | None = None
     _tiles: dict[tuple[Stretches, Stretches], tuple[Tile, ...]] = field(default_factory=dict)
 
     def attend(self, made: Partial, heads: Triple, queries: Stretches, keys: Stretches) -> None:
         """Add what ``queries`` see of ``keys``; heads are q, k and v, (batch, heads, sequence, width)."""
-        for tile in self.between(queries, keys):
-            rows, q = slice(*tile.rows), heads[0]
-            out, statistic = attend(*_cut(heads, tile), self._scores(tile, q))
-            made.add(rows, q.shape[-2], out, statistic)
+        q = heads[0]
+        for sequences, tile in self._between(queries, keys, len(q)):
+            out, statistic = attend(*_cut(heads, sequences, tile), self._scores(tile, q))
+            made.add((sequences, slice(*tile.rows)), q, out, statistic)
 
     def add_gradients(
         self, to: Triple, heads: Triple, rows: Rows, queries: Stretches, keys: Stretches
     ) -> None:
         """Add the gradients of what ``queries`` see of ``keys`` to those of q, k and v."""
-        for tile in self.between(queries, keys):
-            found = self._of_tile(tile, heads, rows)
-            for total, part in zip(_cut(to, tile), found, strict=True):
+        for sequences, tile in self._between(queries, keys, len(heads[0])):
+            found = self._of_tile(sequences, tile, heads, rows)
+            for total, part in zip(_cut(to, sequences, tile), found, strict=True):
                 total += part
 
     def gradients(self, heads: Triple, rows: Rows, stretches: Stretches) -> Triple:
-        """The gradients of a sequence that is all here."""
-        (tile,) = self.between(stretches, stretches)
-        return self._of_tile(tile, heads, rows)
+        """The gradients of sequences that are all here."""
+        seen = self._between(stretches, stretches, len(heads[0]))
+        if len(seen) == 1:
+            return self._of_tile(*seen[0], heads, rows)
+        q, k, v = heads
+        to = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        self.add_gradients(to, heads, rows, stretches, stretches)
+        return to
 
-    def _of_tile(self, tile: Tile, heads: Triple, rows: Rows) -> Triple:
-        g, out, statistic = rows.cut(slice(*tile.rows))
-        return attention_gradients(g, *_cut(heads, tile), out, statistic, self._scores(tile, heads[0]))
+    def _of_tile(self, sequences: slice, tile: Tile, heads: Triple, rows: Rows) -> Triple:
+        g, out, statistic = rows.cut((sequences, slice(*tile.rows)))
+        scores = self._scores(tile, heads[0])
+        return attention_gradients(g, *_cut(heads, sequences, tile), out, statistic, scores)
 
-    def between(self, queries: Stretches, keys: Stretches) -> tuple[Tile, ...]:
-        """The tiles in which something is seen."""
+    def _between(self, queries: Stretches, keys: Stretches, sequences: int) -> Sequence[Seen]:
+        """The tiles in which something is seen; all sequences have the same unless they are packed."""
+        if self.packing is not None:
+            return self.packing.between(queries, keys, self._window)
         if (queries, keys) not in self._tiles:
             self._tiles[queries, keys] = tiles(queries, keys, self._window)
-        return self._tiles[queries, keys]
+        return [(slice(0, sequences), tile) for tile in self._tiles[queries, keys]]
 
     @cached_property
     def _window(self) -> int | None:
@@ -116,16 +142,26 @@ class Tiled:
 
     def scores_between(self, queries: Stretches, keys: Stretches, q: torch.Tensor) -> Scores:
         """What is done to all scores of two parts of a sequence, which hides what is not seen."""
-        at = [torch.cat([torch.arange(*one) for one in part]).to(q.device) for part in (queries, keys)]
-        return self._with(self._hiding(at[0][:, None] - at[1][None], q))
+        rows, columns = (
+            torch.cat([torch.arange(*one) for one in part]).to(q.device) for part in (queries, keys)
+        )
+        mask = self._hiding(rows[:, None] - columns[None], q)
+        if self.packing is not None:
+            foreign = self.packing.foreign(rows, columns)[:, None]
+            mask = torch.where(foreign, float("-inf"), mask)
+        return self._with(mask)
 
     def _scores(self, tile: Tile, q: torch.Tensor) -> Scores:
         sizes = tile.rows[1] - tile.rows[0], tile.columns[1] - tile.columns[0]
         mask = None
         if self.setting.numerics.alibi_slopes or tile.sees == "window":
-            key = ("mask", sizes, tile.sees, tile.behind, self._window, self.setting.first_head)
-            mask = self.setting.tables.get(key, lambda: self._mask(tile, sizes, q))
+            mask = self._mask(tile, sizes, q) if self.packing else self._kept_mask(tile, sizes, q)
         return self._with(mask, causal=tile.sees == "causal")
+
+    def _kept_mask(self, tile: Tile, sizes: tuple[int, int], q: torch.Tensor) -> torch.Tensor:
+        """Sequences that are not packed have few tiles, and always the same."""
+        key = ("mask", sizes, tile.sees, tile.behind, self._window, self.setting.first_head)
+        return self.setting.tables.get(key, lambda: self._mask(tile, sizes, q))
 
     def _with(self, mask: torch.Tensor | None, *, causal: bool = False) -> Scores:
         numerics = self.setting.numerics
@@ -151,8 +187,8 @@ class Tiled:
         return mask.masked_fill(hidden, float("-inf"))
 
 
-def _cut(heads: Triple, tile: Tile) -> Triple:
+def _cut(heads: Triple, sequences: slice, tile: Tile) -> Triple:
     """The queries, keys and values of a tile."""
     q, k, v = heads
     rows, columns = slice(*tile.rows), slice(*tile.columns)
-    return q[..., rows, :], k[..., columns, :], v[..., columns, :]
+    return q[sequences, :, rows], k[sequences, :, columns], v[sequences, :, columns]

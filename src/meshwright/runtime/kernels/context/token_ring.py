@@ -14,7 +14,7 @@ import torch
 from meshwright.program.shape import ACTIVATION_BYTES, STATISTIC_BYTES
 from meshwright.runtime.kernels.attention_core import Triple
 from meshwright.runtime.kernels.context.forms import Attended, Beside, Kept, Part
-from meshwright.runtime.kernels.context.tiled import Partial, Rows
+from meshwright.runtime.kernels.context.tiled import Partial, Rows, everywhere
 from meshwright.runtime.rounds import Passing, Round, begin_round
 
 
@@ -37,7 +37,7 @@ class TokenRing(Part):
                 coming.append((back.pass_on(out, distance=-step), returned))
             held = passing.wait() if passing else held
         for out_of, statistic_of in coming:
-            made.add(slice(0, q.shape[-2]), q.shape[-2], out_of.wait(), statistic_of.wait())
+            made.add(everywhere(q), q, out_of.wait(), statistic_of.wait())
         there.end()
         back.end()
         out, statistic = made.complete(q)
