@@ -7,7 +7,7 @@ from lattice_plans import MODELS, SEQ_LEN
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.forms import forms_for
-from meshwright.cost.operators import RULES, Local, operator_seconds
+from meshwright.cost.operators import RULES, Local, largest_share, operator_seconds
 from meshwright.model import operators
 from meshwright.model.graph import attended_positions
 from meshwright.model.operators import (
@@ -19,8 +19,10 @@ from meshwright.model.operators import (
     Linear,
     Operator,
 )
+from meshwright.plan.context import Context
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.stack.load import load_stack
+from meshwright.workload.documents import Documents
 
 WITHOUT_ARITHMETIC = {EnterTensor, LeaveTensor, Combine}
 OPERATORS = {
@@ -136,3 +138,32 @@ def test_an_embeddings_gradient_passes_over_the_whole_table_and_its_look_up_does
     assert longer == pytest.approx(7 * table.elements * where.forms.pass_(2 + scale * added))
     narrow = replace(where, stack=replace(where.stack, gradient_bytes=2))
     assert operator_seconds(op, "W", narrow) < operator_seconds(op, "W", where)
+
+
+ATTENTION = next(op for op in OPERATORS.values() if isinstance(op, Attention))
+
+
+@pytest.mark.parametrize("pieces", ["head-tail", "contiguous"])
+@pytest.mark.parametrize("phase", ["F", "I"])
+def test_attention_takes_as_long_as_documents_are(pieces, phase):
+    def seconds(documents):
+        where = local("megatron-core", cp=4, documents=documents)
+        where = replace(where, mode=replace(where.mode, context=Context(pieces=pieces)))
+        return operator_seconds(ATTENTION, phase, where)
+
+    whole = seconds(None)
+    assert seconds(Documents((SEQ_LEN,))) == pytest.approx(whole)
+    found = [seconds(Documents((SEQ_LEN // cut,))) for cut in (2, 4, 16)]
+    assert whole > found[0] > found[1] > found[2] > 0
+
+
+def test_short_documents_are_even_over_contiguous_pieces():
+    def share(documents, ring):
+        where = local("megatron-core", cp=ring, documents=documents)
+        where = replace(where, mode=replace(where.mode, context=Context(pieces="contiguous")))
+        return largest_share(ATTENTION, where)
+
+    for ring in (2, 8):
+        assert share(Documents((SEQ_LEN,)), ring) == pytest.approx(2 - 1 / ring)
+        assert 1 < share(Documents((SEQ_LEN // 2 + 1,)), ring) < 2 - 1 / ring
+        assert share(Documents((SEQ_LEN // 64,)), ring) == pytest.approx(1)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.cost.attended import attended, attended_by_rows
 from meshwright.cost.forms import BYTES_16, Forms
-from meshwright.model.graph import attended_positions
 from meshwright.model.operators import (
     Activation,
     Attention,
@@ -123,7 +123,7 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
 
 def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
     c, shape = local.forms.constants, local.shape
-    mean = attended_positions(op, shape.seq_len, causal=True)  # type: ignore[arg-type]
+    mean = attended(op, shape.seq_len, True, shape.documents)  # type: ignore[arg-type]
     positions = mean * largest_share(op, local)
     flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
     output = op.heads * op.v_dim * shape.tokens / shape.tp
@@ -137,19 +137,23 @@ def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Numbe
 def largest_share(op: Attention, local: Local) -> Number:
     """How much more the rank that has most to attend to does than the mean: the last one of contiguous pieces.
 
-    Its rows are the last s/r: each sees all before it, s·(1 − 1/2r) positions in the mean, or the window's.
+    Its rows are the last s/r: each sees all before it, s·(1 − 1/2r) positions in the mean, or those of the window or of
+    documents. Head and tail are even without documents; with them they are taken to be, over many sequences.
     """
     shape = local.shape
     if local.mode.context.pieces == "head-tail":
         return 1.0
     ring, length = shape.ring, shape.seq_len
+    mean = attended(op, length, True, shape.documents)  # type: ignore[arg-type]
+    if shape.documents is not None:
+        begin = length * (1 - 1 / ring)
+        return attended_by_rows(shape.documents, length, op.window, begin) / mean  # type: ignore[arg-type]
     seen = length * (1 - 1 / (2 * ring))
     if op.window is not None:
         begin = length * (1 - 1 / ring)
         within = np.clip(op.window - begin, 0, length - begin)  # rows whose window is not full yet
         rows = length - begin
         seen = (within * (begin + within / 2) + (rows - within) * op.window) / rows
-    mean = attended_positions(op, length, causal=True)  # type: ignore[arg-type]
     return seen / mean
 
 

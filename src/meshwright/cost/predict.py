@@ -162,14 +162,14 @@ def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict
     if not peak:
         return {"mfu": None, "mfu_causal": None, "hfu": None}
     rate = tokens_per_s / (peak * cluster.devices)
-    seq_len = workload.seq_len
-    whole = model_flops_per_token(model, seq_len, causal=False)
+    seq_len, documents = workload.seq_len, workload.documents
+    whole = model_flops_per_token(model, seq_len, causal=False, documents=documents)
     of_layers = layer_recomputes(plan, model.architecture.layers)
     planned = recomputed_model(model, of_layers, setting.stack)
-    again = recomputed_flops_per_token(planned, seq_len, causal=False)
+    again = recomputed_flops_per_token(planned, seq_len, causal=False, documents=documents)
     return {
         "mfu": rate * whole,
-        "mfu_causal": rate * model_flops_per_token(model, seq_len, causal=True),
+        "mfu_causal": rate * model_flops_per_token(model, seq_len, causal=True, documents=documents),
         "hfu": rate * (whole + again),
     }
 

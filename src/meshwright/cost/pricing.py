@@ -94,6 +94,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         vocab_multiple=setting.stack.vocab_multiple,
         product_input_bytes=product_input_bytes(setting.workload),
         ulysses=heads_exchanged(plans),
+        documents=setting.workload.documents,
     )
 
 

@@ -37,7 +37,10 @@ def planned_devices(cluster: Cluster, name: str, memory_bytes: int) -> bool:
 def utilisation_on(grant: Granted, name: str, memory_bytes: int, *, causal: bool = False) -> Utilisation:
     """How a device of this name and memory is used by a plan that is run."""
     setting = grant.resolved.setting
-    flops = model_flops_per_token(setting.model, setting.workload.seq_len, causal=causal)
+    workload = setting.workload
+    flops = model_flops_per_token(
+        setting.model, workload.seq_len, causal=causal, documents=workload.documents
+    )
     cluster = setting.cluster if planned_devices(setting.cluster, name, memory_bytes) else None
     return utilisation(flops, cluster, grant.peak_precision)
 
