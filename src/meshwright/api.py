@@ -100,6 +100,7 @@ def plan(
     stages: str = "balanced",
     schedule: str | None = None,
     solving: "Solving | None" = None,
+    documents: Iterable[int] | None = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
@@ -112,7 +113,8 @@ def plan(
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said.
     ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". ``solving``: for how long a solver
-    looks for better lists for the best plans; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
+    looks for better lists for the best plans; ``documents``: the lengths of those that sequences are packed with;
+    ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
     ``predict``. Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.limits import Limits
@@ -121,7 +123,13 @@ def plan(
 
     named = (on,) if isinstance(on, str) else tuple(on)
 
-    workload = WorkloadSpec(task=task, seq_len=seq_len, global_batch=global_batch, precision=precision)
+    workload = WorkloadSpec(
+        task=task,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        precision=precision,
+        documents=None if documents is None else tuple(documents),
+    )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
     question = Question(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
     limits = Limits(budget_usd, deadline_days)

@@ -31,6 +31,19 @@ def test_what_is_forbidden_is_in_no_plan_and_counted():
     assert data["rejected"][f"tp = {tp}, as asked"] > 0
 
 
+def test_documents_are_in_the_plan_and_make_it_quicker():
+    whole, packed = (best("--keep", "cp=2", *words)["plans"][0] for words in ((), ("--documents", "900, 60")))
+    assert packed["plan"]["workload"]["documents"] == [900, 60]
+    assert packed["predict"]["step_time_s"] < whole["predict"]["step_time_s"]
+
+
+@pytest.mark.parametrize("said", ["900,x", "", "0", "-1", "9" * 30, "1.5"])
+def test_lengths_of_documents_that_are_none_are_refused(said):
+    done = run(*QUESTION, "--documents", said)
+    assert done.code == 2
+    assert "workload.documents" in done.err
+
+
 @pytest.mark.parametrize(
     ("option", "field", "hint"),
     [

@@ -21,6 +21,7 @@ def plan(
         str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
     ] = "megatron-core",
     precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
+    documents: options.Documents = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
@@ -32,14 +33,7 @@ def plan(
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
     ] = "balanced",
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            "--schedule",
-            metavar="auto|NAME,…",
-            help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
-        ),
-    ] = None,
+    schedule: options.Schedules = None,
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
@@ -69,6 +63,7 @@ def plan(
             stack=stack,
             precision=precision,
             task=task,
+            documents=options.lengths(documents),
             keep=keep or (),
             forbid=forbid or (),
             top=top,

@@ -1,4 +1,4 @@
-"""The options of ``plan`` that ask for a solver."""
+"""Options of ``plan``: documents, schedules, and those that ask for a solver."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +9,23 @@ from meshwright.errors import InputError, Problem
 if TYPE_CHECKING:
     from meshwright.verbs.solving import Solving
 
+MAX_DIGITS = 12
+Documents = Annotated[
+    str | None,
+    typer.Option(
+        "--documents",
+        metavar="N,…",
+        help="Tokens of the documents that are packed into sequences, apart; of several lengths in turn.",
+    ),
+]
+Schedules = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        metavar="auto|NAME,…",
+        help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
+    ),
+]
 Solve = Annotated[
     float | None,
     typer.Option(
@@ -28,6 +45,17 @@ SolveSteps = Annotated[
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Of what --solve draws; 0 if not given.")
 ]
+
+
+def lengths(said: str | None) -> tuple[int, ...] | None:
+    """The lengths of documents. Raises InputError where they are no numbers."""
+    if said is None:
+        return None
+    parts = [part.strip() for part in said.split(",")]
+    if all(part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts):
+        return tuple(map(int, parts))
+    rule = "must be whole numbers with commas between"
+    raise InputError(Problem("workload.documents", said, rule, "e.g. 900, or 512,512,3072"))
 
 
 def solving(seconds: float | None, steps: int | None, seed: int | None) -> "Solving | None":

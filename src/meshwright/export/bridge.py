@@ -17,6 +17,7 @@ from meshwright.export.launchers.yaml_text import yaml_documents
 from meshwright.export.megatron import SELECTIVE, connections
 from meshwright.export.nested_keys import unknown_keys
 from meshwright.export.option_list import option_names
+from meshwright.export.packing import packing_refusals
 from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
 from meshwright.model.graph import ModelGraph
@@ -84,7 +85,7 @@ def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: St
             "bridge/launch.sh": launch_script(top, job, _body(uniform, known, cluster, job), sources=()),
             "bridge/job.sbatch": sbatch_script(top, job),
         },
-        refused=(*foreign, *plan_refusals(uniform, arch, stack)),
+        refused=(*foreign, *plan_refusals(uniform, arch, stack), *packing_refusals(uniform, "bridge")),
     )
 
 

@@ -9,6 +9,7 @@ transformers 5.23.0, ``training_args.py``. ``--gradient_checkpointing`` recomput
 from collections.abc import Sequence
 
 from meshwright.export.option_list import Option, bash_array
+from meshwright.export.packing import packing_refusals
 from meshwright.export.result import Refusal
 from meshwright.export.uniform import UniformPlan
 
@@ -31,7 +32,7 @@ def trainer_options(plan: UniformPlan) -> list[Option]:
 
 def script_refusals(plan: UniformPlan) -> list[Refusal]:
     """What the training script decides, and what transformers' tensor parallelism leaves whole."""
-    refusals = []
+    refusals = packing_refusals(plan, "script")
     if plan.long.workload.task == "sft":
         why = "the training script decides what is trained: give TRAIN_SCRIPT one for fine-tuning"
         refusals.append(Refusal("workload.task", "sft", why))

@@ -11,6 +11,7 @@ from meshwright.export.megatron_limits import plan_problems
 from meshwright.export.megatron_model import family_refusals, model_options, model_problems
 from meshwright.export.megatron_plan import STRATEGIES, plan_options, plan_refusals
 from meshwright.export.option_list import Option, assert_known, bash_array
+from meshwright.export.packing import packing_refusals
 from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
 from meshwright.model.graph import ModelGraph
@@ -47,7 +48,12 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
             "megatron/launch.sh": launch_script(_top(uniform), job, _body(uniform, model, cluster, job)),
             "megatron/job.sbatch": sbatch_script(_top(uniform), job),
         },
-        refused=(*foreign, *plan_refusals(uniform), *family_refusals(arch)),
+        refused=(
+            *foreign,
+            *plan_refusals(uniform),
+            *packing_refusals(uniform, "megatron"),
+            *family_refusals(arch),
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from meshwright.cluster.graph import Cluster
 from meshwright.errors import Problem
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.export.option_list import Option, assert_known, bash_array
+from meshwright.export.packing import packing_refusals
 from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.torchtitan_limits import plan_problems
 from meshwright.export.torchtitan_models import find_model
@@ -47,7 +48,7 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
             "torchtitan/launch.sh": launch_script(_top(uniform), job, _body(job)),
             "torchtitan/job.sbatch": sbatch_script(_top(uniform), job),
         },
-        refused=(*foreign, *plan_refusals(uniform)),
+        refused=(*foreign, *plan_refusals(uniform), *packing_refusals(uniform, "torchtitan")),
     )
 
 
