@@ -13,6 +13,7 @@ from lattice_plans import (
     CLUSTERS,
     CONTEXTS,
     MODELS,
+    SEQ_LEN,
     SPLIT,
     STACKS,
     TURNED_SPLIT,
@@ -36,6 +37,7 @@ from meshwright.plan.short import Offload
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
+from meshwright.workload.documents import Documents
 
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
@@ -108,6 +110,14 @@ def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_paral
     chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
     assert len(chosen.plans) == IN_CONTEXTS
     hold_together(chosen)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=0)
+    chosen = in_other_contexts(chosen, IN_CONTEXTS)
+    packed = replace(chosen.setting.workload, documents=Documents((SEQ_LEN // 5, 40)))
+    hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
 
 
 def test_those_families_have_every_form():

@@ -53,7 +53,7 @@ def test_logits_of_their_weights_are_theirs(name, precision, tmp_path):
     assert error(ours_BLV, theirs_BLV) <= bound
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "deepseek_v3", "mixtral"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "deepseek_v3", "qwen3_moe"])
 def test_packed_documents_are_theirs_under_a_mask_of_four_dimensions(name, tmp_path):
     tokens_BL, labels_BL = tokens_and_labels()
     places_L = torch.arange(tokens_BL.shape[1])
