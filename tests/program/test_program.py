@@ -25,6 +25,7 @@ OTHERS = {
     "micro_batch": {"pipeline": {"micro_batch": 2}},
     "schedule": {"pipeline": {"schedule": "gpipe"}},
     "sequence": {"workload": {"seq_len": 256}},
+    "documents": {"workload": {"documents": 32}},
     "batch": {"workload": {"global_batch": 32}},
     "model": {"name": "moe"},
     "stack": {"stack": "meshwright"},
@@ -37,6 +38,11 @@ OTHERS = {
 @pytest.mark.parametrize("change", OTHERS)
 def test_signatures_of_different_programs_differ(change):
     assert program(**OTHERS[change]).signature() != program().signature()
+
+
+def test_how_long_documents_are_changes_no_signature():
+    short, long = (program(workload={"documents": length}) for length in (32, 64))
+    assert short.signature() == long.signature()
 
 
 def test_all_signatures_differ():

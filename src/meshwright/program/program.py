@@ -219,6 +219,8 @@ def _identity(program: Program) -> Iterator[object]:
     for (stage, kind), body in program.bodies.items():
         yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]
     yield from (format_actions(actions) for actions in program.lists)
+    if program.shape.documents is not None:
+        yield "documents are kept apart"
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:
