@@ -67,7 +67,7 @@ def test_values_change_only_what_they_name():
 def test_parameters_are_those_that_the_runs_can_speak_of():
     names = {p.name for p in parameters_for([observation({})])}
     assert {"hbm_efficiency", "h100:gemm_efficiency", "megatron-core/elementwise_factor"} <= names
-    assert not names & {"fp8_speed_up", "grouped_plateau", "a100:gemm_efficiency"}
+    assert not names & {"fp8_speed_up", "grouped_half_width", "a100:gemm_efficiency"}
 
 
 def test_a_source_is_predicted_without_having_been_fitted():

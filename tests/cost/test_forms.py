@@ -12,6 +12,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import Curve, constants
 from meshwright.cost.forms import LOW_PRECISIONS, forms_for
 from meshwright.program.items import WIRE_FACTOR
+from meshwright.program.reached import Choice, reached
 
 DEVICES = ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200")
 FORMS = {device: forms_for(load_cluster(f"{device} x 8").pool, "bf16") for device in DEVICES}
@@ -19,6 +20,7 @@ POOL = load_cluster("b200 x 8").pool
 LOW = {precision: forms_for(POOL, precision) for precision in LOW_PRECISIONS}
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring")
 HUGE = 1e15
+GAIN = constants()["exchange_gain"]
 
 sizes = st.integers(16, 65536)
 forms = st.sampled_from(list(FORMS.values()))
@@ -66,6 +68,19 @@ def test_grouped_gemms_lose_efficiency_with_fewer_rows_per_expert(form, rows, ex
 
 
 @laws
+@given(forms, st.sampled_from([512, 1024, 4096]), st.sampled_from([512, 2048, 8192]))
+def test_grouped_gemms_of_wide_experts_come_near_to_a_dense_gemm(form, inputs, outputs):
+    rows, experts, growth = 2**20, 8, 64
+    ratios = [
+        form.grouped_gemm(rows, experts, inputs * scale, outputs * scale)
+        / form.gemm(rows, inputs * scale, outputs * scale)
+        for scale in (1, growth)
+    ]
+    assert 1 < ratios[1] < ratios[0]
+    assert ratios[1] < 1.2
+
+
+@laws
 @given(forms, st.sampled_from(KINDS), st.floats(1, 1e11), st.floats(1.001, 100), st.integers(1, 9))
 def test_a_collective_grows_with_its_bytes(form, kind, size, factor, power):
     assert collective(form, kind, size * factor, 2**power) > collective(form, kind, size, 2**power)
@@ -102,11 +117,11 @@ def test_arrays_of_collectives_are_the_same_as_one_by_one(kind):
         assert together[i] == form.collective(kind, float(size[i]), int(ranks[i]), int(local[i]))
 
 
-def exact_links(form, fast, nic):
+def exact_links(form, fast, nic, gain=1.0):
     """Links of given bandwidth, without latency and saturation of the fast ones."""
     curve = Curve(0.0, 0.0, fast, 0.0, 0.0)
     kernels = replace(form.kernels, all_reduce=curve, all_gather=curve)
-    return replace(form, kernels=kernels, nic_bytes_per_s=nic / constants()["nic_efficiency"])
+    return replace(form, kernels=kernels, nic_bytes_per_s=nic / constants()["nic_efficiency"] / gain)
 
 
 @pytest.mark.parametrize(("kind", "bus"), [("all-reduce", 2), ("all-gather", 1), ("reduce-scatter", 1)])
@@ -126,10 +141,48 @@ def test_volumes_in_a_domain_and_across_domains(kind, bus):
 def test_all_to_all_sends_to_each_rank_its_share():
     """Of n−1 shares of 1/n, g−1 stay in the domain and n−g leave it."""
     by_link = exact_links(FORMS["h100-sxm-80gb"], 1.0, 1e12)
-    by_nic = exact_links(FORMS["h100-sxm-80gb"], 1e12, 1.0)
+    by_nic = exact_links(FORMS["h100-sxm-80gb"], 1e12, 1.0, GAIN)
     assert by_link.collective("all-to-all", HUGE, 8, 8) == pytest.approx(7 / 8 * HUGE)
     assert by_link.collective("all-to-all", HUGE, 32, 8) == pytest.approx(7 / 32 * HUGE, rel=1e-6)
     assert by_nic.collective("all-to-all", HUGE, 32, 8) == pytest.approx(24 / 32 * HUGE, rel=1e-6)
+
+
+def test_copies_that_go_once_cross_to_every_domain_and_are_handed_on_there():
+    """Of 8 copies of a token, alike to 4 domains of 8 ranks, as many cross as domains and stay as ranks are reached."""
+    choice = Choice(experts=256, chosen=8)
+    by_link = exact_links(FORMS["h100-sxm-80gb"], 1.0, 1e12)
+    by_nic = exact_links(FORMS["h100-sxm-80gb"], 1e12, 1.0, GAIN)
+    token = HUGE / 8
+    handed_on = token * reached(32, choice) * 7 / 8
+    assert by_link.collective("all-to-all", HUGE, 32, 8, choice) == pytest.approx(handed_on, rel=1e-6)
+    crossing = token * reached(4, choice) * 3 / 4
+    assert by_nic.collective("all-to-all", HUGE, 32, 8, choice) == pytest.approx(crossing, rel=1e-6)
+    one_expert = replace(choice, chosen=1)
+    for links in (by_link, by_nic):
+        assert links.collective("all-to-all", HUGE, 8, 8, one_expert) == pytest.approx(
+            links.collective("all-to-all", HUGE, 8, 8)
+        )
+
+
+PUBLISHED_EXCHANGES = (
+    (16, 50, 67108864, 750.95),
+    (16, 50, 268435456, 2884.99),
+    (32, 50, 67108864, 1441.5),
+    (64, 50, 67108864, 1635.16),
+    (32, 100, 58720256, 605.16),
+    (64, 100, 58720256, 781.12),
+    (128, 100, 58720256, 789.45),
+    (256, 100, 58720256, 1069.3),
+)
+"""Ranks, GB/s of a rank's card, bytes, µs of an all-to-all on nodes of 8: Vultr's guide to MI355X (RCCL 2.27.7), then
+RESULTS-p5.md and RESULTS.md of awsome-distributed-ai's ep-backend-comparison (p5, 2026-06; p6-b300, 2026-07)."""
+
+
+@pytest.mark.parametrize(("ranks", "card", "size", "microseconds"), PUBLISHED_EXCHANGES)
+def test_exchanges_across_nodes_take_what_was_measured(ranks, card, size, microseconds):
+    form = replace(FORMS["h100-sxm-80gb"], nic_bytes_per_s=card * 1e9)
+    predicted = float(form.collective("all-to-all", size, ranks, 8)) / 1e-6
+    assert predicted == pytest.approx(microseconds, rel=0.25)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])

@@ -5,7 +5,9 @@ import pytest
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import constants
 from meshwright.cost.intervals import (
+    EXPERTS,
     UNKNOWN,
+    Interval,
     fits_probability,
     memory_interval,
     pair_interval,
@@ -48,8 +50,21 @@ def test_a_device_without_measured_kernels_widens_times_only():
     assert memory_interval(unmeasured) == memory_interval(known)
 
 
-def test_models_with_experts_have_their_own_interval():
-    assert step_interval(setting("mixtral-8x7b")) != step_interval(setting())
+@pytest.mark.parametrize("stack", ["megatron-core", "megatron-bridge", "llm-foundry", "generic"])
+@pytest.mark.parametrize("device", ["b200", "h100-sxm-80gb", "mi300x"])
+def test_models_with_experts_have_no_narrow_interval(stack, device):
+    """Not even where many runs of dense models on this stack and device were fitted."""
+    found = step_interval(setting("mixtral-8x7b", device, stack))
+    assert found.low <= 1 - EXPERTS
+    assert found.high >= 1 + EXPERTS
+    dense = step_interval(setting(device=device, stack=stack))
+    assert found.low < dense.low or found.high > dense.high
+
+
+def test_the_interval_of_experts_is_what_published_runs_say_where_they_say_more(monkeypatch):
+    wide = Interval(0.5, 3.0)
+    monkeypatch.setattr("meshwright.cost.intervals._time_interval", lambda *_: wide)
+    assert step_interval(setting("mixtral-8x7b")) == wide
 
 
 def test_how_likely_a_plan_fits():

@@ -60,6 +60,12 @@ EXCHANGES = {
     },
 }
 """Facts of stacks that change when and how states are exchanged."""
+EXPERTS_EXCHANGES = {
+    "copies go once": {"deduplicates_exchange": True},
+    "beside compute": {"overlap_expert_exchange": True},
+    "once and beside compute": {"deduplicates_exchange": True, "overlap_expert_exchange": True},
+}
+"""What a stack may do with the exchange of tokens and experts."""
 BESIDE = {
     "beside compute": {},
     "one after the other": {"overlap_parameter_gather": False, "overlap_gradient_reduction": False},
@@ -172,6 +178,23 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_sta
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **EXCHANGES[facts]))
     hold_together(replace(chosen, setting=changed))
+
+
+@COUNTS
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("facts", EXPERTS_EXCHANGES)
+def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts, schedules, count):
+    """Bytes are those of the plain exchange: what goes once is a matter of the network."""
+    chosen = family("sparse", "h100-sxm-80gb x 24", "generic", count, seed=8, schedules=schedules)
+    setting, plans = chosen.setting, from_shorts(list(chosen.plans))
+    changed = replace(setting, stack=replace(setting.stack, **EXPERTS_EXCHANGES[facts]))
+    hold_together(replace(chosen, setting=changed))
+    with_facts, plain = array_traffic(plans, changed), array_traffic(plans, setting)
+    assert all(np.array_equal(with_facts[name], plain[name]) for name in plain)
+    quicker, usual = evaluate(plans, changed).step_s, evaluate(plans, setting).step_s
+    assert (quicker <= usual * (1 + 1e-9)).all()
+    assert (quicker[plans.ep == 1] == usual[plans.ep == 1]).all()
+    assert (quicker < usual).any()
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -272,6 +272,31 @@ def test_what_bridge_means_in_its_own_way_is_named():
     assert {refusal.key for refusal in exported(other).refused} == {"stack", "recompute", "workload.task"}
 
 
+BESIDE = "stack.overlap_expert_exchange"
+
+
+def with_exchange_beside_compute(**rest):
+    layout = {"dp_shard": 8, "ep": 8, "pp": 2}
+    this = case("qwen3-30b-a3b", stack_name="megatron-bridge", layout=layout, sharding="zero1", **rest)
+    stack = replace(this.stack, overlap_expert_exchange=True, deduplicates_exchange=False)
+    return replace(this, stack=stack)
+
+
+def test_exchanges_beside_compute_are_written_where_bridge_runs_them_so():
+    pipeline = {"schedule": "interleaved-1f1b", "virtual_stages": 2, "micro_batch": 1}
+    this = with_exchange_beside_compute(pipeline=pipeline, recompute=("moe_act",))
+    assert field(this, "model.overlap_moe_expert_parallel_comm") is True
+    assert not exported(this).refused
+    for refused, word in (
+        (with_exchange_beside_compute(), "virtual stages"),
+        (with_exchange_beside_compute(pipeline=pipeline, recompute=("moe",)), "recomputed"),
+    ):
+        assert field(refused, "model.overlap_moe_expert_parallel_comm") is False
+        assert [word in refusal.why for refusal in exported(refused).refused if refusal.key == BESIDE] == [
+            True
+        ]
+
+
 def run(folder, script, *arguments, **variables):
     """Lines that the program at the end of the chain printed."""
     programs = {"torchrun": PRINTS, "scontrol": "#!/bin/sh\necho node0\necho node1\n"}

@@ -194,6 +194,28 @@ def test_states(sharding: str, layout: dict[str, int], wanted: Options, absent: 
     assert absent not in found
 
 
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        ({}, ""),
+        ({"layout": {"dp_shard": 16, "ep": 1}}, "ep > 1"),
+        ({"layout": {"dp_shard": 8, "ep": 8, "pp": 2}}, "virtual stages"),
+        ({"recompute": "full"}, "recomputed"),
+    ],
+)
+def test_exchanges_beside_compute_where_megatron_runs_them_so(rest: dict[str, object], why: str) -> None:
+    given: dict[str, object] = {"layout": {"dp_shard": 16, "ep": 8}, "sharding": "zero1", **rest}
+    this = case("qwen3-30b-a3b", **given)  # type: ignore[arg-type]
+    this = replace(this, stack=replace(this.stack, overlap_expert_exchange=True))
+    export = this.to("megatron")
+    assert ("--overlap-moe-expert-parallel-comm" in megatron_options(export)) == (not why)
+    refused = [r.why for r in export.refused if r.key == "stack.overlap_expert_exchange"]
+    assert [why in text for text in refused] == [True] * bool(why)
+    dense = case(stack_name="megatron-core", sharding="zero1")
+    dense = replace(dense, stack=replace(dense.stack, overlap_expert_exchange=True)).to("megatron")
+    assert "--overlap-moe-expert-parallel-comm" not in megatron_options(dense)
+
+
 def test_states_sharded_over_all_of_data_parallelism() -> None:
     this = case(layout={"dp_shard": 8, "dp_replicate": 2}, sharding="zero3")
     wide = States(parameter=("dp_shard",), gradient=("dp_shard",), optimizer=("dp_shard", "dp_replicate"))

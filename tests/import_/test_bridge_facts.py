@@ -195,6 +195,13 @@ def test_fields_of_models_and_data_that_say_nothing_of_a_plan_pass():
     assert not foreign.unread
 
 
+@pytest.mark.parametrize("group", ["model", "comm_overlap"])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_whether_exchanges_run_beside_compute(group, value):
+    foreign = import_bridge(tree(**{group: {"overlap_moe_expert_parallel_comm": value}}))
+    assert foreign.value("stack.overlap_expert_exchange") is (value == "true")
+
+
 def test_what_a_plan_has_no_word_for_is_unread():
     text = tree(
         model={

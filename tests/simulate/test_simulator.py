@@ -188,7 +188,7 @@ def test_ranks_with_the_same_layers_meet_to_sum_up_their_gradients(overlap):
 class FreeLinks(Forms):
     """The same device; nothing that is sent takes time."""
 
-    def collective(self, kind, logical_bytes, ranks, local, copies=1, congestion=1.0):
+    def collective(self, kind, logical_bytes, ranks, local, once=None, congestion=1.0):
         return 0.0
 
     def p2p(self, message_bytes, crosses, congestion=1.0):

@@ -52,6 +52,11 @@ def test_columns_replace_the_facts_of_the_stack(table):
     assert (stack.loss_vocab_parallel, stack.logit_bytes) == (False, 16)
     assert not stack.overlap_gradient_reduction
     assert not stack.overlap_parameter_gather
+    assert not stack.deduplicates_exchange
+    assert not stack.overlap_expert_exchange
+    stack = of(table, stack="x", expert_dispatch="once", expert_overlap="true").stack
+    assert stack.deduplicates_exchange
+    assert stack.overlap_expert_exchange
 
 
 @pytest.mark.parametrize(

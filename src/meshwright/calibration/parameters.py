@@ -1,9 +1,9 @@
 """What may be fitted, what was believed before any run was seen, and how far the data may move it.
 
 Every parameter is positive and fitted in its logarithm with a normal prior: ``priors.csv`` has its centre, its width
-and where it comes from: kernels and links that were measured by themselves, published figures, or counting. Four of
+and where it comes from: kernels and links that were measured by themselves, published figures, or counting. Three of
 them know a little of published runs, and their origins say so: messages inside a node (profiled with Zero Bubble's
-runs), grouped products and sharded communication (earlier fits), host time (a bound seen in runs). Widths are narrow
+runs), sharded communication (earlier fits), host time (a bound seen in runs). Widths are narrow
 where something was measured and wide where nothing but whole runs speaks of the constant (host time, element-wise
 factors). A parameter belongs to everything, to one kernel family (``a100:…``) or to one stack (``*/…`` in the table:
 the same prior for all stacks).

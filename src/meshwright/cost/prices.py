@@ -1,8 +1,10 @@
 """Prices: seconds of items, passes over blocks, and whole bodies, for one plan or an array of plans.
 
 Compute that runs beside collectives slows down by ``overlap_slowdown`` of the time that it hides:
-t = max(c + s·x, x) for compute c and collectives x on a stream of their own. A pass over a block takes no less than
-its host launch time. ``Breakdown`` splits a time into compute and the exposed part of each axis.
+t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
+over a block where the stack runs those of one micro-batch beside the compute of another (``overlap_expert_exchange``).
+A pass over a block takes no less than its host launch time. ``Breakdown`` splits a time into compute and the exposed
+part of each axis.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,6 +46,9 @@ CATEGORY: Mapping[str, str] = {
 
 ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
 """Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
+
+EXCHANGED = "ep"
+"""The entry of what is exchanged with experts."""
 
 MESSAGES: tuple[CollectiveKind, ...] = ("p2p", *ALONG_CHAIN)
 MIRRORING: Mapping[tuple[str, ...], Pairs] = {("tied",): "ends", MIRRORED: "all"}
@@ -126,11 +131,11 @@ class Mesh:
 def collective_seconds(collective: Collective, mesh: Mesh, forms: Forms) -> Number:
     """Seconds of one collective by itself."""
     size, together = mesh.group(collective.axes)
-    kind, volume, copies = collective.kind, collective.logical_bytes, collective.copies
+    kind, volume, once = collective.kind, collective.logical_bytes, collective.once
     if kind in ALONG_CHAIN:
         return message_seconds(mesh, forms, volume, collective.axes, kind)
     congestion = mesh.congestion(collective.axes, kind)
-    return forms.collective(kind, volume, size, together, copies, congestion)
+    return forms.collective(kind, volume, size, together, once, congestion)
 
 
 def message_seconds(
@@ -180,6 +185,8 @@ class Prices:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
             parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
+            if self.local.stack.overlap_expert_exchange and EXCHANGED in parts:
+                parts = self.overlapped(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
                 parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
             self._blocks[block, kind] = parts

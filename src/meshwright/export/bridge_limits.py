@@ -7,7 +7,7 @@ Sources: Megatron-Bridge 0.6.2, ``training/config.py`` (``_validate_and_apply_me
 from meshwright.errors import Problem
 from meshwright.export.bridge_recipes import BridgeModel
 from meshwright.export.megatron_limits import plan_problems as megatron_problems
-from meshwright.export.megatron_plan import ORDERS, STRATEGIES, known_order
+from meshwright.export.megatron_plan import ORDERS, STRATEGIES, exchange_refusals, known_order
 from meshwright.export.result import Refusal
 from meshwright.export.uniform import UniformPlan
 from meshwright.model.architecture import Architecture
@@ -29,7 +29,7 @@ def plan_problems(plan: UniformPlan, arch: Architecture, known: BridgeModel | No
 
 def plan_refusals(plan: UniformPlan, arch: Architecture, stack: Stack) -> list[Refusal]:
     """What Bridge means in its own way without a change to the plan."""
-    refusals = []
+    refusals = exchange_refusals(plan, stack)
     if plan.long.workload.task == "sft":
         why = "the recipe reads pre-training data; recipes for fine-tuning bring data and tokenizer of their own"
         refusals.append(Refusal("workload.task", "sft", why))

@@ -24,6 +24,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--hierarchical-context-parallel-sizes": ("model.hierarchical_context_parallel_sizes",),
     "--expert-model-parallel-size": ("model.expert_model_parallel_size",),
     "--expert-tensor-parallel-size": ("model.expert_tensor_parallel_size",),
+    "--overlap-moe-expert-parallel-comm": ("model.overlap_moe_expert_parallel_comm",),
     "--sequence-parallel": ("model.sequence_parallel",),
     "--use-tp-pp-dp-mapping": ("dist.use_tp_pp_dp_mapping",),
     "--use-distributed-optimizer": ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"),

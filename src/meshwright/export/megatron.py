@@ -50,7 +50,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
         },
         refused=(
             *foreign,
-            *plan_refusals(uniform),
+            *plan_refusals(uniform, stack),
             *packing_refusals(uniform, "megatron"),
             *family_refusals(arch),
         ),

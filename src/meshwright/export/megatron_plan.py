@@ -47,6 +47,7 @@ def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
     work = plan.long.workload
     return [
         *_degrees(plan),
+        *_exchange(plan, stack),
         *_states(plan, stack),
         *_pipeline(plan, stack),
         *_recompute(plan),
@@ -59,9 +60,9 @@ def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
     ]
 
 
-def plan_refusals(plan: UniformPlan) -> list[Refusal]:
+def plan_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
     """What Megatron means in its own way without a change to the plan."""
-    refusals = []
+    refusals = exchange_refusals(plan, stack)
     if plan.long.workload.task == "sft":
         why = "the files read pre-training data; set data, tokenizer and --sft for a prompt format"
         refusals.append(Refusal("workload.task", "sft", why))
@@ -85,6 +86,25 @@ def _degrees(plan: UniformPlan) -> list[Option]:
         options += _context(plan)
     order = known_order(plan)
     return options + list(ORDERS[order] if order else ())
+
+
+def _exchange(plan: UniformPlan, stack: Stack) -> list[Option]:
+    wanted = stack.overlap_expert_exchange and plan.experts is not None
+    return [("--overlap-moe-expert-parallel-comm",)] if wanted and not exchange_refusals(plan, stack) else []
+
+
+def exchange_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+    """Why Megatron does not run the experts' exchange beside compute, where the stack does."""
+    if plan.experts is None or not stack.overlap_expert_exchange:
+        return []
+    conditions = {
+        "needs ep > 1": plan.experts.ep == 1,
+        "needs virtual stages in a pipeline": plan.pp > 1 and plan.virtual_stages == 1,
+        "does not run beside recomputed expert layers": plan.recompute == "full" or "moe" in plan.recompute,
+    }
+    whys = [why for why, holds in conditions.items() if holds]
+    why = f"--overlap-moe-expert-parallel-comm {'; '.join(whys)}: exchanges are written without it"
+    return [Refusal("stack.overlap_expert_exchange", "true", why)] if whys else []
 
 
 def _context(plan: UniformPlan) -> list[Option]:

@@ -216,6 +216,8 @@ def _stack(settings: Settings, facts: Facts) -> Facts:
         for key, name in (
             ("ddp.overlap_grad_reduce", "overlap_gradient_reduction"),
             ("ddp.overlap_param_gather", "overlap_parameter_gather"),
+            ("model.overlap_moe_expert_parallel_comm", "overlap_expert_exchange"),
+            ("comm_overlap.overlap_moe_expert_parallel_comm", "overlap_expert_exchange"),
         )
         if key in settings
     }

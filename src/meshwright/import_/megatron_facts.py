@@ -256,6 +256,9 @@ def _stack(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
     once = next((name for name in ONCE_PER_NODE if name in options), None)
     if once and _first(options, "--moe-token-dispatcher-type", "flex") == "flex":
         found["stack.deduplicates_exchange"] = Fact(True, options[once].words)
+    beside = "--overlap-moe-expert-parallel-comm"
+    if beside in options:
+        found["stack.overlap_expert_exchange"] = Fact(True, beside)
     unfused = ("unfused", "local")
     if _first(options, "--attention-backend", "auto") in unfused:
         found["stack.attention"] = Fact("fused-softmax", options["--attention-backend"].words)

@@ -15,7 +15,6 @@ WHY: Mapping[str, str] = {
     "not priced, less memory than predicted",
     "--distribute-saved-activations": "saved activations are counted whole on every tp rank",
     "--tp-comm-overlap": "overlap of tp is not priced: a shorter step than predicted",
-    "--overlap-moe-expert-parallel-comm": "overlap of the expert exchange is not priced",
     "--delay-wgrad-compute": "delayed weight gradients are not priced",
     "--cuda-graph-impl": "graphs are not priced: less host time than predicted",
     "--enable-cuda-graph": "graphs are not priced: less host time than predicted",

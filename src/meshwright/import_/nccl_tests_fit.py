@@ -2,8 +2,9 @@
 
 The form is the one that predicts (``cost/forms.py``), with its exponents kept: inside a fast domain
 t = α + V/B·((V + V0)/V)^q for two curves (all-reduce; all-gather, which reduce-scatter and all-to-all share), across
-domains the slower of that and of the network cards at η of their rate, with a latency and a saturation of their own;
-messages have a latency and a share of the link or of the card. Sizes in and out of place both count.
+domains the slower of that and of the network cards at η of their rate, with a latency and, but for all-to-all, a
+saturation of their own; messages have a latency and a share of the link or of the card. Sizes in and out of place both
+count.
 
 η follows only where the cards bind. Two well-connected nodes run at the pace of the links inside, which bounds η from
 below and no more: the bound is used where it is above the present value. What the form has no constant for is named in

@@ -104,6 +104,7 @@ def _small(
 def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple[Operator, ...]:
     """dispatch → up → activation → down → combine, which adds the results of what is ``beside``."""
     count, active, width, bias = moe.experts, moe.experts_per_token, moe.intermediate, moe.expert_bias
+    groups, chosen = _groups(arch)
     ups = ("gate_proj", "up_proj") if arch.gated else ("up_proj",)
     up = ExpertLinear(
         name="expert_up",
@@ -139,6 +140,8 @@ def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple
             width=arch.hidden,
             experts=count,
             experts_per_token=active,
+            groups=groups,
+            chosen_groups=chosen,
             reads=("ffn_norm", "router"),
         ),
         up,
@@ -150,6 +153,15 @@ def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple
             width=arch.hidden,
             experts=count,
             experts_per_token=active,
+            groups=groups,
+            chosen_groups=chosen,
             reads=("expert_down", *beside),
         ),
     )
+
+
+def _groups(arch: Architecture) -> tuple[int, int]:
+    """Groups of experts, and how many of them a token's experts are in."""
+    routing = arch.numerics.routing if arch.numerics else None
+    limited = routing.groups if routing else None
+    return (limited.count, limited.chosen) if limited else (1, 1)

@@ -178,17 +178,24 @@ class LeaveTensor(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch(Operator):
-    """Boundary sequence → expert: each token's ``width`` elements go to its ``experts_per_token`` experts."""
+    """Boundary sequence → expert: each token's ``width`` elements go to its ``experts_per_token`` experts.
+
+    They are in ``chosen_groups`` of ``groups`` equal groups of experts.
+    """
 
     width: int
     experts: int
     experts_per_token: int
+    groups: int = 1
+    chosen_groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combine(Operator):
-    """Boundary expert → sequence: the weighted results come back."""
+    """Boundary expert → sequence: the weighted results come back, as ``Dispatch`` has sent the tokens."""
 
     width: int
     experts: int
     experts_per_token: int
+    groups: int = 1
+    chosen_groups: int = 1

@@ -41,6 +41,7 @@ from meshwright.model.operators import (
 from meshwright.program.activations import drops_output
 from meshwright.program.attending import attending, entering, leaving
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
+from meshwright.program.reached import Choice
 from meshwright.program.shape import ACTIVATION_BYTES, LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
@@ -269,8 +270,9 @@ def _expert_exchange(
     op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase, stack: Stack
 ) -> Collective:
     rows = shape.sequence_tokens(mode) * op.experts_per_token
-    copies = op.experts_per_token if stack.deduplicates_exchange else 1
-    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase, copies)
+    choice = Choice(op.experts, op.experts_per_token, op.groups, op.chosen_groups)
+    once = choice if stack.deduplicates_exchange else None
+    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase, once)
 
 
 def _expert_tensor(

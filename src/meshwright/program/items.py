@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.model.operators import Operator
+from meshwright.program.reached import Choice
 from meshwright.program.shape import Number
 
 Phase = Literal["F", "I", "W", "R"]
@@ -41,8 +42,9 @@ class Compute:
 class Collective:
     """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
 
-    ``copies`` is how many copies of each element the bytes hold where those to one node cross to it once. ``routed``:
-    the bytes are those of balanced routing; one group moves more and another less, all together as many.
+    ``once``: the bytes hold a copy of each token for every expert of this choice; one copy goes to each node that has
+    some of them, and one from there to each rank. ``routed``: the bytes are those of balanced routing; one group moves
+    more and another less, all together as many.
     """
 
     kind: CollectiveKind
@@ -50,7 +52,7 @@ class Collective:
     logical_bytes: Number
     what: str
     phase: Phase = "F"
-    copies: int = 1
+    once: Choice | None = None
     routed: bool = False
 
 

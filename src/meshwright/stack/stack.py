@@ -78,7 +78,10 @@ class Stack:
     ties_shards
         of a table that two stages share each rank sums up the shard of the gradient that it updates; False: all of it.
     deduplicates_exchange
-        a token goes to another node once, however many of its experts are there, and is copied inside the node.
+        a token goes to another node once, however many of its experts are there, and inside the node to each rank once
+        (DeepEP, HybridEP).
+    overlap_expert_exchange
+        exchanges with the experts run beside the compute of another micro-batch's pass over the same layers.
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
@@ -147,6 +150,7 @@ class Stack:
     tp_regathers_input: bool = True
     ties_shards: bool = False
     deduplicates_exchange: bool = False
+    overlap_expert_exchange: bool = False
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
     schedule_knobs: tuple[str, ...] = ()

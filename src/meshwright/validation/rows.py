@@ -36,6 +36,8 @@ from meshwright.workload.workload import MAX_GLOBAL_BATCH, MAX_SEQ_LEN, PRECISIO
 
 MAX_LAYERS = 4096
 MAX_WIDTH = 2**20
+DISPATCHERS = {"all-to-all": False, "once": True}
+"""How tokens reach their experts: a copy for each expert, or one for each node and rank."""
 LATENT = 0
 """``head_dim`` of latent attention: the model's own configuration says it."""
 
@@ -70,6 +72,8 @@ class Given:
     fused_norm: bool | None
     loss_logits: str | None
     comm_overlap: str | None
+    expert_dispatch: str | None
+    expert_overlap: bool | None
     synchronous_norm: bool | None
 
 
@@ -159,6 +163,8 @@ GIVEN: dict[str, Reader] = {
     "fused_norm": one_of(FLAGS),
     "loss_logits": str.lower,
     "comm_overlap": str.lower,
+    "expert_dispatch": one_of(tuple(DISPATCHERS)),
+    "expert_overlap": one_of(FLAGS),
     "synchronous_norm": synchronous_norm,
 }
 COLUMN_OF = {"synchronous_norm": "schedule"}

@@ -22,7 +22,7 @@ from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import Stack
 from meshwright.units import BytesPerSecondPerNode, gbit_per_s_to_bytes_per_s
 from meshwright.validation.models import architecture
-from meshwright.validation.rows import Given
+from meshwright.validation.rows import DISPATCHERS, Given
 from meshwright.workload.workload import SUPPORTED_PRECISIONS, SUPPORTED_TASKS, Workload
 
 ANY_STACK = "generic"
@@ -102,6 +102,10 @@ def _stack(given: Given) -> Stack:
         facts |= {"loss_vocab_parallel": False, "logit_bytes": max(stack.logit_bytes, GATHERED_LOGIT_BYTES)}
     if given.comm_overlap == "none":
         facts |= {"overlap_gradient_reduction": False, "overlap_parameter_gather": False}
+    if given.expert_dispatch is not None:
+        facts["deduplicates_exchange"] = DISPATCHERS[given.expert_dispatch]
+    if given.expert_overlap is not None:
+        facts["overlap_expert_exchange"] = given.expert_overlap
     if given.synchronous_norm:
         facts["validates_step_afterwards"] = False
     return replace(stack, **facts)

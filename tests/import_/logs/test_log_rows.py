@@ -109,6 +109,21 @@ def test_the_header_has_every_column_that_validate_reads():
     assert len(set(HEADER)) == len(HEADER)
 
 
+@pytest.mark.parametrize(
+    ("dispatcher", "beside", "cells"),
+    [
+        ("alltoall", False, ("all-to-all", "false")),
+        ("flex", True, ("once", "true")),
+        ("allgather", True, (None, "true")),
+    ],
+)
+def test_how_experts_exchange_is_said_of_models_that_have_some(dispatcher, beside, cells):
+    said = {"moe_token_dispatcher_type": dispatcher, "overlap_moe_expert_parallel_comm": beside}
+    found = _row(_without(num_experts=8, moe_router_topk=2, moe_ffn_hidden_size=14336, **said)).cells
+    assert (found.get("expert_dispatch"), found.get("expert_overlap")) == cells
+    assert not {"expert_dispatch", "expert_overlap"} & _row(_without(**said)).cells.keys()
+
+
 def test_a_released_model_is_known_by_its_sizes():
     assert _row(LOG).cells["model"] == "llama-3.1-8b"
     assert _row(_without("padded_vocab_size", padded_vocab_size=32768)).cells["model"] == "mistral-7b-v0.3"

@@ -49,8 +49,11 @@ UNEVEN = (
     "num_layers_in_last_pipeline_stage",
 )
 ACCOUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+DISPATCHER, BESIDE = "moe_token_dispatcher_type", "overlap_moe_expert_parallel_comm"
+DISPATCHERS = {"alltoall": "all-to-all", "flex": "once"}
 OTHERS = (
     *("deepspeed", "zero_stage", "sequence_parallel", "sft", "overlap_grad_reduce", "tp_comm_overlap"),
+    *(DISPATCHER, BESIDE),
     *("use_distributed_optimizer", "num_distributed_optimizer_instances", "use_torch_fsdp2"),
     *("use_megatron_fsdp", "use_custom_fsdp", "data_parallel_sharding_strategy"),
     *("recompute_modules", "recompute_method", "recompute_num_layers", *GRANULARITIES, *OLD_CHECKPOINTING),
@@ -92,6 +95,17 @@ def _software(settings: Settings) -> Found:
     if "tp_comm_overlap" in settings:
         overlap = is_on(settings, "tp_comm_overlap")
         yield "tp_overlap", Fact(str(overlap).lower(), f"tp_comm_overlap {overlap}")
+    if whole(settings, "num_experts"):
+        yield from _exchange(settings)
+
+
+def _exchange(settings: Settings) -> Found:
+    """How tokens go to their experts, and whether beside compute."""
+    if kind := DISPATCHERS.get(settings.get(DISPATCHER, "")):
+        yield "expert_dispatch", Fact(kind, f"{DISPATCHER} {settings[DISPATCHER]}")
+    if BESIDE in settings:
+        beside = is_on(settings, BESIDE)
+        yield "expert_overlap", Fact(str(beside).lower(), f"{BESIDE} {beside}")
 
 
 def _fsdp(settings: Settings) -> str | None:

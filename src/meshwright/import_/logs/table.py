@@ -18,7 +18,8 @@ HEADER = (
     *("vocab_parallel", "cp", "ep", "etp", "dp", "sharding", "shard_group", "recompute"),
     *("stage_layers", "rank_order"),
     *("precision", "fp8_recipe", "attention", "fused_norm", "loss_logits", "compile", "tp_overlap"),
-    *("comm_overlap", "stack", "outcome", "step_time_s", "step_time_origin", "peak_memory_gib"),
+    *("comm_overlap", "expert_dispatch", "expert_overlap"),
+    *("stack", "outcome", "step_time_s", "step_time_origin", "peak_memory_gib"),
     *("memory_origin", "release", "notes"),
 )
 NAME = "run_id"

@@ -1,0 +1,64 @@
+"""How many equal parts of the experts a token's choices reach in the mean: ranks, or nodes, where copies go once.
+
+A token chooses k different ones of E experts, all alike to it; with groups it first chooses g of their G (DeepSeek-V2,
+arXiv 2405.04434; the limit on devices is section 2.2.2 there) and then k of the A = E·g/G experts in those. Of N parts
+in the order of the experts
+
+* each part is inside one group (N a multiple of G), and that group is chosen with probability g/G:
+  N·g/G · (1 − Π_{i<k} (A − E/N − i)/(A − i));
+* each part has b = G/N whole groups, of which j are chosen with probability C(b, j)·C(G − b, g − j)/C(G, g):
+  N·Σ_j p_j · (1 − Π_{i<k} (A − j·E/G − i)/(A − i)).
+
+Without groups G = g = 1. Parts that cut groups in another way are counted as if there were no groups, which is no less.
+Ignored: routers that prefer some experts reach fewer parts.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from math import comb, prod
+
+import numpy as np
+
+from meshwright.program.shape import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``chosen`` of ``experts`` experts, in ``chosen_groups`` of ``groups`` equal groups."""
+
+    experts: int
+    chosen: int
+    groups: int = 1
+    chosen_groups: int = 1
+
+
+def reached(parts: Number, choice: Choice) -> Number:
+    """The mean number of ``parts`` that have one of a token's experts: 1 to min(parts, chosen)."""
+    values, inverse = np.unique(np.asarray(parts, dtype=np.float64), return_inverse=True)
+    found = np.array([_reached(float(value), choice) for value in values])
+    return found[inverse].reshape(np.shape(parts)) if np.ndim(parts) else float(found[0])
+
+
+@cache
+def _reached(parts: float, choice: Choice) -> float:
+    groups, chosen_groups = choice.groups, choice.chosen_groups
+    if parts % groups and groups % parts:
+        groups = chosen_groups = 1
+    candidates = choice.experts * chosen_groups / groups
+    if parts % groups == 0:
+        hit = 1 - _missed(choice.experts / parts, candidates, choice.chosen)
+        return parts * chosen_groups / groups * hit
+    each, of_group = int(groups / parts), choice.experts / groups
+    ways = comb(groups, chosen_groups)
+    return parts * sum(
+        comb(each, j)
+        * comb(groups - each, chosen_groups - j)
+        / ways
+        * (1 - _missed(j * of_group, candidates, choice.chosen))
+        for j in range(min(each, chosen_groups) + 1)
+    )
+
+
+def _missed(held: float, candidates: float, chosen: int) -> float:
+    """How likely none of ``chosen`` different candidates is among the ``held`` ones of a part."""
+    return prod(max(0.0, candidates - held - i) / max(candidates - i, 1.0) for i in range(chosen))
