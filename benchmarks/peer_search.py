@@ -18,7 +18,7 @@ from meshwright import __version__
 from meshwright.model.load import load_model
 from meshwright.plan.resolve import resolve
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.search.space import divisors
+from meshwright.search.enumerate import divisors
 from meshwright.search.wishes import told
 from meshwright.units import format_seconds
 from meshwright.verbs.planning import Question, answer

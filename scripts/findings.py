@@ -14,7 +14,7 @@ from markdown_table import table
 from meshwright.errors import InputError
 from meshwright.plan.resolve import resolve
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.search.space import Keep
+from meshwright.search.enumerate import Keep
 from meshwright.verbs.planning import setting_of
 from meshwright.verbs.predicting import predicted
 from meshwright.verbs.searching import scope_of, search

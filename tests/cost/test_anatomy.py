@@ -12,7 +12,7 @@ from meshwright.model.load import load_model
 from meshwright.plan.resolve import resolve
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan, WorkloadSpec
-from meshwright.search.space import enumerate_space
+from meshwright.search.enumerate import enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

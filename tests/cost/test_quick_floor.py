@@ -10,8 +10,8 @@ from meshwright.cost.quick_floor import quick_floor
 from meshwright.model.load import load_model
 from meshwright.plan.setting import Setting
 from meshwright.schedule.choice import ScheduleChoice
+from meshwright.search.enumerate import divisors, enumerate_space
 from meshwright.search.schedules import all_schedules, usual_schedules
-from meshwright.search.space import divisors, enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

@@ -8,8 +8,8 @@ from meshwright.cluster.load import load_cluster
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.step_floor import step_floor
 from meshwright.plan.setting import Setting
+from meshwright.search.enumerate import divisors, enumerate_space
 from meshwright.search.schedules import all_schedules
-from meshwright.search.space import divisors, enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

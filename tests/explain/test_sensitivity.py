@@ -13,7 +13,7 @@ from meshwright import api
 from meshwright.explain.beside import USUAL, Subject, legal_plan
 from meshwright.explain.resources import rates
 from meshwright.explain.sensitivity import FACTORS, sensitivities
-from meshwright.search.space import enumerate_space
+from meshwright.search.enumerate import enumerate_space
 
 NOISE = 1e-9
 

@@ -11,14 +11,15 @@ from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
 from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.check import check_plan
-from meshwright.plan.coded import CODED, CONTEXTS, NEVER, RECOMPUTES, told
-from meshwright.plan.context import shortest
+from meshwright.plan.coded import CODED, NEVER, RECOMPUTES, told
+from meshwright.plan.context import context_of_word, shortest
 from meshwright.plan.expand import expand
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule import SCHEDULES
-from meshwright.search.space import Space, enumerate_space
-from meshwright.search.variants import Variants, usual_variants
+from meshwright.search.enumerate import enumerate_space
+from meshwright.search.space import Space
+from meshwright.search.variants import Variants, leaves_open, usual_variants
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 from meshwright.verbs.keeping import parse_keep
@@ -62,7 +63,6 @@ MODELS = {"dense": DENSE, "learned": LEARNED, "sparse": SPARSE, "shared": SHARED
 DEVICES = (4, 5, 6, 8, 9, 10, 12, 14, 16, 18, 20, 24)
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "llm-foundry", "megatron-lm-2021", "generic")
 LARGEST = 12_000
-BY_TELLING = {told(context): context for context in CONTEXTS.values()}
 WIDTHS = (
     "hidden_size",
     "intermediate_size",
@@ -132,7 +132,7 @@ def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[
         list(_schedules(setting)),
         list(_experts(setting)),
         list(_shardings(setting.stack)),
-        variants.all,
+        list(_complete(variants)),
     ):
         yield layout | {
             "micro_batch": micro_batch,
@@ -144,9 +144,16 @@ def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[
             "gather": gather,
             **{
                 name: told((CODED[name].known or variants.values[name])[code])
-                for name, code in variant.codes.items()
+                for name, code in variant.items()
             },
         }
+
+
+def _complete(variants: Variants) -> Iterator[dict[str, int]]:
+    """Codes of every variant, with those of what is chosen later."""
+    for variant in variants.all:
+        later = variants.later if leaves_open(variant) else (variant,)
+        yield from ({**variant.codes, **one.codes} for one in later)
 
 
 def _shardings(stack: Stack) -> Iterator[tuple[str, str]]:
@@ -219,7 +226,7 @@ def short_plan(choice: Choice, question: Asked) -> ShortPlan:
                 **{name: choice[name] for name in degrees},
                 sequence_parallel=choice["tp"] > 1 and choice["sequence_parallel"] == "true",
                 rank_order=tuple(str(choice["order"]).split(",")),
-                context=shortest(BY_TELLING[str(choice["context"])]),
+                context=shortest(context_of_word(str(choice["context"]))),
             ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],

@@ -8,9 +8,10 @@ from small_questions import asked
 
 from meshwright.search import best_first
 from meshwright.search.best_first import widen
+from meshwright.search.enumerate import enumerate_space
 from meshwright.search.exhaustive import search_all
 from meshwright.search.schedules import all_schedules
-from meshwright.search.space import Space, enumerate_space
+from meshwright.search.space import Space
 
 BATCH = 24
 QUESTION = asked("dense", 12, "generic", layers=12, seq_len=96, batch=BATCH)

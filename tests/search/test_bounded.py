@@ -14,16 +14,18 @@ from meshwright.plan.arrays import COLUMNS
 from meshwright.plan.distinct import distinct
 from meshwright.search import bounded
 from meshwright.search.bounded import Wanted, search_bounded
+from meshwright.search.enumerate import enumerate_space
 from meshwright.search.exhaustive import MATTERS, search_all
 from meshwright.search.reasons import explain_choices
-from meshwright.search.space import enumerate_space
 from meshwright.search.variants import all_variants
-from meshwright.verbs.searching import formed, scope_of, search
+from meshwright.verbs.searching import formed, scope_of, search, unbeaten
 
 SETTING = asked("dense", 6, "meshwright", seq_len=96, batch=6).setting
+SETTING = replace(SETTING, stack=replace(SETTING.stack, contexts=("ring", "ulysses")))
 WHOLE = enumerate_space(SETTING, variants=all_variants(SETTING, {}))
 SPACE = WHOLE.only(formed(WHOLE))
 USABLE = 600.0
+FORMS = ("ring", "ulysses", "ring+ulysses")
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,7 @@ class MadeUp:
     loose: np.ndarray
 
     def rows(self, plans):
-        keys = {key: row for row, key in enumerate(rows_of(SPACE.plans))}
-        return np.array([keys[key] for key in rows_of(plans)], dtype=np.int64)
+        return np.array([ROWS[key] for key in rows_of(plans)], dtype=np.int64)
 
     def evaluate(self, plans):
         rows = self.rows(plans)
@@ -46,9 +47,10 @@ class MadeUp:
     def bounds(self, space):
         for code, legal in enumerate(space.legal):
             some = np.flatnonzero(legal)
-            rows = self.rows(space.at(np.full(len(some), code), some))
-            floor = np.ones((2, len(legal)))
-            floor[:, some] = np.stack([self.step_s, self.total_bytes])[:, rows] * self.loose[rows]
+            every = space.every(np.full(len(some), code), some)
+            rows, floor = self.rows(every.plans), np.full((2, len(legal)), np.inf)
+            np.minimum.at(floor[0], some[every.of], (self.step_s * self.loose)[rows])
+            np.minimum.at(floor[1], some[every.of], (self.total_bytes * self.loose)[rows])
             yield Scored(*floor, None)
 
 
@@ -58,7 +60,8 @@ def rows_of(plans):
 
 
 KEYS = ("dp_replicate", "dp_shard", "cp", "micro_batch", "virtual_stages", "sharding", "schedule")
-KEYS += ("sequence_parallel", "order", "gather", "offload")
+KEYS += ("sequence_parallel", "order", "gather", "offload", "context")
+ROWS = {key: row for row, key in enumerate(rows_of(SPACE.plans))}
 
 
 def drawn(seed, spread, fitting):
@@ -94,8 +97,32 @@ def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fittin
             assert one.text.split("does not fit")[0] == two.text.split("does not fit")[0]
 
 
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_what_is_slower_is_tried_where_the_quicker_does_not_fit(seed):
+    world, (column, legal) = drawn(seed, 1.0, 0.5), (SPACE.plans.context, SPACE.later.legal)
+    both = distinct([getattr(SPACE.plans, name) for name in COLUMNS if name != "context"]).inverse
+    quick = np.full(both.max() + 1, np.inf)
+    np.minimum.at(quick, both[column == 0], world.step_s[column == 0])
+    late = (column == 1) & np.isfinite(quick[both])
+    world.step_s[late] = 1.2 * quick[both[late]]
+    slower = legal & (np.arange(len(legal)) == 1)[:, None] & legal[0]
+    space = replace(SPACE, later=replace(SPACE.later, slower=slower))
+    found = search_bounded(space, world.bounds, world.evaluate, USABLE, Wanted(3, 1.1))
+    best, same = (one.plans.take(np.array(one.top(3), dtype=int)) for one in (found, everything(world)))
+    assert rows_of(best) == rows_of(same)
+    fits = dict(zip(rows_of(found.plans), found.fits.tolist(), strict=True))
+    for row in np.flatnonzero(found.plans.context == 1):
+        sibling = found.plans.take(np.array([row]))
+        sibling = replace(sibling, context=np.zeros(1, dtype=np.int64))
+        if rows_of(sibling)[0] in ROWS:
+            assert fits[rows_of(sibling)[0]] is False
+
+
 def test_most_plans_are_spared_where_bounds_are_near():
     world = replace(drawn(0, 30.0, 0.5), loose=np.ones(len(SPACE.plans)))
+    same = distinct([getattr(SPACE.plans, name) for name in COLUMNS if name != "context"])
+    world = replace(world, total_bytes=world.total_bytes[same.first][same.inverse])
     found = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, Wanted(1, 1.1))
     assert found.overfull == (world.total_bytes > USABLE).sum()
     assert len(found.plans) < 0.2 * len(SPACE.plans)
@@ -135,6 +162,8 @@ def test_pieces_make_no_difference(monkeypatch):
 )
 def test_questions_are_answered_as_by_all_plans(model, devices, stack):
     setting = asked(model, devices, stack, seq_len=2048, batch=96).setting
+    few = tuple(name for name in setting.stack.contexts if name in FORMS)
+    setting = replace(setting, stack=replace(setting.stack, contexts=few))
     scope = scope_of({}, None, 5, setting)
     space, found = search(scope, setting)
     whole = search_all(
@@ -143,8 +172,26 @@ def test_questions_are_answered_as_by_all_plans(model, devices, stack):
     assert len(found.plans) < len(whole.plans)
     best, same = (one.plans.take(np.array(one.top(5))) for one in (found, whole))
     assert rows_of(best) == rows_of(same)
-    needed = whole.fits & ~copies_without_need(whole)
+    needed = whole.fits & ~copies_without_need(whole) & ~forms_without_need(whole, unbeaten(space, setting))
     assert found.within(1.1) == (whole.step_s[needed] <= 1.1 * whole.step_s[needed].min()).sum()
+
+
+def forms_without_need(found, left):
+    """Plans with forms that another beats, or that are slower than one that fits: a search does not try them."""
+    every = left.every(*np.nonzero(left.legal))
+    row = {
+        key: row
+        for row, key in enumerate(zip(*(getattr(found.plans, c).tolist() for c in COLUMNS), strict=True))
+    }
+    rows = np.array(
+        [row[key] for key in zip(*(getattr(every.plans, c).tolist() for c in COLUMNS), strict=True)]
+    )
+    lacking = np.zeros(every.of.max() + 1, dtype=bool)
+    lacking[every.of[~every.slower & ~found.fits[rows]]] = True
+    result = np.ones(len(found.plans), dtype=bool)
+    result[rows[~every.slower | lacking[every.of]]] = False
+    assert (every.slower & ~lacking[every.of]).any()
+    return result
 
 
 def copies_without_need(found):

@@ -9,7 +9,7 @@ from meshwright.cost.bounds import may_fit, memory_floor
 from meshwright.cost.evaluate import evaluate
 from meshwright.model.load import load_model
 from meshwright.plan.setting import Setting
-from meshwright.search.space import enumerate_space
+from meshwright.search.enumerate import enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

@@ -6,8 +6,8 @@ from made_up_scores import Scored
 from small_questions import asked
 
 from meshwright.search import exhaustive
+from meshwright.search.enumerate import enumerate_space
 from meshwright.search.exhaustive import MATTERS, TIE, rank, search_all
-from meshwright.search.space import enumerate_space
 
 SPACE = enumerate_space(asked("sparse", 12, "megatron-core", seq_len=96, batch=12).setting)
 

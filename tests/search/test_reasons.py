@@ -6,9 +6,10 @@ import pytest
 from small_questions import asked, choices_of
 
 from meshwright.plan.coded import NEVER
+from meshwright.search.enumerate import enumerate_space
 from meshwright.search.exhaustive import search_all
 from meshwright.search.reasons import FIELDS, explain_choices
-from meshwright.search.space import Space, enumerate_space
+from meshwright.search.space import Space
 from meshwright.units import GIB, format_bytes, format_seconds
 
 SPACE = enumerate_space(asked("sparse", 6, "generic", seq_len=96, batch=6).setting)

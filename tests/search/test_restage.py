@@ -4,10 +4,10 @@ import numpy as np
 from made_up_scores import Scored
 from small_questions import asked
 
+from meshwright.search.enumerate import enumerate_space
 from meshwright.search.exhaustive import search_all
 from meshwright.search.reasons import FIELDS
 from meshwright.search.restage import MOST_EXCESS, TRIED, Recut, explain_stages, restaged, worth_restaging
-from meshwright.search.space import enumerate_space
 
 SPACE = enumerate_space(asked("dense", 12, "megatron-core", layers=6, seq_len=96, batch=12).setting)
 USABLE = 600.0

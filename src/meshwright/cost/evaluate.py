@@ -18,11 +18,11 @@ from meshwright.cost.group_memory import hosts_hold, worst_ledger
 from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.prices import Prices
-from meshwright.cost.pricing import array_prices
+from meshwright.cost.pricing import array_prices, heads_exchanged
 from meshwright.model.spread import with_spread_vocabulary
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.coded import GATHERS, NEVER, SHARDINGS
-from meshwright.plan.context import USUAL
+from meshwright.plan.context import USUAL, Context
 from meshwright.plan.distinct import distinct
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShardingName, default_gather
@@ -136,7 +136,7 @@ def mode_groups(plans: PlanArrays, setting: Setting) -> Iterator[ModeGroup]:
     for of_model, held in _models(plans, setting):
         of_one = plans.take(of_model)
         for of_mode, mode in _modes(of_one, held):
-            shapes, inverse = _distinct_shapes(of_one.take(of_mode), mode)
+            shapes, inverse = distinct_shapes(of_one.take(of_mode), mode)
             yield ModeGroup(of_model[of_mode], inverse, array_prices(shapes, mode, held), mode, held)
 
 
@@ -154,10 +154,14 @@ def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.in
 
 
 def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Mode]]:
-    """Rows of equal mode: sequence parallelism, when states are exchanged, the form of context parallelism."""
+    """Rows of equal mode: sequence parallelism, when states are exchanged, the form of context parallelism.
+
+    How many ranks exchange heads is a matter of shapes: a mode's form has any such number.
+    """
     different, when = _when(plans, setting)
-    forms = (USUAL, *plans.contexts)
-    context = np.where(plans.cp > 1, 1 + plans.context, 0)
+    every = [USUAL, *(_of_any_degree(context) for context in plans.contexts)]
+    forms = list(dict.fromkeys(every))
+    context = np.array([forms.index(form) for form in every])[np.where(plans.cp > 1, 1 + plans.context, 0)]
     columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when, context]
     for rows in distinct(columns).groups():
         sequence, of_rows, form = (int(column[rows[0]]) for column in columns)
@@ -166,6 +170,11 @@ def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int
             rows,
             Mode(sequence_parallel=bool(sequence), gather=gather, reduce=reduce, context=forms[form]),
         )
+
+
+def _of_any_degree(context: Context) -> Context:
+    """The form; in two dimensions with the least inner degree."""
+    return context.model_copy(update={"ulysses": 2}) if context.two_dimensional else context
 
 
 def modes_exchange_states(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
@@ -192,13 +201,14 @@ def _moments(name: ShardingName, gather: str, piped: bool, stack: Stack) -> Mome
     return moments(name, usual if gather == NEVER else gather, stack, pipeline=piped)
 
 
-def _distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:
+def distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:
     """Plans whose passes differ, and for every plan which of them it equals.
 
     Data parallelism and pipelines only matter to a pass when it exchanges states, or when another rank order makes
     strides depend on them.
     """
     columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch, plans.vocabulary_ranks]
+    columns += [np.asarray(heads_exchanged(plans), dtype=np.int64)]
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
     if mode.passes_exchange_states or not inner:
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]

@@ -20,11 +20,12 @@ reductions of whole stages, norm and optimizer, and all that happens inside a pi
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.contexts import BYTES, SECONDS, unbeaten_in
 from meshwright.cost.evaluate import ModeGroup, mode_groups, modes_exchange_states, pipeline_groups
 from meshwright.cost.group import Group
 from meshwright.cost.group_memory import held_states
@@ -38,8 +39,10 @@ from meshwright.program.shape import Number
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.pipeline import looped_placement
 
+Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+RowsAndForms = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True)
@@ -72,14 +75,19 @@ class _OfPasses:
 
 
 class Floors:
-    """Bounds of base plans, and of variants of them: what runs again, the order, cut sequences, what hosts hold."""
+    """Bounds of base plans, and of variants of them: what runs again, the order, cut sequences, what hosts hold.
 
-    def __init__(self, base: PlanArrays, setting: Setting) -> None:
-        self.setting, self.base = setting, base
+    ``contexts``: forms of context parallelism that each base plan may have, by code; bounds hold for all of them then.
+    (codes, n), and passes of the same base plans depend on nothing else. None: plans have the form that they say.
+    """
+
+    def __init__(self, base: PlanArrays, setting: Setting, contexts: Bools | None = None) -> None:
+        self.setting, self.base, self.contexts = setting, base, contexts
         self.passes = _equal_passes(base)
         self.states = _equal_states(base)
         keys = base.take(self.passes.first)
         self._of_order: dict[int, Floats] = {}
+        self._best: dict[int, tuple[Ints, RowsAndForms, RowsAndForms]] = {}
         self._last: tuple[object, _OfPasses] | None = None
         self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=np.zeros_like(keys.gather))
 
@@ -130,14 +138,39 @@ class Floors:
         return self._last[1]
 
     def _of_passes(self, keys: PlanArrays) -> "_OfPasses":
-        (work, own), kept = np.zeros((2, len(keys))), np.zeros((len(keys), self.ranks.count))
-        for same in _groups(keys, self.setting, self.ranks):
-            work[same.rows], own[same.rows], kept[same.rows] = same.work_s, same.own_s, same.kept
+        work, own, kept = self._of_forms(keys)
         total_bytes = np.zeros(len(self.base))
         for rank in range(self.ranks.count):
             of_rank = self.held[:, rank][self.states.inverse] + kept[:, rank][self.passes.inverse]
             np.maximum(total_bytes, of_rank, out=total_bytes)
         return _OfPasses(work, np.maximum(work, own)[self.passes.inverse], total_bytes)
+
+    def _of_forms(self, keys: PlanArrays) -> tuple[Floats, Floats, Floats]:
+        """Seconds of the mean rank and of any, bytes of each rank, of the forms for which they are least."""
+        (work, own), kept = np.full((2, len(keys)), np.inf), np.full((len(keys), self.ranks.count), np.inf)
+        first, quick, lean = self._forms(keys)
+        for rows, context in ((np.arange(len(keys)), first), quick, lean):
+            for same in _groups(replace(keys.take(rows), context=context), self.setting, self.ranks):
+                at = rows[same.rows]
+                if context is not lean[1]:
+                    work[at], own[at] = np.minimum(work[at], same.work_s), np.minimum(own[at], same.own_s)
+                if context is not quick[1]:
+                    kept[at] = np.minimum(kept[at], same.kept)
+        return work, own, kept
+
+    def _forms(self, keys: PlanArrays) -> tuple[Ints, RowsAndForms, RowsAndForms]:
+        """A quick form of each key; rows and forms that may be as quick; rows and forms that may be leaner."""
+        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if self.contexts is None:
+            return keys.context, nothing, nothing
+        order = 0 if _inner(keys) else int(keys.order.max(initial=0))
+        if order not in self._best:
+            legal = self.contexts[:, self.passes.first]
+            quick, lean = (unbeaten_in(keys, legal, self.setting, costs) for costs in (SECONDS, BYTES))
+            first = quick.argmax(0)
+            others = np.arange(len(legal))[:, None] != first
+            self._best[order] = first, _marked(quick & others), _marked(lean & others)
+        return self._best[order]
 
     @cached_property
     def exchanging(self) -> Ints:
@@ -160,6 +193,12 @@ class Floors:
             count = self.base.take(rows).micro_batches(self.setting.workload.global_batch)
             self._of_order[order] = count * once[inverse] / self.base.pp[rows]
         return self._of_order[order]
+
+
+def _marked(forms: Bools) -> RowsAndForms:
+    """Rows and codes of a mask: (codes, n)."""
+    rows, codes = np.nonzero(forms.T)
+    return rows, codes
 
 
 def _equal_passes(plans: PlanArrays) -> Distinct:
@@ -199,6 +238,19 @@ class _Ranks:
         ]
         self.count = max((len(one.ranks) for one in found), default=1)
         self.table = [one.padded(self.count) for one in found]
+
+        self._in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def in_flight(
+        self, choice: ScheduleChoice, schedule: int, ranks: int, chunks: int, micro_batches: int
+    ) -> tuple[int, ...]:
+        """Forward passes of stages that each rank of a pipeline holds at some moment at least."""
+        key = schedule, ranks, chunks, micro_batches
+        if key not in self._in_flight:
+            of_ranks = self.table[self.codes[schedule, ranks, chunks]].ranks.tolist()
+            declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
+            self._in_flight[key] = tuple(chunks if count is None else count for count in declared)
+        return self._in_flight[key]
 
     def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
         """A field of ``StageRanks`` for every plan: (n, K, …)."""
@@ -285,14 +337,8 @@ class _Same:
 
     def _in_flight(self) -> Ints:
         """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
-
-        def held(ranks: int, chunks: int, micro_batches: int) -> tuple[int, ...]:
-            of_ranks = self.ranks.table[self.ranks.codes[schedule, ranks, chunks]].ranks.tolist()
-            declared = [self.choice.in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
-            return tuple(chunks if count is None else count for count in declared)
-
-        schedule = int(self.plans.schedule[0])
-        return looked_up(held, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
+        of = partial(self.ranks.in_flight, self.choice, int(self.plans.schedule[0]))
+        return looked_up(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
 
 
 def _sums(counts: Ints, values: Floats) -> Floats:

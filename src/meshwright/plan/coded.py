@@ -6,12 +6,12 @@ is a line here, with its column and table in ``PlanArrays``; where a search vari
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, get_args
 
-from meshwright.plan.context import Context, ContextForm, shortest
+from meshwright.plan.context import Context, context_of_word, shortest
 from meshwright.plan.short import (
     DEFAULT_RANK_ORDER,
     Gather,
@@ -31,16 +31,6 @@ SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")
 NEVER = "never"
 """When parameters are gathered that are not cut, or not by a plan's own words."""
 GATHERS: tuple[str, ...] = (NEVER, *get_args(Gather))
-CONTEXTS: Mapping[str, Context] = {
-    **{form: Context(form=form) for form in get_args(ContextForm)},
-    **{
-        f"{form}+ulysses{2**power}": Context(form=form, ulysses=2**power)
-        for form in get_args(ContextForm)
-        if form != "ulysses"
-        for power in range(1, 8)
-    },
-}
-"""Forms of context parallelism by name, and in two dimensions with the inner one's degree."""
 RECOMPUTES: tuple[RecomputeName, ...] = get_args(RecomputeName)
 
 
@@ -50,7 +40,7 @@ class Coded:
 
     ``names`` are values by the words that stand for them, beside those of ``known``; a list may be said of some
     ``listed`` words, in their order, or of all of them in any order where a value is an ``order``; ``parse`` reads
-    other texts, and raises a ValueError that says what they must be; ``spoken`` are other words with their values.
+    other texts such as ``example``, and raises a ValueError that says what they must be.
     Plans with the value ``nothing`` have no such choice. ``read`` and ``write`` turn what a short plan has at its path
     into a value and back.
     """
@@ -64,7 +54,7 @@ class Coded:
     order: bool = False
     nothing: Hashable = None
     parse: Callable[[str], Hashable] | None = None
-    spoken: Mapping[str, Hashable] = field(default_factory=dict)
+    example: str = ""
     read: Callable[[ShortPlan], Hashable] | None = None
     write: Callable[[Any], object] | None = None
 
@@ -76,11 +66,7 @@ class Coded:
     @cached_property
     def words(self) -> Mapping[str, Hashable]:
         """Values by the single words that stand for them."""
-        return (
-            {told(value): value for value in self.known}
-            | {name: name for name in self.names}
-            | dict(self.spoken)
-        )
+        return {told(value): value for value in self.known} | {name: name for name in self.names}
 
     def of(self, plan: ShortPlan) -> Hashable:
         """The value that a plan has."""
@@ -148,7 +134,8 @@ CODED: Mapping[str, Coded] = {
             column="context",
             path="layout.context",
             table="contexts",
-            spoken=CONTEXTS,
+            parse=context_of_word,
+            example="ulysses",
             read=attrgetter("layout.context_in_full"),
             write=shortest,
         ),
@@ -172,6 +159,7 @@ CODED: Mapping[str, Coded] = {
             path="offload",
             table="offloads",
             parse=_offload,
+            example="0.5",
             write=lambda value: None if value == Offload() else value,
             read=lambda plan: plan.offload or Offload(),
         ),
@@ -206,6 +194,8 @@ def told(value: object) -> str:
     """A choice as people write it."""
     if isinstance(value, Offload):
         return f"{value.activations}" + (f",{value.ahead}" if value.ahead > 1 else "")
+    if isinstance(value, Context):
+        return value.word
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,7 +16,7 @@ the form says (arXiv 2405.07719). ``pieces``: with head and tail a rank has two 
 have as much to attend to under a causal mask; with contiguous pieces the last rank has most.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -49,12 +49,30 @@ class Context(Strict):
         """Scores of whole rows are written down: no kernel that never does so can be used."""
         return self.form == "rsa"
 
+    @property
+    def word(self) -> str:
+        """The form, with the inner degree in two dimensions: ``ring+ulysses4``."""
+        return f"{self.form}+ulysses{self.ulysses}" if self.two_dimensional else self.form
+
     def heads(self, cp: int) -> int:
         """Ranks among which heads are exchanged, of ``cp``; an array of degrees gives an array."""
         return cp if self.form == "ulysses" else self.ulysses
 
 
 USUAL = Context()
+
+
+def context_of_word(word: str) -> Context:
+    """The form that a word stands for. Raises ValueError that says what it must be."""
+    form, plus, inner = word.partition("+ulysses")
+    degree = int(inner) if plus and inner.isdecimal() else 0
+    known = form in get_args(ContextForm)
+    if known and not plus:
+        return Context(form=form)  # type: ignore[arg-type]
+    if known and form != "ulysses" and 1 < degree <= MAX_ULYSSES:
+        return Context(form=form, ulysses=degree)  # type: ignore[arg-type]
+    names = ", ".join(get_args(ContextForm))
+    raise ValueError(f"must be one of {names}, or in two dimensions with an inner degree: ring+ulysses4")
 
 
 def _name_alone(value: "ContextForm | Context") -> "ContextForm | Context":

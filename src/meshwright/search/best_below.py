@@ -23,9 +23,9 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Best:
-    """A row, and the seconds of its step."""
+    """A plan alone, and the seconds of its step."""
 
-    row: int
+    plans: PlanArrays
     step_s: float
 
 
@@ -34,25 +34,30 @@ def best_below(
 ) -> Best | None:
     """The best plan that fits; None where it takes ``enough`` seconds or more, or nothing fits.
 
-    ``floors``: (n,) no step is shorter, infinite for plans that can not fit. ``take`` makes plans of rows.
+    ``floors``: (n,) no step is shorter, infinite for plans that can not fit. ``take`` makes plans of rows, one or more
+    of each.
     """
     order = np.argsort(floors, kind="stable")
-    seen: list[tuple[Rows, Floats, Floats, NDArray[np.bool_]]] = []
+    taken: list[PlanArrays] = []
+    seen: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
     at, count, best = 0, FIRST, enough
     while at < len(order):
         rows = order[at : at + count][floors[order[at : at + count]] <= _enough(best, enough)]
         rows = rows[np.isfinite(floors[rows])]
         if not len(rows):
             break
-        scores = evaluate(take(rows))
-        seen.append((rows, scores.step_s, scores.total_bytes, scores.fits))
+        taken.append(take(rows))
+        scores = evaluate(taken[-1])
+        seen.append((scores.step_s, scores.total_bytes, scores.fits))
         best = min(best, float(scores.step_s[scores.fits].min(initial=np.inf)))
         at, count = at + count, count * MORE
     if best >= enough or not seen:
         return None
-    rows, step_s, total, fits = (np.concatenate(part) for part in zip(*seen, strict=True))
+    step_s, total, fits = (np.concatenate(part) for part in zip(*seen, strict=True))
     first = int(ranked(step_s, total, fits)[0])
-    return Best(int(rows[first]), float(step_s[first]))
+    ends = np.cumsum([len(plans) for plans in taken])
+    part = int(np.searchsorted(ends, first, side="right"))
+    return Best(taken[part].take(np.array([first - ends[part]])), float(step_s[first]))
 
 
 def _enough(best: float, enough: float) -> float:

@@ -4,13 +4,15 @@ Bounds of time and memory are handed in; they are cheap and for all plans at onc
 
 * the best plans that differ in something that matters (``MATTERS``), each the best of its kind;
 * all plans that are within ``ratio`` of the best;
-* for each value of each choice, the best plan that has it: what explains the best one.
+* for each value of each choice, the best plan that has it: what explains the best one. Not for what is chosen later
+  (``later.py``), of which a plan is compared with itself.
 
 A plan is open while its bound is not above what one of these would take it for. Answers only get better, so that a plan
 that is closed stays closed. At first the plan with the least bound of each value of each choice is evaluated, so that
 hardly a question is without an answer; that closes most of the space, whose plans are never written out
-(``openings.py``). Then open plans are evaluated in groups that are priced together, those with the least bounds first.
-What is found is what evaluating everything would find, as far as these questions go.
+(``openings.py``). What is left gets every value of what is chosen later. Then open plans are evaluated in groups that
+are priced together, those with the least bounds first. What is found is what evaluating everything would find, as far
+as these questions go.
 """
 
 from collections.abc import Callable
@@ -34,7 +36,7 @@ from meshwright.search.exhaustive import (
 )
 from meshwright.search.openings import Chosen, Openings, SpaceBounds
 from meshwright.search.reasons import FIELDS
-from meshwright.search.space import Space
+from meshwright.search.space import Space, Spread
 
 PRICED_TOGETHER = (*CODED, "virtual_stages", "pp")
 LIKELY = (1, 4, 16)
@@ -65,6 +67,7 @@ def search_bounded(
 ) -> Found:
     """Score the plans of a space that matter. Empty spaces give empty results.
 
+    ``bounds`` hold whatever is chosen later.
     ``heard`` is told the best time so far and how many plans are open. An interrupt leaves what was found till then.
     """
     openings = Openings(space, bounds, usable_bytes)
@@ -99,23 +102,27 @@ def search_bounded(
 def _open_plans(openings: Openings, evaluate: Evaluate, wanted: Wanted) -> "_Asked":
     """The questions, to plans that are still open when the likely best of each value have been evaluated."""
     space, seen = openings.space, np.zeros(openings.floors.shape, dtype=np.bool_)
-    parts: list[tuple[Chosen, Scores]] = []
+    parts: list[tuple[Chosen, Rows, Scores]] = []
     worth = _Worth(wanted)
     for count in LIKELY:
         likely = openings.likely_best(count, seen)
-        plans = space.at(likely.variants, likely.rows)
+        every = space.every(likely.variants, likely.rows)
+        quick = np.flatnonzero(~every.slower)
+        plans, of = every.plans.take(quick), every.of[quick]
         scores = evaluate(plans)
         good = np.flatnonzero(scores.fits)
-        openings.answer(likely.rows[good], plans.take(good), scores.step_s[good])
+        openings.answer(likely.rows[of[good]], plans.take(good), scores.step_s[good])
         worth.answer(plans.take(good), scores.step_s[good])
         seen[likely.variants, likely.rows] = True
-        parts.append((likely, scores))
+        places = np.arange(len(every.of)) - np.searchsorted(every.of, every.of)
+        parts.append((likely.take(of), places[quick], scores))
     which = openings.open(worth.enough) | seen
-    asked = _Asked(space.at(*np.nonzero(which)), openings.floors[which].astype(np.float64), wanted)
-    places = np.cumsum(which).reshape(which.shape) - 1
-    for likely, scores in parts:
-        asked.answer(places[likely.variants, likely.rows], scores)
-    asked.left = np.flatnonzero(~asked.evaluated)
+    every = space.every(*np.nonzero(which))
+    asked = _Asked(every, openings.floors[which].astype(np.float64)[every.of], wanted)
+    first = np.searchsorted(every.of, np.cumsum(which) - 1).reshape(which.shape)
+    for likely, places, scores in parts:
+        asked.answer(first[likely.variants, likely.rows] + places, scores)
+    asked.left = np.flatnonzero(~asked.evaluated & ~asked.waiting)
     return asked
 
 
@@ -144,9 +151,11 @@ class _Worth:
 class _Asked:
     """The questions, with the best answers so far; infinite where there is none yet."""
 
-    def __init__(self, plans: PlanArrays, floors: Floats, wanted: Wanted) -> None:
+    def __init__(self, every: Spread, floors: Floats, wanted: Wanted) -> None:
+        plans = every.plans
         self.plans, self.floors, self.wanted = plans, floors, wanted
-        self.left: Rows = np.arange(len(plans))
+        self.of, self.waiting = every.of, every.slower.copy()
+        self.left: Rows = np.flatnonzero(~self.waiting)
         self.step_s, self.total_bytes = np.full(len(plans), np.inf), np.zeros(len(plans))
         self.fits, self.evaluated = np.zeros((2, len(plans)), dtype=np.bool_)
         self.together = _Bests(plans, PRICED_TOGETHER)
@@ -182,6 +191,10 @@ class _Asked:
         good, seconds = rows[scores.fits], scores.step_s[scores.fits]
         for bests in (self.kinds, *self.values):
             bests.update(good, seconds)
+        lacking = np.zeros(int(self.of.max(initial=-1)) + 1, dtype=np.bool_)
+        lacking[self.of[rows[~scores.fits]]] = True
+        open_ = np.flatnonzero(self.waiting & lacking[self.of])
+        self.left, self.waiting[open_] = np.concatenate([self.left, open_]), False
 
     def _enough(self, rows: Rows) -> Floats:
         """Beyond which time a plan answers none of the questions."""

@@ -133,14 +133,19 @@ def least_of_schedules(plans: PlanArrays, bounds: Floats) -> dict[int, float]:
 def search_all(space: Space, evaluate: Evaluate, may_fit: Floor) -> Found:
     """Score every plan of a space that may fit. Empty spaces give empty results."""
     possible = may_fit(space.plans)
-    plans = space.plans.take(possible)
+    found = search_plans(space.plans.take(possible), evaluate)
+    return replace(found, too_large=found.too_large + int((~possible).sum()))
+
+
+def search_plans(plans: PlanArrays, evaluate: Evaluate) -> Found:
+    """Score plans."""
     parts = [
         evaluate(plans.take(np.arange(at, min(at + CHUNK, len(plans))))) for at in range(0, len(plans), CHUNK)
     ]
     step_s, total = (_joined([getattr(part, name) for part in parts]) for name in ("step_s", "total_bytes"))
     fits = _joined([part.fits for part in parts]).astype(np.bool_)
     ranking = ranked(step_s, total, fits)
-    return Found(plans, step_s, total, fits, ranking, int((~possible).sum()) + int((~fits).sum()))
+    return Found(plans, step_s, total, fits, ranking, int((~fits).sum()))
 
 
 def ranked(step_s: Floats, total_bytes: Floats, fits: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
 """Which plans of a space are open: they can fit, and may still answer a question by their bounds.
 
 Plans are variants of base plans, and never written out here: bounds come one variant after the other, as a row of
-seconds for all base plans. What a question takes for enough is known for each value of each choice; a plan's is the
-largest of its values', so that of a base plan's values serves all its variants.
+seconds for all base plans. Of what is chosen later (``later.py``) bounds hold for every value, and no question here
+asks; of the likely best plans its quickest values are evaluated. What a question takes for enough is known for each
+value of each choice; a plan's is the largest of its values', so that of a base plan's values serves all its variants.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,7 @@ from meshwright.search.space import Space
 from meshwright.search.varied import VARIED
 
 OF_BASE = tuple(name for name in FIELDS if name not in VARIED)
+OF_VARIANTS = tuple(name for name, choice in VARIED.items() if not choice.later)
 Ints = NDArray[np.int64]
 
 
@@ -48,8 +50,8 @@ class Chosen:
     variants: Ints
     rows: Ints
 
-    def where(self, which: NDArray[np.bool_]) -> "Chosen":
-        """Those of a mask."""
+    def take(self, which: Ints | NDArray[np.bool_]) -> "Chosen":
+        """Some of them."""
         return Chosen(self.variants[which], self.rows[which])
 
 
@@ -78,7 +80,7 @@ class Openings:
     def __init__(self, space: Space, bounds: SpaceBounds, usable_bytes: float) -> None:
         self.space = space
         self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
-        self.of_variants = {name: np.full(len(space.base.values_of(name)), np.inf) for name in VARIED}
+        self.of_variants = {name: np.full(len(space.base.values_of(name)), np.inf) for name in OF_VARIANTS}
         self.floors = np.full(space.legal.shape, np.inf, dtype=np.float32)
         self.least_bytes, self.overfull = np.inf, 0
         self.overfull_values: dict[str, dict[int, float]] = {name: {} for name in FIELDS}
@@ -88,7 +90,7 @@ class Openings:
             fits = legal & (found.total_bytes <= usable_bytes)
             self.floors[code, fits] = np.nextafter(found.step_s[fits].astype(np.float32), np.float32(0))
             over = np.where(legal & ~fits, found.total_bytes, np.inf)
-            self.overfull += int((legal & ~fits).sum())
+            self.overfull += space.count_of(code, legal & ~fits)
             self.least_bytes = min(self.least_bytes, float(found.total_bytes[legal].min(initial=np.inf)))
             np.minimum(largest, over, out=largest)
             self._note_overfull(code, over)
@@ -100,15 +102,20 @@ class Openings:
     @property
     def fitting(self) -> int:
         """How many plans can fit."""
-        return int(np.isfinite(self.floors).sum())
+        return self.space.count(np.isfinite(self.floors))
 
     def _note_overfull(self, code: int, over: Floats) -> None:
         """The least bytes of plans that can not fit, by the values of a variant."""
-        for name, column in self.space.variants[code].of(self.space.base).items():
+        for name, column in self._columns(code).items():
             known = self.overfull_values[name]
             for value in np.unique(column):
                 least = float(over[column == value].min(initial=np.inf))
                 known |= _finite([(int(value), min(least, known.get(int(value), np.inf)))])
+
+    def _columns(self, code: int) -> dict[str, Ints]:
+        """What a variant of every base plan chooses, but for what most choose later."""
+        columns = self.space.variants[code].of(self.space.base)
+        return {name: column for name, column in columns.items() if name in OF_VARIANTS}
 
     def likely_best(self, count: int, seen: NDArray[np.bool_]) -> Chosen:
         """For each value that nothing fits yet, the ``count`` plans with the least bounds that were not seen."""
@@ -146,7 +153,7 @@ class Openings:
     def _worth(self, code: int) -> Floats:
         """The best times of what a variant chooses, the slowest choice of each base plan's: (n,)."""
         worth = np.zeros(len(self.space.base))
-        for name, column in self.space.variants[code].of(self.space.base).items():
+        for name, column in self._columns(code).items():
             np.maximum(worth, self.of_variants[name][column.astype(np.int64)], out=worth)
         return worth
 

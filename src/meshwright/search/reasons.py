@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from meshwright.plan.coded import CODED, told
 from meshwright.search.exhaustive import Found
-from meshwright.search.varied import VARIED
+from meshwright.search.varied import LATER, VARIED
 from meshwright.units import format_bytes, format_seconds
 
-FIELDS = ("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages", *CODED)
+FIELDS = (
+    *("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages"),
+    *(name for name in CODED if name != LATER),
+)
+"""What the best plans with other values tell of. What is chosen later is told of by the same plan with other values."""
 SHOWN = 3
 
 
@@ -30,11 +34,11 @@ class Reason:
         return {"field": self.field, "value": self.value, "reason": self.text}
 
 
-def explain_choices(found: Found, row: int) -> list[Reason]:
+def explain_choices(found: Found, row: int, fields: tuple[str, ...] = FIELDS) -> list[Reason]:
     """A reason for each choice of the plan at ``row``, but those with one value and those that do not concern it."""
     own = found.plans.take(np.array([row]))
     reasons = []
-    for field in FIELDS:
+    for field in fields:
         column = getattr(found.plans, field)
         values = {*np.unique(column).tolist(), *found.overfull_values.get(field, ())} - _nothing(field)
         others = sorted(values - {int(column[row])})

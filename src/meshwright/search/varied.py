@@ -6,6 +6,7 @@ apply to it. Rules are asked of a variant and of all base plans at once.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.check_context import stack_name
 from meshwright.plan.check_stack import recomputable
-from meshwright.plan.coded import CONTEXTS, RECOMPUTES
-from meshwright.plan.context import Context
+from meshwright.plan.coded import RECOMPUTES
+from meshwright.plan.context import Context, context_of_word
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, Offload
 from meshwright.search.operator_sets import operator_sets
@@ -48,6 +49,7 @@ class Varied:
     """A choice of variants: its ``usual`` values, all that a stack leaves to plans, and those who are ``concerned``.
 
     Plans whose value is another than the first one must be ``played``: they only come with usual values of the others.
+    What is chosen ``later`` no bound looks at (``later.py``); there is one such choice.
     """
 
     usual: Callable[[Setting], Values]
@@ -55,6 +57,7 @@ class Varied:
     rule: Rule
     concerned: Callable[[PlanArrays], Bools] | None = None
     played: bool = False
+    later: bool = False
 
     def concerns(self, base: PlanArrays) -> Bools:
         """Plans that the choice is one of; the others have its first value."""
@@ -146,7 +149,27 @@ def _goes_out(asked: Asked, own: Offload) -> Iterator[tuple[str, Bools]]:
 
 
 def _usual_contexts(setting: Setting) -> Values:
-    return (CONTEXTS[setting.stack.contexts[0]],)
+    return (context_of_word(setting.stack.contexts[0]),)
+
+
+def _all_contexts(setting: Setting) -> Values:
+    """The stack's forms; in two dimensions with every inner degree that divides the heads, as far as there are ranks.
+
+    Contiguous pieces are left out: they only make the last rank slower.
+    """
+    arch, most = setting.model.architecture, setting.cluster.devices // 2
+    heads = gcd(arch.heads, arch.kv_heads)
+    degrees = [degree for degree in range(2, min(heads, most) + 1) if heads % degree == 0]
+    found = [
+        context
+        for name in setting.stack.contexts
+        for context in (
+            [Context(form=name.partition("+")[0], ulysses=degree) for degree in degrees]  # type: ignore[arg-type]
+            if "+" in name
+            else [context_of_word(name)]
+        )
+    ]
+    return tuple(dict.fromkeys((*_usual_contexts(setting), *found)))
 
 
 def _heads_can_be_exchanged(asked: Asked, context: Context) -> Iterator[tuple[str, Bools]]:
@@ -180,11 +203,14 @@ VARIED: Mapping[str, Varied] = {
     ),
     "context": Varied(
         usual=_usual_contexts,
-        every=_usual_contexts,
+        every=_all_contexts,
         rule=_heads_can_be_exchanged,
         concerned=lambda base: base.cp > 1,
+        later=True,
     ),
     "order": Varied(usual=lambda setting: (DEFAULT_RANK_ORDER,), every=_all_orders, rule=_orders_differ),
     "offload": Varied(usual=lambda setting: (Offload(),), every=_all_offloads, rule=_goes_out, played=True),
 }
 """By column; variants that differ in the last ones stand together."""
+LATER = next(name for name, choice in VARIED.items() if choice.later)
+"""The column of what is chosen later."""

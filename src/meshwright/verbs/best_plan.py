@@ -16,6 +16,7 @@ from meshwright.verbs.searching import (
     search,
     searched_space,
     space_bounds,
+    unbeaten,
     usable_bytes,
 )
 
@@ -31,7 +32,7 @@ class BestPlan:
 
 def least_step_s(scope: Scope, setting: Setting) -> float | None:
     """No plan that may fit takes less; infinite where none may, 0 where no bound is known, None: none is legal."""
-    space = searched_space(scope, setting)
+    space = unbeaten(searched_space(scope, setting), setting)
     if not len(space):
         return None
     return float(_floors(space, setting).min()) if formed(space).all() else 0.0
@@ -42,17 +43,17 @@ def best_plan(scope: Scope, setting: Setting, enough: float) -> BestPlan | None:
 
     Among plans without closed forms it is found whatever is enough.
     """
-    space = searched_space(scope, setting)
+    space = unbeaten(searched_space(scope, setting), setting)
     if not formed(space).all():
         _, found = search(replace(scope, top=1), setting)
         rows = found.top(1)
         return BestPlan(found.plans, rows[0], float(found.step_s[rows[0]])) if rows else None
 
     def take(rows: NDArray[np.int64]) -> PlanArrays:
-        return space.at(*np.divmod(rows, len(space.base)))
+        return space.every(*np.divmod(rows, len(space.base))).plans
 
     best = best_below(_floors(space, setting).reshape(-1), take, scoring(setting), enough)
-    return None if best is None else BestPlan(take(np.array([best.row])), 0, best.step_s)
+    return None if best is None else BestPlan(best.plans, 0, best.step_s)
 
 
 def _floors(space: Space, setting: Setting) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ def _coded(field: str, choice: Coded, text: str) -> Kept:
         try:
             return choice.parse(text)  # type: ignore[return-value]
         except ValueError as error:
-            raise InputError(Problem(field, text, str(error), f"{choice.name}=0.5")) from None
+            raise InputError(Problem(field, text, str(error), f"{choice.name}={choice.example}")) from None
     if choice.listed and text not in choice.words:
         return _listed(field, text, choice)
     if choice.column == "schedule" and names_lists(text):

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from meshwright.cost.predict import closed_form, report
 from meshwright.placement.solve import Placed
 from meshwright.plan.expand import expand
@@ -16,9 +18,13 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.written_lists import filed
 from meshwright.result import Report
+from meshwright.search.exhaustive import Found, search_plans
 from meshwright.search.reasons import Reason, explain_choices
 from meshwright.search.restage import BY_STAGE, Restaged, explain_stages
+from meshwright.search.variants import with_every_later
+from meshwright.search.varied import LATER
 from meshwright.verbs.predicting import useless_recomputation
+from meshwright.verbs.searching import scoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) ->
     """The plan at a row of what was found, predicted."""
     short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
     long = expand(short, setting.model.architecture)
-    reasons = tuple(explain_choices(staged.found, row))
+    reasons = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
     if cut is None:
         prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
         return Proposal(short, prediction, reasons)
@@ -93,6 +99,14 @@ def proposal(staged: Restaged, row: int, header: ShortPlan, setting: Setting) ->
     prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
     prediction = _remarked(short, long, setting, prediction)
     return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
+
+
+def _explain_later(found: Found, row: int, setting: Setting) -> list[Reason]:
+    """What the plan at a row comes to with other values of what is chosen later, its stages balanced."""
+    own = found.plans.take(np.array([row]))
+    every = search_plans(with_every_later(own, setting), scoring(setting))
+    (place,) = np.flatnonzero(getattr(every.plans, LATER) == getattr(own, LATER)[0])
+    return explain_choices(every, int(place), (LATER,))
 
 
 def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:

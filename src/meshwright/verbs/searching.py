@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.bounds import may_fit
 from meshwright.cost.constants import constants
+from meshwright.cost.contexts import forms_worth
 from meshwright.cost.evaluate import Estimates, evaluate
 from meshwright.cost.intervals import pair_interval
 from meshwright.cost.pipeline import have_forms
@@ -23,6 +24,7 @@ from meshwright.plan.short import NodeOrder
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.search.best_first import widen
 from meshwright.search.bounded import Heard, Wanted, search_bounded
+from meshwright.search.enumerate import divisors, enumerate_space
 from meshwright.search.exhaustive import Found, search_all
 from meshwright.search.schedules import (
     AUTO,
@@ -32,8 +34,8 @@ from meshwright.search.schedules import (
     usual_schedules,
     with_knobs,
 )
-from meshwright.search.space import Space, divisors, enumerate_space
-from meshwright.search.variants import all_variants, are_usual, usual_variants
+from meshwright.search.space import Space
+from meshwright.search.variants import Variants, all_variants, are_usual, usual_variants
 from meshwright.search.varied import Bools
 from meshwright.search.wishes import Forbidden, Keep
 from meshwright.units import format_seconds
@@ -145,13 +147,20 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> Searched:
 
 
 def searched_space(scope: Scope, setting: Setting) -> Space:
-    """All legal plans of a scope. Base plans without closed forms are searched with the usual variants."""
+    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices."""
     schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
     variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
     space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
     space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
-    unusual = ~are_usual(space.variants, space.base, usual)
-    return space.without(unusual[:, None] & ~have_forms(space.base)[None, :])
+    unusual, formless = ~are_usual(space.variants, space.base, usual), ~have_forms(space.base)
+    space = space.without(unusual[:, None] & formless[None, :])
+    return space.choosing(~formless[None, :] | _usual_later(space, usual)[:, None])
+
+
+def _usual_later(space: Space, usual: Variants) -> Bools:
+    """Which codes of what is chosen later are usual: (values,)."""
+    known = usual.values[space.later.column]
+    return np.array([value in known for value in space.base.values_of(space.later.column)], dtype=np.bool_)
 
 
 def formed(space: Space) -> Bools:
@@ -193,25 +202,39 @@ def usual_order(cluster: Cluster) -> NodeOrder | None:
 def _search_formed(space: Space, scope: Scope, setting: Setting, tell: Progress | None) -> Found:
     """Search plans that have closed forms."""
     if scope.whole:
-        usual = are_usual(space.variants, space.base, usual_variants(setting, scope.keep))
-        found = search_all(
-            space.without(~usual[:, None]), scoring(setting), lambda plans: may_fit(plans, setting)
-        )
-        if not scope.wider:
-            return found
-        rest = _search_formed(space.without(usual[:, None]), replace(scope, whole=False), setting, tell)
-        return found.joined(rest)
+        variants = usual_variants(setting, scope.keep)
+        usual, later = are_usual(space.variants, space.base, variants), _usual_later(space, variants)
+        of_usual, others = space.without(~usual[:, None]), space.without(usual[:, None])
+        found = search_all(of_usual.choosing(later), scoring(setting), lambda plans: may_fit(plans, setting))
+        for rest in (others, of_usual.choosing(~later)) if scope.wider else ():
+            found = found.joined(_search_formed(rest, replace(scope, whole=False), setting, tell))
+        return found
 
     def bounds(space: Space) -> Iterator[QuickFloor]:
         return space_bounds(space, setting)
 
-    wanted = Wanted(scope.top, pair_interval(setting).high)
-    return search_bounded(space, bounds, scoring(setting), usable_bytes(setting), wanted, _hearing(tell))
+    wanted, usable, left = (
+        Wanted(scope.top, pair_interval(setting).high),
+        usable_bytes(setting),
+        unbeaten(space, setting),
+    )
+    found = search_bounded(left, bounds, scoring(setting), usable, wanted, _hearing(tell))
+    return replace(found, slower=found.slower + len(space) - len(left))
+
+
+def unbeaten(space: Space, setting: Setting) -> Space:
+    """The same without forms of context parallelism that another one of the same plan beats in time and memory.
+
+    Those that are slower than another one are marked.
+    """
+    worth = forms_worth(space.base, space.later.legal, setting)
+    left = space.choosing(worth.unbeaten)
+    return replace(left, later=replace(left.later, slower=left.later.legal & ~worth.quick))
 
 
 def space_bounds(space: Space, setting: Setting) -> Iterator[QuickFloor]:
     """Bounds of each variant of all base plans, which have closed forms."""
-    floors = Floors(space.base, setting)
+    floors = Floors(space.base, setting, space.later.legal)
     for variant in space.variants:
         yield floors.of(replace(space.base, **variant.of(space.base)))
 

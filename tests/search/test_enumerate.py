@@ -16,8 +16,8 @@ from small_questions import (
 )
 
 from meshwright.model.recompute import SETS
+from meshwright.search.enumerate import divisors, enumerate_space, factorisations
 from meshwright.search.operator_sets import operator_sets
-from meshwright.search.space import divisors, enumerate_space, factorisations
 from meshwright.search.variants import all_variants
 from meshwright.search.wishes import told
 

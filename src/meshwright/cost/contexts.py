@@ -1,0 +1,117 @@
+"""Forms of context parallelism that another form beats, whatever a plan is otherwise.
+
+Forms of one plan differ in what attention takes and exchanges, forward and backward, in what it keeps of a micro-batch,
+and in what its backward pass works with. A plan's time and memory never get better when one of these gets worse: what
+is kept is held at least once in either pass, what is worked with is there beside it. So a form is beaten where another
+one is no worse in any of
+
+* seconds of what attention does forward; of what it does backward, alone and with what may run again there;
+* bytes that it keeps;
+* bytes that it keeps and works with;
+
+and, where they are equal in all, the other one comes first. It need not be searched. Only degrees and the micro-batch
+decide, and where ranks lie; an order of ranks may favour another form, so beaten is what is beaten in every order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.evaluate import distinct_shapes
+from meshwright.cost.prices import Prices, total
+from meshwright.cost.pricing import array_prices
+from meshwright.model.operators import Attention
+from meshwright.plan.arrays import PlanArrays
+from meshwright.plan.distinct import distinct
+from meshwright.plan.setting import Setting
+from meshwright.program.activations import inner_bytes
+from meshwright.program.attending import attending, attending_buffers, entering, leaving
+from meshwright.program.items import Phase
+from meshwright.program.shape import Mode, Number
+
+PHASES: tuple[Phase, ...] = ("F", "I")
+COSTS = 7
+ALL, SECONDS, BYTES = slice(0, COSTS), slice(0, 5), slice(5, COSTS)
+"""What is compared, in the order above."""
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Forms that no other beats, in all costs or in seconds alone: (codes, n)."""
+
+    unbeaten: Bools
+    quick: Bools
+
+
+def forms_worth(base: PlanArrays, legal: Bools, setting: Setting) -> Worth:
+    """What is worth a search of the ``legal`` forms of each base plan, in some order of ranks."""
+    inner = all(set(order[:2]) == {"tp", "cp"} for order in base.rank_orders)
+    columns = [
+        base.cp,
+        base.tp,
+        base.micro_batch,
+        *([] if inner else [base.dp_shard, base.dp_replicate, base.pp]),
+    ]
+    patterns = distinct([*columns, np.left_shift(1, np.arange(len(legal))) @ legal])
+    plans, may = base.take(patterns.first), legal[:, patterns.first]
+    unbeaten, quick = np.zeros((2, *may.shape), dtype=np.bool_)
+    for order in range(1 if inner else len(base.rank_orders)):
+        ordered = replace(plans, order=np.full(len(plans), order))
+        unbeaten |= unbeaten_in(ordered, may, setting)
+        quick |= unbeaten_in(ordered, may, setting, SECONDS)
+    return Worth(unbeaten[:, patterns.inverse], quick[:, patterns.inverse])
+
+
+def unbeaten_in(plans: PlanArrays, legal: Bools, setting: Setting, costs: slice = ALL) -> Bools:
+    """Those of the ``legal`` forms that no other legal one beats in some costs, in the order that plans have."""
+    rows = np.flatnonzero(legal.sum(0) > 1)
+    if not len(rows):
+        return legal
+    shapes, inverse = distinct_shapes(plans.take(rows), Mode(sequence_parallel=False))
+    result, may = legal.copy(), legal[:, rows]
+    own = {int(code): _costs(shapes, int(code), setting)[:, costs] for code in np.flatnonzero(may.any(1))}
+    beaten = np.zeros_like(may)
+    for code, other in permutations(own, 2):
+        no_worse, equal = (own[other] <= own[code]), (own[other] == own[code])
+        beats = no_worse.all((0, 1)) & (~equal.all((0, 1)) | (other < code))
+        beaten[code] |= beats[inverse] & may[other]
+    result[:, rows] &= ~beaten
+    return result
+
+
+def _costs(shapes: PlanArrays, code: int, setting: Setting) -> Floats:
+    """What a form comes to in every attention, infinite where it does not divide cp: (attentions, costs, n)."""
+    context = shapes.contexts[code]
+    possible = np.flatnonzero(shapes.cp % context.heads(shapes.cp) == 0)  # type: ignore[arg-type]
+    plans = replace(shapes.take(possible), context=np.full(len(possible), code))
+    prices = array_prices(plans, Mode(sequence_parallel=False, context=context), setting)
+    every = {
+        op: None for block in setting.model.blocks for op in block.operators if isinstance(op, Attention)
+    }
+    result = np.full((len(every), COSTS, len(shapes)), np.inf)
+    for of_op, op in zip(result, every, strict=True):
+        for row, number in zip(of_op, _of_one(op, prices), strict=True):
+            row[possible] = number
+    return result
+
+
+def _of_one(op: Attention, prices: Prices) -> Iterator[Number]:
+    shape, mode, stack = prices.local.shape, prices.local.mode, prices.local.stack
+    enter, attend, leave = (
+        [
+            sum((total(prices.item(item)) for item in part(op, shape, mode, phase)), start=0.0)
+            for phase in PHASES
+        ]
+        for part in (entering, attending, leaving)
+    )
+    yield enter[0] + attend[0] + leave[0]
+    backward = enter[1] + attend[1] + leave[1]
+    yield from (backward + again for again in (0.0, enter[0], attend[0], enter[0] + attend[0]))
+    kept = inner_bytes(op, shape, mode, stack)
+    yield kept
+    yield kept + attending_buffers(op, shape, mode)

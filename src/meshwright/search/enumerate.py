@@ -1,0 +1,303 @@
+"""Legal plans: generated, counted, and every refusal with its reason.
+
+The raw space is the product of all ordered factorisations of the devices into (pp, tp, cp, dp_replicate, dp_shard) and
+of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and variants (``variants.py``).
+It is built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that
+it removes. Variants multiply what is left without being written out: most plans are only counted and bounded; what no
+bound looks at is chosen after that (``later.py``). The rules are those of ``plan/check.py`` on arrays (a test holds the
+two against each other), and some that only a search has: no plan that equals another one, as many stages a rank as one
+likes only where all get equally many layers, micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and
+what the question keeps fixed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.plan.arrays import PlanArrays, usual_codes
+from meshwright.plan.coded import CODED, GATHERS, NEVER, SHARDINGS
+from meshwright.plan.distinct import looked_up
+from meshwright.plan.setting import Setting
+from meshwright.schedule.choice import ScheduleChoice
+from meshwright.schedule.generators import ScheduleKind
+from meshwright.search.schedules import Searched, fits_ranks, usual_schedules
+from meshwright.search.space import Space
+from meshwright.search.variants import Variants, legal_variants, usual_variants
+from meshwright.search.varied import Asked
+from meshwright.search.wishes import Forbidden, Keep, Wishes, asked
+from meshwright.stack.stack import Stack
+
+MAX_MICRO_BATCH = 64
+DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
+
+Ints = NDArray[np.int64]
+Table = dict[str, Ints]
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What each stage multiplies in."""
+
+    micro_batch: tuple[int, ...]
+    schedule: tuple[tuple[int, int], ...]
+    experts: tuple[tuple[int, int], ...]
+    sharding: tuple[tuple[int, int], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, (self.micro_batch, self.schedule, self.experts, self.sharding)))
+
+
+class _Cutter:
+    """Applies masks to a table and counts what they remove."""
+
+    def __init__(self, table: Table, weight: int) -> None:
+        self.table, self.weight = table, weight
+        self.rejected: Counter[str] = Counter()
+
+    def cut(self, reason: str, legal: NDArray[np.bool_]) -> None:
+        """Keep the legal rows; the others count for ``weight`` raw plans each."""
+        removed = int((~legal).sum())
+        if removed:
+            self.rejected[reason] += removed * self.weight
+            self.table = {name: column[legal] for name, column in self.table.items()}
+
+    def multiply(self, names: tuple[str, ...], options: Iterable[tuple[int, ...]]) -> None:
+        """Every row with every option."""
+        values = np.array(list(options), dtype=np.int64).reshape(-1, len(names))
+        rows = len(next(iter(self.table.values())))
+        self.table = {name: np.repeat(column, len(values)) for name, column in self.table.items()}
+        for i, name in enumerate(names):
+            self.table[name] = np.tile(values[:, i], rows)
+        self.weight //= max(1, len(values))
+
+    def column(self, name: str) -> Ints:
+        return self.table[name]
+
+
+def enumerate_space(
+    setting: Setting,
+    keep: Keep | None = None,
+    schedules: Searched | None = None,
+    variants: Variants | None = None,
+    forbid: Forbidden | None = None,
+) -> Space:
+    """All legal plans for a setting. ``keep`` fixes choices of the plan (``{"tp": 8, "sharding": "zero1"}``).
+
+    ``schedules`` and ``variants`` are the usual ones if nothing is said. ``forbid``: values that no plan may have.
+    """
+    keep, wishes = keep or {}, Wishes(keep or {}, forbid or {})
+    schedules = usual_schedules(setting.stack) if schedules is None else schedules
+    variants = usual_variants(setting, keep) if variants is None else variants
+    options = _options(setting, schedules, keep.get("gather"))
+    layouts = factorisations(setting.cluster.devices, len(DEGREES))
+    of_layout = prod(options.sizes) * variants.count
+    table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
+    cutter = _Cutter(table, of_layout)
+    _cut_layouts(cutter, setting)
+    _cut_unwanted(cutter, wishes, schedules)
+    cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
+    _cut_batches(cutter, setting)
+    cutter.multiply(("schedule", "virtual_stages"), options.schedule)
+    _cut_schedules(cutter, setting, schedules, "unit" in keep)
+    _cut_unwanted(cutter, wishes, schedules)
+    cutter.multiply(("ep", "etp"), options.experts)
+    _cut_experts(cutter)
+    cutter.multiply(("sharding", "gather"), options.sharding)
+    _cut_shardings(cutter, setting)
+    _cut_gathers(cutter, setting, schedules)
+    _cut_unwanted(cutter, wishes, schedules)
+    base = PlanArrays(
+        **usual_codes(len(cutter.column("tp"))) | cutter.table,
+        **variants.tables,
+        schedules=schedules,
+    )
+    legal, later = legal_variants(Asked(base, setting, variants.values, wishes.of), variants, cutter.rejected)
+    used = np.flatnonzero(legal.any(axis=1))
+    every = tuple(variants.all[code] for code in used)
+    space = Space(base, every, legal[used], later, len(layouts) * of_layout, dict(cutter.rejected))
+    some = np.asarray(space.legal.any(axis=0))
+    return space if some.all() else space.where(some)
+
+
+def factorisations(number: int, parts: int) -> Ints:
+    """All ordered factorisations of a number into ``parts`` factors: (count, parts)."""
+    rows: list[tuple[int, ...]] = [(number,)]
+    for _ in range(parts - 1):
+        rows = [(*row[:-1], d, row[-1] // d) for row in rows for d in divisors(row[-1])]
+    return np.array(rows, dtype=np.int64)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors in ascending order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
+    """Stages per rank to try."""
+    if kind.fixed_chunks is not None:
+        return (kind.fixed_chunks,)
+    return divisors(layers)[1:] if kind.chunked else (1,)
+
+
+def _options(setting: Setting, schedules: Searched, gather: object) -> _Options:
+    stack, arch = setting.stack, setting.model.architecture
+    schedule = [
+        (code, virtual)
+        for code, choice in enumerate(schedules)
+        for virtual in _chunk_counts(choice.kind, arch.layers)
+    ]
+    moe = arch.moe
+    ep = divisors(moe.experts) if moe and stack.ep else (1,)
+    etp = divisors(moe.intermediate) if moe and stack.etp else (1,)
+    devices, domain = setting.cluster.devices, setting.cluster.pool.node.scaleup_domain
+    return _Options(
+        micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
+        schedule=tuple(schedule),
+        experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0 and t <= domain),
+        sharding=tuple(
+            (SHARDINGS.index(name), GATHERS.index(how))
+            for name in SHARDINGS
+            if name in stack.shardings
+            for how in (_gathers(stack, gather) if name == "zero3" else (NEVER,))
+        ),
+    )
+
+
+def _gathers(stack: Stack, kept: object) -> tuple[object, ...]:
+    """When parameters that are cut may be gathered, and when a question keeps."""
+    asked = () if kept in (None, NEVER) else (kept,)
+    return tuple(dict.fromkeys((*stack.gathers, *stack.pipeline_gathers, *asked)))
+
+
+def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
+    arch, stack, seq_len = setting.model.architecture, setting.stack, setting.workload.seq_len
+    for axis in ("pp", "tp", "cp"):
+        if not getattr(stack, axis):
+            cutter.cut(f"{stack.id} has no {axis}", cutter.column(axis) == 1)
+    widths = {"heads": arch.heads, "hidden": arch.hidden, "ffn": arch.intermediate}
+    widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
+    widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
+    for name, width in widths.items():
+        cutter.cut(f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0)
+    cutter.cut(f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers)
+    cp = cutter.column("cp")
+    cutter.cut(f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
+
+
+def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
+    batch = setting.workload.global_batch
+    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    cutter.cut(f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0)
+
+
+def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_unit: bool) -> None:
+    layers, stack = setting.model.architecture.layers, setting.stack
+    alone = (ScheduleChoice("1f1b"), ScheduleChoice("1f1b", step_validation="before"))
+    is_1f1b = np.array([choice in alone for choice in schedules], dtype=np.bool_)
+    runs = np.array(
+        [choice.written or choice.name in stack.schedules for choice in schedules], dtype=np.bool_
+    )
+    pp = cutter.column("pp")
+    cutter.cut(
+        "without a pipeline (pp = 1) there is one schedule, 1f1b",
+        (pp > 1) | is_1f1b[cutter.column("schedule")],
+    )
+    pp = cutter.column("pp")
+    cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
+    pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
+    chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
+    fixed = np.array([choice.kind.fixed_chunks is not None for choice in schedules], dtype=np.bool_)
+    own = fixed[cutter.column("schedule")] & (stages // chains <= layers)
+    even = (cutter.column("virtual_stages") == 1) | own | (layers % (stages // chains) == 0)
+    cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
+    of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
+        cutter.column("schedule")
+    ]
+    cutter.cut("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0)
+    _cut_written(cutter, setting, schedules)
+    count = _micro_batches(cutter, setting)
+    whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
+    in_rounds = in_rounds | any_unit
+    cutter.cut("a memory limit below one micro-batch", limited)
+    cutter.cut("a unit of other rounds of micro-batches", in_rounds[limited])
+    cutter.cut("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds])
+
+
+def _cut_written(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
+    """Lists that are written are for so many ranks and micro-batches."""
+    for code, choice in enumerate(schedules):
+        if choice.kind.only:
+            ranks, fixed = choice.kind.only
+            fit = (cutter.column("pp") == ranks) & (_micro_batches(cutter, setting) == fixed)
+            rule = f"{choice.name} has lists of {ranks} pipeline ranks and {fixed} micro-batches"
+            cutter.cut(rule, fit | (cutter.column("schedule") != code))
+
+
+def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
+    at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    return setting.workload.global_batch // at_once
+
+
+def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: Searched) -> NDArray[np.bool_]:
+    """(3, rows): a schedule may have so many micro-batches, its memory limit, its unit."""
+
+    def of_code(code: int, ranks: int, micro_batches: int) -> tuple[bool, bool, bool]:
+        return _is_legal(schedules[code], ranks, micro_batches)
+
+    return looked_up(of_code, [schedule, pp, count]).reshape(-1, 3).T.astype(np.bool_)
+
+
+def _is_legal(choice: ScheduleChoice, ranks: int, micro_batches: int) -> tuple[bool, bool, bool]:
+    limited = choice.memory_limit is None or choice.memory_limit * ranks >= 1
+    return choice.fault(ranks, micro_batches) is None, limited, fits_ranks(choice, ranks)
+
+
+def _cut_experts(cutter: _Cutter) -> None:
+    ranks = prod((cutter.column(axis) for axis in ("tp", "cp", "dp_replicate", "dp_shard")), start=1)
+    mesh = cutter.column("ep") * cutter.column("etp")
+    cutter.cut("ep·etp does not divide the ranks of a stage", ranks % mesh == 0)
+
+
+def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
+    none = cutter.column("sharding") == 0
+    equal = none & (cutter.column("dp_shard") > 1)
+    cutter.cut("equal to a plan with dp_replicate: nothing is sharded", ~equal)
+    zero = cutter.column("sharding") > 0
+    alone = zero & (cutter.column("dp_shard") * cutter.column("cp") == 1)
+    if "none" in setting.stack.shardings:
+        cutter.cut("equal to a plan without sharding: no ranks to shard over", ~alone)
+    allowed = np.array([name in setting.stack.pipeline_shardings for name in SHARDINGS])
+    legal = (cutter.column("pp") == 1) | allowed[cutter.column("sharding")]
+    cutter.cut(f"{setting.stack.id} does not run this sharding in a pipeline", legal)
+
+
+def _cut_gathers(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
+    """The stack gathers so, and a schedule has units where it gathers by them."""
+    stack, piped = setting.stack, (cutter.column("pp") > 1).astype(np.int64)
+    able = np.array(
+        [[how in (NEVER, *hows) for hows in (stack.gathers, stack.pipeline_gathers)] for how in GATHERS]
+    )
+    cutter.cut(f"{stack.id} does not gather parameters so", able[cutter.column("gather"), piped])
+    with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
+    by_unit = cutter.column("gather") == GATHERS.index("per-unit")
+    cutter.cut(
+        "the schedule has no units to gather parameters for",
+        ~by_unit | with_units[cutter.column("schedule")],
+    )
+
+
+def _cut_unwanted(cutter: _Cutter, wishes: Wishes, schedules: Searched) -> None:
+    """What the question fixes or forbids, as soon as its column exists."""
+    for name in cutter.table:
+        for value, wanted in wishes.of(name):
+            if name == "schedule":
+                same = np.array([choice.name == value for choice in schedules])[cutter.column(name)]
+            else:
+                same = cutter.column(name) == (CODED[name].known.index(value) if name in CODED else value)
+            cutter.cut(asked(name, value, wanted=wanted), same == wanted)
