@@ -50,17 +50,13 @@ class Worth:
 
 def forms_worth(base: PlanArrays, legal: Bools, setting: Setting) -> Worth:
     """What is worth a search of the ``legal`` forms of each base plan, in some order of ranks."""
-    inner = all(set(order[:2]) == {"tp", "cp"} for order in base.rank_orders)
-    columns = [
-        base.cp,
-        base.tp,
-        base.micro_batch,
-        *([] if inner else [base.dp_shard, base.dp_replicate, base.pp]),
-    ]
-    patterns = distinct([*columns, np.left_shift(1, np.arange(len(legal))) @ legal])
+    columns = [base.cp, base.tp, base.micro_batch, *np.packbits(legal, axis=0).astype(np.int64)]
+    if not base.tp_and_cp_inner:
+        columns += [base.dp_shard, base.dp_replicate, base.pp]
+    patterns = distinct(columns)
     plans, may = base.take(patterns.first), legal[:, patterns.first]
     unbeaten, quick = np.zeros((2, *may.shape), dtype=np.bool_)
-    for order in range(1 if inner else len(base.rank_orders)):
+    for order in range(1 if base.tp_and_cp_inner else len(base.rank_orders)):
         ordered = replace(plans, order=np.full(len(plans), order))
         unbeaten |= unbeaten_in(ordered, may, setting)
         quick |= unbeaten_in(ordered, may, setting, SECONDS)

@@ -126,7 +126,7 @@ class Floors:
         first = self.passes.first
         names = ("recompute", "sequence_parallel", "order", "offload", "context")
         own = {name: getattr(variant, name)[first] for name in names}
-        of_order = [] if _inner(variant) else own["order"][:1].tolist()
+        of_order = [] if variant.tp_and_cp_inner else own["order"][:1].tolist()
         codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
         asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
         if self._last is None or self._last[0] != asked:
@@ -163,7 +163,7 @@ class Floors:
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         if self.contexts is None:
             return keys.context, nothing, nothing
-        order = 0 if _inner(keys) else int(keys.order.max(initial=0))
+        order = 0 if keys.tp_and_cp_inner else int(keys.order.max(initial=0))
         if order not in self._best:
             legal = self.contexts[:, self.passes.first]
             quick, lean = (unbeaten_in(keys, legal, self.setting, costs) for costs in (SECONDS, BYTES))
@@ -206,14 +206,9 @@ def _equal_passes(plans: PlanArrays) -> Distinct:
     replicas = plans.dp_replicate * plans.dp_shard
     pipeline = [plans.schedule, plans.pp, plans.virtual_stages, plans.micro_batch * replicas]
     shape = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
-    if not _inner(plans):
+    if not plans.tp_and_cp_inner:
         shape += [plans.dp_shard]  # where their ranks lie depends on it
     return distinct([*pipeline, *shape])
-
-
-def _inner(plans: PlanArrays) -> bool:
-    """Ranks of tp and cp lie together in every order."""
-    return all(set(order[:2]) == {"tp", "cp"} for order in plans.rank_orders)
 
 
 def _equal_states(plans: PlanArrays) -> Distinct:

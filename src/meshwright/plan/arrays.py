@@ -61,6 +61,11 @@ class PlanArrays:
         return self.rank_orders[int(self.order[0]) if len(self) else 0]
 
     @property
+    def tp_and_cp_inner(self) -> bool:
+        """Ranks of tp and cp lie together in every order."""
+        return all(set(order[:2]) == {"tp", "cp"} for order in self.rank_orders)
+
+    @property
     def vocabulary_ranks(self) -> Ints:
         """Pipeline ranks over which every plan spreads its vocabulary; 1 where it lies at the ends."""
         spread = np.array([choice.form is not None for choice in self.schedules])

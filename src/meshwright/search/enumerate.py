@@ -3,9 +3,9 @@
 The raw space is the product of all ordered factorisations of the devices into (pp, tp, cp, dp_replicate, dp_shard) and
 of the options for micro-batch, schedule with virtual stages, experts' degrees, sharding and variants (``variants.py``).
 It is built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that
-it removes. Variants multiply what is left without being written out: most plans are only counted and bounded; what no
-bound looks at is chosen after that (``later.py``). The rules are those of ``plan/check.py`` on arrays (a test holds the
-two against each other), and some that only a search has: no plan that equals another one, as many stages a rank as one
+it removes. Variants multiply what is left without being written out: most plans are only counted and bounded; one
+choice is made after that (``later.py``). The rules are those of ``plan/check.py`` on arrays (a test holds the two
+against each other), and some that only a search has: no plan that equals another one, as many stages a rank as one
 likes only where all get equally many layers, micro-batches up to ``MAX_MICRO_BATCH``, etp inside a scale-up domain, and
 what the question keeps fixed.
 """

@@ -1,7 +1,8 @@
-"""What plans choose once bounds have left them open: values of one choice that no bound looks at.
+"""What plans choose once bounds have left them open: values of one choice that is the last one.
 
-Bounds of time and memory are made as if nothing depended on the choice, so they hold for each of its values; a space
-does not grow by it, only plans that are still open do. Its values are counted as all other plans are.
+Bounds of a plan hold for all values that it may still have: those of time are the quickest value's, those of memory the
+leanest one's. So a space does not grow by this choice, only what is still open does. Its values are counted as all
+other plans are.
 """
 
 from dataclasses import dataclass, replace

@@ -49,7 +49,7 @@ class Varied:
     """A choice of variants: its ``usual`` values, all that a stack leaves to plans, and those who are ``concerned``.
 
     Plans whose value is another than the first one must be ``played``: they only come with usual values of the others.
-    What is chosen ``later`` no bound looks at (``later.py``); there is one such choice.
+    What is chosen ``later`` bounds leave open (``later.py``); there is one such choice.
     """
 
     usual: Callable[[Setting], Values]
