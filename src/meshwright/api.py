@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.solving import Solving
     from meshwright.verbs.trained import Trained
     from meshwright.verbs.verifying import Verified
+    from meshwright.workload.routing import Said
 
 __all__ = [
     "calibrate",
@@ -101,6 +102,7 @@ def plan(
     schedule: str | None = None,
     solving: "Solving | None" = None,
     documents: Iterable[int] | None = None,
+    routing: "Said | None" = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
@@ -114,6 +116,7 @@ def plan(
     forms if nothing is said.
     ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". ``solving``: for how long a solver
     looks for better lists for the best plans; ``documents``: the lengths of those that sequences are packed with;
+    ``routing``: how unevenly tokens choose experts (``workload/routing.py``);
     ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
     ``predict``. Raises InfeasibleError when nothing fits.
     """
@@ -129,6 +132,7 @@ def plan(
         global_batch=global_batch,
         precision=precision,
         documents=None if documents is None else tuple(documents),
+        routing=routing,
     )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
     question = Question(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))

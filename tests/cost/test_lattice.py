@@ -38,6 +38,7 @@ from meshwright.schedule.choice import ScheduleChoice
 from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
 from meshwright.workload.documents import Documents
+from meshwright.workload.routing import Routing
 
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
@@ -124,6 +125,13 @@ def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
     chosen = in_other_contexts(chosen, IN_CONTEXTS)
     packed = replace(chosen.setting.workload, documents=Documents((SEQ_LEN // 5, 40)))
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
+
+
+@pytest.mark.parametrize("said", ["balanced", 0.8], ids=str)
+def test_closed_forms_equal_the_simulated_program_where_routing_is_told(said):
+    chosen = family("sparse", "h100-sxm-80gb x 8", "generic", SOME, seed=0)
+    told = replace(chosen.setting.workload, routing=Routing(said))
+    hold_together(replace(chosen, setting=replace(chosen.setting, workload=told)))
 
 
 def test_those_families_have_every_form():

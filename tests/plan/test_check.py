@@ -19,6 +19,7 @@ from plan_cases import (
     short_plan,
     short_plans,
 )
+from routing_cases import ROUTING_CASES
 
 from meshwright.cluster.graph import Cluster
 from meshwright.plan.case import Case
@@ -76,6 +77,7 @@ SPREAD = {"pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}}
 FORM = "pipeline.schedule.vocabulary"
 CASES = [
     *CONTEXT_CASES,
+    *ROUTING_CASES,
     (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **SPREAD), {}, FORM, "pp = 1", "pp: 2 or more"),
     (long_plan(workload={"task": "lora"}, **SPREAD), {}, FORM, "frozen tables", "take it out"),
     (long_plan(**SPREAD), {}, FORM, "test-stack@1.0 does not spread the vocabulary", "take it out"),

@@ -1,10 +1,12 @@
-"""Options of ``plan``: documents, schedules, and those that ask for a solver."""
+"""Options of ``plan``: documents, routing, schedules, and those that ask for a solver."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshwright.errors import InputError, Problem
+from meshwright.workload.counts_file import counts_of_file
+from meshwright.workload.routing import Said
 
 if TYPE_CHECKING:
     from meshwright.verbs.solving import Solving
@@ -16,6 +18,14 @@ Documents = Annotated[
         "--documents",
         metavar="N,…",
         help="Tokens of the documents that are packed into sequences, apart; of several lengths in turn.",
+    ),
+]
+Routing = Annotated[
+    str | None,
+    typer.Option(
+        "--routing",
+        metavar="balanced|S|FILE",
+        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts by layer and expert.",
     ),
 ]
 Schedules = Annotated[
@@ -56,6 +66,18 @@ def lengths(said: str | None) -> tuple[int, ...] | None:
         return tuple(map(int, parts))
     rule = "must be whole numbers with commas between"
     raise InputError(Problem("workload.documents", said, rule, "e.g. 900, or 512,512,3072"))
+
+
+def routing(said: str | None) -> Said | None:
+    """How unevenly tokens choose experts. Raises InputError where it is no word, number or file of counts."""
+    if said is None:
+        return None
+    if said == "balanced":
+        return "balanced"
+    number = said.replace(".", "", 1)
+    if number.isascii() and number.isdigit() and len(number) < MAX_DIGITS:
+        return float(said)
+    return counts_of_file(said, "workload.routing")
 
 
 def solving(seconds: float | None, steps: int | None, seed: int | None) -> "Solving | None":

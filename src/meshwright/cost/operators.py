@@ -193,11 +193,12 @@ def _residual(op: Residual, phase: Phase, local: Local) -> Number:
 
 def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     c, shape = local.forms.constants, local.shape
-    rows = shape.expert_rows(local.mode, op.experts_per_token)
+    rows = shape.busiest_rows(local.mode, op.experts_per_token)
     inputs: Number = op.inputs / shape.etp if op.split == "row" else op.inputs
     outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
     experts = op.experts / shape.ep
-    imbalance = 1.0 + (c["expert_imbalance"] - 1.0) * (shape.ep > 1)
+    unsaid = c["expert_imbalance"] if shape.busiest is None else 1.0
+    imbalance = 1.0 + (unsaid - 1.0) * (shape.ep > 1)
     if phase != "W":
         return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
     parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
@@ -207,7 +208,7 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
 
 
 def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
-    rows = local.shape.expert_rows(local.mode, op.experts_per_token)
+    rows = local.shape.busiest_rows(local.mode, op.experts_per_token)
     return _elementwise(op.width * rows / local.shape.etp, op.gated, phase, local)
 
 

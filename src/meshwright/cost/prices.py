@@ -8,7 +8,7 @@ part of each axis.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,7 @@ CATEGORY: Mapping[str, str] = {
 ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
 """Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
 
+EXPERT_AXES = ("ep", "etp")
 EXCHANGED = "ep"
 """The entry of what is exchanged with experts."""
 
@@ -164,7 +165,10 @@ class Prices:
     _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
 
     def collective(self, collective: Collective) -> Number:
-        """Seconds of one collective by itself."""
+        """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
+        busiest = self.local.shape.busiest
+        if busiest is not None and collective.axes[-1] in EXPERT_AXES:
+            collective = replace(collective, logical_bytes=collective.logical_bytes * busiest)
         return collective_seconds(collective, self.mesh, self.local.forms)
 
     def collectives(self, collectives: Iterable[Collective]) -> Number:

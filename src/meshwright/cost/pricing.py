@@ -23,6 +23,7 @@ from meshwright.plan.long import DEFAULT_EXPERT_ORDER
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
 from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.busiest import busiest
 from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.hops import Fabric, slowdown
 from meshwright.program.items import Item, PassKind
@@ -95,7 +96,15 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         product_input_bytes=product_input_bytes(setting.workload),
         ulysses=heads_exchanged(plans),
         documents=setting.workload.documents,
+        busiest=_busiest(plans, setting),
     )
+
+
+def _busiest(plans: PlanArrays, setting: Setting) -> NDArray[np.float64] | None:
+    """What the workload says of the busiest rank of experts of every plan."""
+    if setting.workload.routing is None or setting.model.architecture.moe is None:
+        return None
+    return looked_up(lambda ep: busiest(setting.workload, setting.model.architecture, ep), [plans.ep])
 
 
 def heads_exchanged(plans: PlanArrays) -> Ints:

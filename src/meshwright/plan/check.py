@@ -14,6 +14,7 @@ from meshwright.plan.check_degrees import DEGREE_RULES
 from meshwright.plan.check_nodes import NODE_RULES
 from meshwright.plan.check_offload import OFFLOAD_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
+from meshwright.plan.check_routing import ROUTING_RULES
 from meshwright.plan.check_stack import STACK_RULES
 from meshwright.plan.check_step import STEP_RULES
 from meshwright.plan.check_vocabulary import VOCABULARY_RULES
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     *STEP_RULES,
     *OFFLOAD_RULES,
     *STACK_RULES,
+    *ROUTING_RULES,
 )
 
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from meshwright.plan.context import Context, NamedContext, context_in_full
 from meshwright.plan.strict import (
     Strict,
+    name_number_or_list,
     name_or_list,
     name_or_mapping,
     name_or_number,
@@ -43,6 +44,15 @@ Lengths = Annotated[
 ]
 """One length, or several in turn."""
 
+ExpertCounts = tuple[Annotated[tuple[float, ...], Field(min_length=1)], ...]
+RoutingSpec = Annotated[
+    Annotated[Literal["balanced"], Tag("<name>")]
+    | Annotated[float, Tag("<number>")]
+    | Annotated[ExpertCounts, Field(min_length=1), Tag("<list>")],
+    Discriminator(name_number_or_list),
+]
+"""How unevenly tokens choose experts: a name, Zipf's exponent, or what was counted."""
+
 DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
 
@@ -50,7 +60,8 @@ class WorkloadSpec(Strict):
     """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
 
     ``documents``: sequences are packed with documents of these lengths, which do not attend to each other; None: each
-    sequence is one.
+    sequence is one. ``routing``: how unevenly tokens choose experts (``workload/routing.py``); None: as in the runs
+    that constants were fitted to.
     """
 
     task: str = "pretrain"
@@ -59,6 +70,7 @@ class WorkloadSpec(Strict):
     precision: str = "bf16"
     optimizer: str = "adamw"
     documents: Lengths | None = None
+    routing: RoutingSpec | None = None
 
 
 class ShortLayout(Strict):

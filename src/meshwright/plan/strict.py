@@ -27,6 +27,11 @@ def number_or_list(value: object) -> str:
     return "<list>" if isinstance(value, tuple | list) else "<number>"
 
 
+def name_number_or_list(value: object) -> str:
+    """Which branch of a union "a name, a number or a list" a value means."""
+    return name_or_list(value) if isinstance(value, tuple | list) else name_or_number(value)
+
+
 def name_or_mapping(value: object) -> str:
     """Which branch of a union "a name or a mapping" a value means."""
     return "<mapping>" if isinstance(value, Mapping | Strict) else "<name>"

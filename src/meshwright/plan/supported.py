@@ -15,6 +15,7 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import stage_placement
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.workload.documents import Documents
+from meshwright.workload.routing import Routing
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
@@ -42,6 +43,7 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         precision=cast(Precision, spec.precision),
         optimizer=cast(Optimizer, spec.optimizer),
         documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
+        routing=None if spec.routing is None else Routing(spec.routing),
     )
 
 

@@ -106,7 +106,7 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
 
 def _output_gradient(op: Linear | ExpertLinear, shape: LocalShape, mode: Mode) -> Number:
     if isinstance(op, ExpertLinear):
-        rows = shape.expert_rows(mode, op.experts_per_token)
+        rows = shape.busiest_rows(mode, op.experts_per_token)
         return ACTIVATION_BYTES * op.outputs * rows / (shape.etp if op.split == "column" else 1)
     tokens = shape.tokens if op.place == "tensor" else shape.sequence_tokens(mode)
     return ACTIVATION_BYTES * op.outputs * tokens / (shape.tp if op.split == "column" else 1)
@@ -194,12 +194,12 @@ def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Numb
 
 
 def _expert_linear(op: ExpertLinear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    rows = shape.expert_rows(mode, op.experts_per_token)
+    rows = shape.busiest_rows(mode, op.experts_per_token)
     return shape.product_input_bytes * op.inputs * rows / (shape.etp if op.split == "row" else 1)
 
 
 def _expert_activation(op: ExpertActivation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    rows = shape.expert_rows(mode, op.experts_per_token)
+    rows = shape.busiest_rows(mode, op.experts_per_token)
     return ACTIVATION_BYTES * op.width * (2 if op.gated else 1) * rows / shape.etp
 
 

@@ -9,6 +9,7 @@ gathers, reductions, norm and optimizer around them.
 from collections.abc import Callable, Sequence
 
 from meshwright.cluster.graph import Cluster
+from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
 from meshwright.model.recomputed import with_recompute
 from meshwright.model.spread import with_spread_vocabulary
@@ -18,6 +19,7 @@ from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.short import Recompute
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
+from meshwright.program.busiest import busiest
 from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import RankGrid
@@ -62,7 +64,8 @@ def lower(
     layout = next(iter(plan.layouts.values()))
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
-    shape, mode = local_shape(plan, layout, expert_grid, workload, stack), plan_mode(plan, layout, stack)
+    shape = local_shape(plan, layout, expert_grid, workload, stack, model.architecture)
+    mode = plan_mode(plan, layout, stack)
     choice, ranks = plan.choice, plan.pipeline.ranks
     model = recomputed_model(model, layer_recomputes(plan, model.architecture.layers), stack)
     model = with_spread_vocabulary(model) if choice.form else model
@@ -149,7 +152,7 @@ def experts_grid(layout: Layout, pp: int) -> RankGrid:
 
 
 def local_shape(
-    plan: LongPlan, layout: Layout, experts: RankGrid, workload: Workload, stack: Stack
+    plan: LongPlan, layout: Layout, experts: RankGrid, workload: Workload, stack: Stack, arch: Architecture
 ) -> LocalShape:
     """What one rank sees of one micro-batch."""
     return LocalShape(
@@ -166,6 +169,7 @@ def local_shape(
         product_input_bytes=product_input_bytes(workload),
         ulysses=layout.context_in_full.heads(layout.grid.cp),
         documents=workload.documents,
+        busiest=busiest(workload, arch, experts.sizes["ep"]),
     )
 
 

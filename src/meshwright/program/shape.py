@@ -56,7 +56,8 @@ class LocalShape:
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
     ranks that have whole sequences of a part of the heads while they attend. ``documents`` are those that sequences are
-    packed with and attention is confined to; None: each sequence is one.
+    packed with and attention is confined to; None: each sequence is one. ``busiest`` is how many times the mean rank's
+    rows the busiest rank of experts has; None: nothing is said of it.
     """
 
     micro_batch: Number
@@ -72,6 +73,7 @@ class LocalShape:
     product_input_bytes: int = 2
     ulysses: Number = 1
     documents: Documents | None = None
+    busiest: Number | None = None
 
     @property
     def tokens(self) -> Number:
@@ -85,6 +87,10 @@ class LocalShape:
     def expert_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Rows that the experts of one rank process, when routing is balanced."""
         return self.sequence_tokens(mode) * experts_per_token * self.etp
+
+    def busiest_rows(self, mode: Mode, experts_per_token: int) -> Number:
+        """Rows that the experts of the busiest rank process, as far as anything is said of it."""
+        return self.expert_rows(mode, experts_per_token) * (1.0 if self.busiest is None else self.busiest)
 
     @property
     def ring(self) -> Number:

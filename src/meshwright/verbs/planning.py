@@ -12,6 +12,7 @@ from meshwright.cost.constants import constants
 from meshwright.cost.intervals import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted
 from meshwright.model.architecture import Architecture
+from meshwright.plan.check_routing import routing_problems
 from meshwright.plan.resolve import load_nouns
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
@@ -169,6 +170,7 @@ def setting_of(header: ShortPlan) -> Setting:
         problems += _cluster_problems(cluster, workload)
     if workload is not None and model is not None:
         problems += _length_problems(model.architecture, workload)
+        problems += routing_problems(workload, model.architecture)
     if problems or model is None or cluster is None or stack is None or workload is None:
         raise InputError(problems)
     return Setting.of(model, cluster, workload, stack)

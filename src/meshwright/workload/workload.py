@@ -10,6 +10,7 @@ from typing import Literal
 
 from meshwright.errors import InputError, Problem
 from meshwright.workload.documents import Documents
+from meshwright.workload.routing import MAX_SKEW, Routing
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
@@ -29,7 +30,8 @@ MAX_DOCUMENTS = 2**12
 class Workload:
     """One step's work. ``seq_len`` in tokens, ``global_batch`` in sequences.
 
-    ``documents`` are what sequences are packed with; None: each sequence is one.
+    ``documents`` are what sequences are packed with; None: each sequence is one. ``routing`` is how unevenly tokens
+    choose experts; None: as in the runs that constants were fitted to.
     """
 
     task: Task = "pretrain"
@@ -38,6 +40,7 @@ class Workload:
     precision: Precision = "bf16"
     optimizer: Optimizer = "adamw"
     documents: Documents | None = None
+    routing: Routing | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -69,7 +72,22 @@ class Workload:
         ):
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
-        return problems + self._wrong_documents()
+        return problems + self._wrong_documents() + self._wrong_routing()
+
+    def _wrong_routing(self) -> list[Problem]:
+        counts = self.routing.said if self.routing else "balanced"
+        if isinstance(counts, str):
+            return []
+        if not isinstance(counts, tuple):
+            rule = f"Zipf's exponent must be from 0 (balanced) to {MAX_SKEW:g}"
+            bad = not 0 <= counts <= MAX_SKEW
+            return [Problem("workload.routing", counts, rule, "e.g. 0.5")] if bad else []
+        wide, wrong = {len(row) for row in counts}, [row for row in counts if min(row) < 0 or not sum(row)]
+        rules = {"rows must be equally long": len(wide) > 1, "must be counts, some above 0": bool(wrong)}
+        hint = "a row for each routed layer, a number for each expert"
+        return [
+            Problem("workload.routing", str(self.routing), rule, hint) for rule, bad in rules.items() if bad
+        ]
 
     def _wrong_documents(self) -> list[Problem]:
         field, lengths = "workload.documents", self.documents.lengths if self.documents else (1,)
