@@ -113,19 +113,16 @@ def plan(
     the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens`` limit the choice.
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
-    forms if nothing is said.
-    ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory". ``solving``: for how long a solver
-    looks for better lists for the best plans; ``documents``: the lengths of those that sequences are packed with;
-    ``routing``: how unevenly tokens choose experts (``workload/routing.py``);
-    ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
-    ``predict``. Raises InfeasibleError when nothing fits.
+    forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
+    ``solving``: how long a solver looks for better lists; ``documents``: the lengths of those that sequences are packed
+    with; ``routing``: how unevenly tokens choose experts (``workload/routing.py``); ``progress`` hears how far it is.
+    ``tokens`` and ``assume`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.limits import Limits
     from meshwright.verbs.choosing import Wish, choose
     from meshwright.verbs.planning import Question
 
     named = (on,) if isinstance(on, str) else tuple(on)
-
     workload = WorkloadSpec(
         task=task,
         seq_len=seq_len,

@@ -65,8 +65,7 @@ def lower(
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, workload, stack, model.architecture)
-    mode = plan_mode(plan, layout, stack)
-    choice, ranks = plan.choice, plan.pipeline.ranks
+    mode, choice, ranks = plan_mode(plan, layout, stack), plan.choice, plan.pipeline.ranks
     model = recomputed_model(model, layer_recomputes(plan, model.architecture.layers), stack)
     model = with_spread_vocabulary(model) if choice.form else model
     stages = place_stages(plan, model)
