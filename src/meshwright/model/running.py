@@ -44,7 +44,13 @@ def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
 def named_buffers(model: ModelGraph) -> dict[str, tuple[int, ...]]:
     """Name and shape of what is stored with the weights and gets no gradient: a router's correction of each expert."""
     moe = model.architecture.moe
-    if moe is None or not moe.router_correction:
+    return counted_choices(model) if moe is not None and moe.router_correction else {}
+
+
+def counted_choices(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Name and shape of what is counted of each routed layer: how often each expert is chosen."""
+    moe = model.architecture.moe
+    if moe is None:
         return {}
     return {
         f"layers.{layer}.{CORRECTION}": (moe.experts,) for layer, routed in enumerate(moe.layers) if routed

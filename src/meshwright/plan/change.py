@@ -15,9 +15,11 @@ from meshwright.plan.context import USUAL
 from meshwright.plan.problems import sections, validated
 from meshwright.plan.short import Offload, ShortPlan, default_gather
 from meshwright.plan.text import read_value
+from meshwright.workload.counts_file import counts_of_file
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
+ROUTING = "workload.routing"
 NAME_IN = {"context": "form"}
 """Where a mapping has what a name alone says, if not under ``name``."""
 
@@ -111,10 +113,17 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
             problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
         else:
             try:
-                changes[path] = read_value(text, name)
+                changes[path] = _value(path, text, name)
             except InputError as error:
                 problems += error.problems
     return changes
+
+
+def _value(path: str, text: str, name: str) -> object:
+    """What a setting says; counts of experts may lie in a file. Raises InputError."""
+    if path == ROUTING and text.endswith(".csv"):
+        return counts_of_file(text, path)
+    return read_value(text, name)
 
 
 def _changed(plan: ShortPlan, changes: Mapping[str, object], problems: list[Problem]) -> ShortPlan:

@@ -15,13 +15,15 @@ import torch
 class Tally:
     """``loss`` is the sum over the rank's routed layers, ``loads`` the choices of each by its correction's name.
 
-    Corrections move by ``speed``; ``sizes`` are those of the whole model, by name.
+    Corrections move by ``speed``; ``sizes`` are those of the whole model, by name. ``seen`` are the choices of all
+    steps so far.
     """
 
     speed: float = 0.0
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     loss: torch.Tensor | float = 0.0
     loads: dict[str, torch.Tensor] = field(default_factory=dict)
+    seen: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def begin_step(self) -> None:
         """Forget the last step."""
@@ -30,15 +32,21 @@ class Tally:
 
     def count(self, layer: str, chosen: torch.Tensor) -> None:
         """Add the tokens of a micro-batch that each expert got."""
-        self.loads[layer] = self.loads.get(layer, 0) + chosen
+        for counts in (self.loads, self.seen):
+            counts[layer] = counts.get(layer, 0) + chosen
 
     def table(self) -> torch.Tensor:
-        """A row of this rank's choices for each correction of the model; zeros for layers of other ranks."""
-        none = {name: torch.zeros(size, dtype=torch.int64) for name, size in self.sizes.items()}
-        return torch.stack([self.loads.get(name, none[name]).cpu() for name in self.sizes])
+        """A row of this rank's choices of the step for each correction of the model."""
+        return rows_of(self.loads, self.sizes)
 
     def move(self, corrections: Mapping[str, torch.Tensor], everyones: torch.Tensor) -> None:
         """Move this rank's corrections by such a table of all ranks together."""
         rows = dict(zip(self.sizes, everyones.double(), strict=True))
         for name, correction in corrections.items():
             correction += self.speed * torch.sign(rows[name].mean() - rows[name]).to(correction)
+
+
+def rows_of(counts: Mapping[str, torch.Tensor], sizes: Mapping[str, tuple[int, ...]]) -> torch.Tensor:
+    """A row of a rank's choices for each of some names; zeros for layers of other ranks."""
+    none = {name: torch.zeros(size, dtype=torch.int64) for name, size in sizes.items()}
+    return torch.stack([counts.get(name, none[name]).cpu() for name in sizes])

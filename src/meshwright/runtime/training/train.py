@@ -22,8 +22,9 @@ from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.log import MetricsLog, open_log
 from meshwright.runtime.random_tensors import RandomTensors
 from meshwright.runtime.rank import rank_of
+from meshwright.runtime.training.choices import choices_of_run, write_choices
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
-from meshwright.runtime.training.outcome import LISTS, METRICS, PLAN, Outcome, Training
+from meshwright.runtime.training.outcome import LISTS, METRICS, PLAN, ROUTING, Outcome, Training
 from meshwright.runtime.training.stopping import stopping
 from meshwright.runtime.weights.loading import load
 
@@ -60,6 +61,9 @@ def train(
             loop = Loop(rank, training, data, heard, shown, log, used)
             loop.saved = Path(chosen) if chosen else None
             outcome = loop.run(first)
+            counts = choices_of_run(rank, job.model)
+            if counts and place.rank == 0:
+                write_choices(training.options.output / ROUTING, counts)
         if training.export is None or outcome.stopped:
             return outcome
         export_weights(training.export, rank, job.model, training.config)

@@ -1,0 +1,45 @@
+"""What routers chose in a run is in a file that ``plan`` and ``predict`` read."""
+
+import pytest
+from tiny_models import tiny_config
+from training_runs import SEQ_LEN, SEQUENCES, small_run
+
+from meshwright import api
+from meshwright.workload.counts_file import counts_of_file
+
+STEPS = 2
+LAYOUTS = {
+    "one rank": (1, {"layout": {}}),
+    "experts over ranks": (2, {"layout": {"dp_shard": 2, "ep": 2}, "sharding": "zero1"}),
+    "cut sequences": (4, {"layout": {"pp": 2, "tp": 2, "ep": 2}, "pipeline": {"micro_batch": 1}}),
+}
+
+
+def counts_of(folder, layout):
+    ranks, keys = LAYOUTS[layout]
+    run = small_run(folder, ranks=ranks, family="qwen3_moe", **keys)
+    run.train("out", steps=STEPS)
+    return run, folder / "out" / "routing.csv"
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "one rank"])
+def test_every_layout_counts_the_same_choices(layout, tmp_path):
+    _, alone = counts_of(tmp_path / "alone", "one rank")
+    _, file = counts_of(tmp_path / "cut", layout)
+    counts, expected = counts_of_file(file, "file"), counts_of_file(alone, "file")
+    assert counts == expected
+    chosen = {sum(row) / (STEPS * SEQUENCES * SEQ_LEN) for row in counts}
+    assert chosen == {tiny_config("qwen3_moe")["num_experts_per_tok"]}
+    assert any(len(set(row)) > 1 for row in counts)
+
+
+def test_a_prediction_reads_them(tmp_path):
+    run, file = counts_of(tmp_path, "experts over ranks")
+    even = api.predict(run.path, settings=["workload.routing=balanced"])
+    found = api.predict(run.path, settings=[f"workload.routing={file}"])
+    assert found.step_time_s >= even.step_time_s
+
+
+def test_a_model_without_experts_counts_nothing(tmp_path):
+    small_run(tmp_path).train("out", steps=1)
+    assert not (tmp_path / "out" / "routing.csv").exists()
