@@ -39,9 +39,30 @@ def test_it_is_the_first_of_the_ranking(seed, count):
     if not len(order):
         assert best is None
         return
-    assert found.fits[best.row]
-    assert best.step_s == found.step_s[best.row] <= found.step_s[order].min() * (1 + TIE)
-    assert found.total_bytes[best.row] == found.total_bytes[order[0]]
+    (row,) = best.plans
+    assert found.fits[row]
+    assert best.step_s == found.step_s[row] <= found.step_s[order].min() * (1 + TIE)
+    assert found.total_bytes[row] == found.total_bytes[order[0]]
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 2000))
+def test_a_bound_may_stand_for_several_plans(seed, count):
+    floors, found = scores(seed, 2 * count)
+    least = np.minimum(floors[0::2], floors[1::2])
+
+    def take(rows):
+        return np.stack([2 * rows, 2 * rows + 1], 1).reshape(-1)
+
+    def evaluate(rows):
+        return Scored(found.step_s[rows], found.total_bytes[rows], found.fits[rows])
+
+    best, one_by_one = best_below(least, take, evaluate), searched(floors, found)[0]
+    assert (best is None) == (one_by_one is None)
+    if best is not None:
+        (row,) = best.plans
+        assert found.fits[row]
+        assert best.step_s == found.step_s[row]
+        assert found.total_bytes[row] == found.total_bytes[int(one_by_one.plans[0])]
 
 
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), part=st.floats(0.5, 3.0))
