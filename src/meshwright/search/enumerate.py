@@ -59,12 +59,16 @@ class _Cutter:
         self.table, self.weight = table, weight
         self.rejected: Counter[str] = Counter()
 
-    def cut(self, reason: str, legal: NDArray[np.bool_]) -> None:
-        """Keep the legal rows; the others count for ``weight`` raw plans each."""
-        removed = int((~legal).sum())
-        if removed:
-            self.rejected[reason] += removed * self.weight
-            self.table = {name: column[legal] for name, column in self.table.items()}
+    def cut(self, *rules: tuple[str, NDArray[np.bool_]]) -> None:
+        """Keep the rows that all rules allow; of the others each counts for ``weight`` raw plans of its first rule."""
+        left: NDArray[np.bool_] | None = None
+        for reason, legal in rules:
+            removed = int((~legal).sum()) if left is None else int((left & ~legal).sum())
+            if removed:
+                self.rejected[reason] += removed * self.weight
+                left = legal if left is None else left & legal
+        if left is not None:
+            self.table = {name: column[left] for name, column in self.table.items()}
 
     def multiply(self, names: tuple[str, ...], options: Iterable[tuple[int, ...]]) -> None:
         """Every row with every option."""
@@ -108,8 +112,7 @@ def enumerate_space(
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
     cutter.multiply(("sharding", "gather"), options.sharding)
-    _cut_shardings(cutter, setting)
-    _cut_gathers(cutter, setting, schedules)
+    _cut_shardings(cutter, setting, schedules)
     _cut_unwanted(cutter, wishes, schedules)
     base = PlanArrays(
         **usual_codes(len(cutter.column("tp"))) | cutter.table,
@@ -179,21 +182,23 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     arch, stack, seq_len = setting.model.architecture, setting.stack, setting.workload.seq_len
     for axis in ("pp", "tp", "cp"):
         if not getattr(stack, axis):
-            cutter.cut(f"{stack.id} has no {axis}", cutter.column(axis) == 1)
+            cutter.cut((f"{stack.id} has no {axis}", cutter.column(axis) == 1))
     widths = {"heads": arch.heads, "hidden": arch.hidden, "ffn": arch.intermediate}
     widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
     widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
     for name, width in widths.items():
-        cutter.cut(f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0)
-    cutter.cut(f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers)
+        cutter.cut((f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0))
+    cutter.cut((f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers))
     cp = cutter.column("cp")
-    cutter.cut(f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
+    cutter.cut(
+        (f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
+    )
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
     batch = setting.workload.global_batch
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    cutter.cut(f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0)
+    cutter.cut((f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0))
 
 
 def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_unit: bool) -> None:
@@ -205,28 +210,30 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: Searched, any_u
     )
     pp = cutter.column("pp")
     cutter.cut(
-        "without a pipeline (pp = 1) there is one schedule, 1f1b",
-        (pp > 1) | is_1f1b[cutter.column("schedule")],
+        (
+            "without a pipeline (pp = 1) there is one schedule, 1f1b",
+            (pp > 1) | is_1f1b[cutter.column("schedule")],
+        )
     )
     pp = cutter.column("pp")
-    cutter.cut(f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")])
+    cutter.cut((f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")]))
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
     chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
     fixed = np.array([choice.kind.fixed_chunks is not None for choice in schedules], dtype=np.bool_)
     own = fixed[cutter.column("schedule")] & (stages // chains <= layers)
     even = (cutter.column("virtual_stages") == 1) | own | (layers % (stages // chains) == 0)
-    cutter.cut(f"interleaved stages would hold unequal shares of {layers} layers", even)
+    cutter.cut((f"interleaved stages would hold unequal shares of {layers} layers", even))
     of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
         cutter.column("schedule")
     ]
-    cutter.cut("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0)
+    cutter.cut(("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0))
     _cut_written(cutter, setting, schedules)
     count = _micro_batches(cutter, setting)
     whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
     in_rounds = in_rounds | any_unit
-    cutter.cut("a memory limit below one micro-batch", limited)
-    cutter.cut("a unit of other rounds of micro-batches", in_rounds[limited])
-    cutter.cut("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds])
+    cutter.cut(("a memory limit below one micro-batch", limited))
+    cutter.cut(("a unit of other rounds of micro-batches", in_rounds[limited]))
+    cutter.cut(("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds]))
 
 
 def _cut_written(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
@@ -236,7 +243,7 @@ def _cut_written(cutter: _Cutter, setting: Setting, schedules: Searched) -> None
             ranks, fixed = choice.kind.only
             fit = (cutter.column("pp") == ranks) & (_micro_batches(cutter, setting) == fixed)
             rule = f"{choice.name} has lists of {ranks} pipeline ranks and {fixed} micro-batches"
-            cutter.cut(rule, fit | (cutter.column("schedule") != code))
+            cutter.cut((rule, fit | (cutter.column("schedule") != code)))
 
 
 def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
@@ -261,34 +268,32 @@ def _is_legal(choice: ScheduleChoice, ranks: int, micro_batches: int) -> tuple[b
 def _cut_experts(cutter: _Cutter) -> None:
     ranks = prod((cutter.column(axis) for axis in ("tp", "cp", "dp_replicate", "dp_shard")), start=1)
     mesh = cutter.column("ep") * cutter.column("etp")
-    cutter.cut("ep·etp does not divide the ranks of a stage", ranks % mesh == 0)
+    cutter.cut(("ep·etp does not divide the ranks of a stage", ranks % mesh == 0))
 
 
-def _cut_shardings(cutter: _Cutter, setting: Setting) -> None:
-    none = cutter.column("sharding") == 0
-    equal = none & (cutter.column("dp_shard") > 1)
-    cutter.cut("equal to a plan with dp_replicate: nothing is sharded", ~equal)
-    zero = cutter.column("sharding") > 0
-    alone = zero & (cutter.column("dp_shard") * cutter.column("cp") == 1)
-    if "none" in setting.stack.shardings:
-        cutter.cut("equal to a plan without sharding: no ranks to shard over", ~alone)
-    allowed = np.array([name in setting.stack.pipeline_shardings for name in SHARDINGS])
-    legal = (cutter.column("pp") == 1) | allowed[cutter.column("sharding")]
-    cutter.cut(f"{setting.stack.id} does not run this sharding in a pipeline", legal)
-
-
-def _cut_gathers(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
-    """The stack gathers so, and a schedule has units where it gathers by them."""
-    stack, piped = setting.stack, (cutter.column("pp") > 1).astype(np.int64)
+def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: Searched) -> None:
+    """Shardings that are new, and that the stack has; it gathers so, and a schedule has units if it gathers by them."""
+    stack, sharding, gather = setting.stack, cutter.column("sharding"), cutter.column("gather")
+    none, alone = sharding == 0, cutter.column("dp_shard") * cutter.column("cp") == 1
+    allowed = np.array([name in stack.pipeline_shardings for name in SHARDINGS])
+    piped = (cutter.column("pp") > 1).astype(np.int64)
     able = np.array(
         [[how in (NEVER, *hows) for hows in (stack.gathers, stack.pipeline_gathers)] for how in GATHERS]
     )
-    cutter.cut(f"{stack.id} does not gather parameters so", able[cutter.column("gather"), piped])
     with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
-    by_unit = cutter.column("gather") == GATHERS.index("per-unit")
+    by_unit = gather == GATHERS.index("per-unit")
     cutter.cut(
-        "the schedule has no units to gather parameters for",
-        ~by_unit | with_units[cutter.column("schedule")],
+        ("equal to a plan with dp_replicate: nothing is sharded", ~(none & (cutter.column("dp_shard") > 1))),
+        (
+            "equal to a plan without sharding: no ranks to shard over",
+            none | ~alone | ("none" not in stack.shardings),
+        ),
+        (f"{stack.id} does not run this sharding in a pipeline", (piped == 0) | allowed[sharding]),
+        (f"{stack.id} does not gather parameters so", able[gather, piped]),
+        (
+            "the schedule has no units to gather parameters for",
+            ~by_unit | with_units[cutter.column("schedule")],
+        ),
     )
 
 
@@ -300,4 +305,4 @@ def _cut_unwanted(cutter: _Cutter, wishes: Wishes, schedules: Searched) -> None:
                 same = np.array([choice.name == value for choice in schedules])[cutter.column(name)]
             else:
                 same = cutter.column(name) == (CODED[name].known.index(value) if name in CODED else value)
-            cutter.cut(asked(name, value, wanted=wanted), same == wanted)
+            cutter.cut((asked(name, value, wanted=wanted), same == wanted))
