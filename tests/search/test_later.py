@@ -6,9 +6,8 @@ LEGAL = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=bool)
 LATER = Later("context", LEGAL, np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=bool))
 
 
-def test_values_are_counted_and_the_quickest_of_them_comes_first():
+def test_values_are_counted():
     assert LATER.counts.tolist() == [2, 2, 1]
-    assert LATER.first.tolist() == [0, 2, 2]
 
 
 def test_plans_get_every_value_where_none_is_chosen_yet():
@@ -32,5 +31,5 @@ def test_some_base_plans_keep_their_values():
 
 def test_settled_plans_have_the_value_that_they_have():
     settled = Later.settled("context", np.array([2, 0]), 3)
-    assert settled.first.tolist() == [2, 0]
-    assert settled.counts.tolist() == [1, 1]
+    assert settled.legal.tolist() == [[False, True], [False, False], [True, False]]
+    assert not settled.slower.any()

@@ -41,12 +41,6 @@ class Later:
         """How many values each base plan may have: (n,)."""
         return np.asarray(self.legal.sum(0))
 
-    @cached_property
-    def first(self) -> Ints:
-        """The first code that each base plan may have, of those that none is quicker than: (n,)."""
-        quick = self.legal & ~self.slower
-        return np.where(quick.any(0), quick.argmax(0), self.legal.argmax(0))
-
     def take(self, rows: Ints | Bools) -> "Later":
         """Those of some base plans."""
         return replace(self, legal=self.legal[:, rows], slower=self.slower[:, rows])

@@ -53,10 +53,6 @@ class Space:
         open_ = leaves_open(self.variants[variant])
         return int(self.later.counts[rows].sum() if open_ else rows.sum())
 
-    def at(self, variants: Ints, rows: Ints) -> PlanArrays:
-        """Variants of base plans, one of each: ``variants[j]`` of ``rows[j]``; of what comes later the first."""
-        return self._written(variants, rows, self.later.first[rows])
-
     def every(self, variants: Ints, rows: Ints) -> "Spread":
         """All plans of variants of base plans, in their order."""
         open_ = self._open[variants]
