@@ -21,6 +21,7 @@ from explain_pages import (
     explained_summary,
 )
 from findings import charts, four_dimensions, frontier, growth, hardware_scaling, tensor_inside
+from folding_page import folding_predicted
 from markdown_table import table
 from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, vocabulary_places
 from schedule_pictures import pictures
@@ -255,6 +256,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "findings-tensor": tensor_inside,
     "findings-lengths": four_dimensions,
     "findings-growth": growth,
+    "folding-predicted": folding_predicted,
 }
 
 
