@@ -42,7 +42,6 @@ from meshwright.schedule.pipeline import looped_placement
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-RowsAndForms = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Floors:
         self.states = _equal_states(base)
         keys = base.take(self.passes.first)
         self._of_order: dict[int, Floats] = {}
-        self._best: dict[int, tuple[Ints, RowsAndForms, RowsAndForms]] = {}
+        self._best: dict[int, tuple[_Forms, ...]] = {}
         self._last: tuple[object, _OfPasses] | None = None
         self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=np.zeros_like(keys.gather))
 
@@ -148,28 +147,29 @@ class Floors:
     def _of_forms(self, keys: PlanArrays) -> tuple[Floats, Floats, Floats]:
         """Seconds of the mean rank and of any, bytes of each rank, of the forms for which they are least."""
         (work, own), kept = np.full((2, len(keys)), np.inf), np.full((len(keys), self.ranks.count), np.inf)
-        first, quick, lean = self._forms(keys)
-        for rows, context in ((np.arange(len(keys)), first), quick, lean):
-            for same in _groups(replace(keys.take(rows), context=context), self.setting, self.ranks):
-                at = rows[same.rows]
-                if context is not lean[1]:
+        for forms in self._forms(keys):
+            plans = replace(keys.take(forms.rows), context=forms.codes)
+            for same in _groups(plans, self.setting, self.ranks):
+                at = forms.rows[same.rows]
+                if forms.quick:
                     work[at], own[at] = np.minimum(work[at], same.work_s), np.minimum(own[at], same.own_s)
-                if context is not quick[1]:
+                if forms.lean:
                     kept[at] = np.minimum(kept[at], same.kept)
         return work, own, kept
 
-    def _forms(self, keys: PlanArrays) -> tuple[Ints, RowsAndForms, RowsAndForms]:
-        """A quick form of each key; rows and forms that may be as quick; rows and forms that may be leaner."""
-        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    def _forms(self, keys: PlanArrays) -> "tuple[_Forms, ...]":
+        """Rows of keys with those of their forms that may take least time, hold least, or both."""
         if self.contexts is None:
-            return keys.context, nothing, nothing
+            return (_Forms(rows=np.arange(len(keys)), codes=keys.context, quick=True, lean=True),)
         order = 0 if keys.tp_and_cp_inner else int(keys.order.max(initial=0))
         if order not in self._best:
             legal = self.contexts[:, self.passes.first]
             quick, lean = (unbeaten_in(keys, legal, self.setting, costs) for costs in (SECONDS, BYTES))
-            first = quick.argmax(0)
-            others = np.arange(len(legal))[:, None] != first
-            self._best[order] = first, _marked(quick & others), _marked(lean & others)
+            self._best[order] = (
+                _marked(quick & lean, quick=True, lean=True),
+                _marked(quick & ~lean, quick=True, lean=False),
+                _marked(lean & ~quick, quick=False, lean=True),
+            )
         return self._best[order]
 
     @cached_property
@@ -195,10 +195,20 @@ class Floors:
         return self._of_order[order]
 
 
-def _marked(forms: Bools) -> RowsAndForms:
-    """Rows and codes of a mask: (codes, n)."""
+@dataclass(frozen=True, kw_only=True)
+class _Forms:
+    """Forms of context parallelism by their ``codes``, one of each row; they may be the quickest, or the leanest."""
+
+    rows: Ints
+    codes: Ints
+    quick: bool
+    lean: bool
+
+
+def _marked(forms: Bools, *, quick: bool, lean: bool) -> _Forms:
+    """Those of a mask: (codes, n)."""
     rows, codes = np.nonzero(forms.T)
-    return rows, codes
+    return _Forms(rows=rows, codes=codes, quick=quick, lean=lean)
 
 
 def _equal_passes(plans: PlanArrays) -> Distinct:
@@ -248,9 +258,10 @@ class _Ranks:
         return self._in_flight[key]
 
     def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
-        """A field of ``StageRanks`` for every plan: (n, K, …)."""
+        """A field of ``StageRanks`` for every plan: (n, K), or (blocks, n, K)."""
         code = looked_up(lambda *key: self.codes[key], [plans.schedule, plans.pp, plans.virtual_stages])
-        return np.stack([getattr(one, what) for one in self.table])[code]
+        table = np.stack([getattr(one, what) for one in self.table])
+        return table[code] if table.ndim == 2 else np.moveaxis(table, 2, 0)[:, code]
 
 
 def _groups(plans: PlanArrays, setting: Setting, ranks: _Ranks) -> Iterator["_Same"]:
@@ -297,10 +308,9 @@ class _Same:
         kind = self.choice.kind
         if kind.chains > 1 or self.choice.form:
             return np.zeros(len(self.plans))
-        each = self.of_blocks(self.once)
-        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), each)
+        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), self.once)
         if not kind.split and kind.placement is looped_placement:
-            own = own + _sums(self.ranks.of(self.plans, "before"), each)
+            own = own + _sums(self.ranks.of(self.plans, "before"), self.once)
         return np.asarray(own.max(1))
 
     @property
@@ -309,12 +319,12 @@ class _Same:
         if self.choice.kind.chains > 1 or self.choice.form:
             return np.zeros((len(self.plans), self.ranks.count))
         prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
-        kept = self.of_blocks({block: self.per_plan(prices.kept[block]) for block in blocks})
-        working = self.of_blocks({block: self.per_plan(prices.working[block]) for block in blocks})
-        there = self.ranks.of(self.plans, "own") > 0
-        at_work = np.floor(np.where(there, working[:, None], 0.0).max(2))
+        kept = {block: self.per_plan(prices.kept[block]) for block in blocks}
+        at_work = np.zeros((len(self.plans), self.ranks.count))
+        for block, there in enumerate(self.ranks.of(self.plans, "own") > 0):
+            np.maximum(at_work, there * self.per_plan(prices.working[block])[:, None], out=at_work)
         waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
-        return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + at_work)
+        return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + np.floor(at_work))
 
     def passes(self, block: int) -> Number:
         """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
@@ -325,20 +335,15 @@ class _Same:
         array = np.asarray(value, dtype=np.float64)
         return array[self.inverse] if array.ndim else np.full(len(self.plans), float(array))
 
-    def of_blocks(self, values: dict[int, Floats]) -> Floats:
-        """A column for every block of the model, nothing where it has no value: (n, blocks)."""
-        nothing = np.zeros(len(self.plans))
-        return np.stack([values.get(b, nothing) for b in range(len(self.group.setting.model.blocks))], 1)
-
     def _in_flight(self) -> Ints:
         """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
         of = partial(self.ranks.in_flight, self.choice, int(self.plans.schedule[0]))
         return looked_up(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
 
 
-def _sums(counts: Ints, values: Floats) -> Floats:
-    """Σ over blocks of counts (n, K, blocks) times values (n, blocks): (n, K)."""
-    return np.asarray((counts * values[:, None]).sum(2))
+def _sums(counts: Ints, values: dict[int, Floats]) -> Floats:
+    """Σ over blocks of counts (blocks, n, K) times values (n,) of those that have some: (n, K)."""
+    return sum((counts[block] * value[:, None] for block, value in values.items()), start=np.zeros(1))
 
 
 def _exchanged_once(group: Group) -> Floats:

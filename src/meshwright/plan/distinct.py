@@ -67,4 +67,7 @@ def _numbered(values: Ints) -> tuple[int, Ints]:
         return max(1, len(different)), inverse.reshape(-1)
     there = np.zeros(largest + 1, dtype=np.bool_)
     there[values] = True
-    return max(1, int(there.sum())), (np.cumsum(there) - 1)[values]
+    different = np.flatnonzero(there)
+    numbers = np.empty(largest + 1, dtype=np.int64)
+    numbers[different] = np.arange(len(different))
+    return max(1, len(different)), numbers[values]

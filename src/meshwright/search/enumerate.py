@@ -53,7 +53,10 @@ class _Options:
 
 
 class _Cutter:
-    """Applies masks to a table and counts what they remove."""
+    """Applies masks to a table and counts what they remove.
+
+    Between ``multiply`` and the next ``cut`` columns are not written out: (rows, 1), those of the options (1, options).
+    """
 
     def __init__(self, table: Table, weight: int) -> None:
         self.table, self.weight = table, weight
@@ -61,22 +64,24 @@ class _Cutter:
 
     def cut(self, *rules: tuple[str, NDArray[np.bool_]]) -> None:
         """Keep the rows that all rules allow; of the others each counts for ``weight`` raw plans of its first rule."""
-        left: NDArray[np.bool_] | None = None
+        left = np.ones(np.broadcast_shapes(*(column.shape for column in self.table.values())), dtype=np.bool_)
         for reason, legal in rules:
-            removed = int((~legal).sum()) if left is None else int((left & ~legal).sum())
+            removed = int(np.count_nonzero(left & ~legal))
             if removed:
                 self.rejected[reason] += removed * self.weight
-                left = legal if left is None else left & legal
-        if left is not None:
-            self.table = {name: column[left] for name, column in self.table.items()}
+                left &= legal
+        if left.ndim == 1 and left.all():
+            return
+        places = np.nonzero(left)
+        self.table = {
+            name: np.broadcast_to(column, left.shape)[places] for name, column in self.table.items()
+        }
 
     def multiply(self, names: tuple[str, ...], options: Iterable[tuple[int, ...]]) -> None:
         """Every row with every option."""
         values = np.array(list(options), dtype=np.int64).reshape(-1, len(names))
-        rows = len(next(iter(self.table.values())))
-        self.table = {name: np.repeat(column, len(values)) for name, column in self.table.items()}
-        for i, name in enumerate(names):
-            self.table[name] = np.tile(values[:, i], rows)
+        self.table = {name: column[:, None] for name, column in self.table.items()}
+        self.table |= {name: values[None, :, i] for i, name in enumerate(names)}
         self.weight //= max(1, len(values))
 
     def column(self, name: str) -> Ints:

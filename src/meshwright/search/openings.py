@@ -6,7 +6,7 @@ asks; of the likely best plans its quickest values are evaluated. What a questio
 value of each choice; a plan's is the largest of its values', so that of a base plan's values serves all its variants.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from meshwright.search.varied import VARIED
 
 OF_BASE = tuple(name for name in FIELDS if name not in VARIED)
 OF_VARIANTS = tuple(name for name, choice in VARIED.items() if not choice.later)
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
@@ -50,7 +51,7 @@ class Chosen:
     variants: Ints
     rows: Ints
 
-    def take(self, which: Ints | NDArray[np.bool_]) -> "Chosen":
+    def take(self, which: Ints | Bools) -> "Chosen":
         """Some of them."""
         return Chosen(self.variants[which], self.rows[which])
 
@@ -81,6 +82,9 @@ class Openings:
         self.space = space
         self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
         self.of_variants = {name: np.full(len(space.base.values_of(name)), np.inf) for name in OF_VARIANTS}
+        self.concerned = {
+            name: of(space.base) for name in OF_VARIANTS if (of := VARIED[name].concerned) is not None
+        }
         self.floors = np.full(space.legal.shape, np.inf, dtype=np.float32)
         self.least_bytes, self.overfull = np.inf, 0
         self.overfull_values: dict[str, dict[int, float]] = {name: {} for name in FIELDS}
@@ -106,18 +110,21 @@ class Openings:
 
     def _note_overfull(self, code: int, over: Floats) -> None:
         """The least bytes of plans that can not fit, by the values of a variant."""
-        for name, column in self._columns(code).items():
+        for name, value, rows in self._chosen(code):
             known = self.overfull_values[name]
-            for value in np.unique(column):
-                least = float(over[column == value].min(initial=np.inf))
-                known |= _finite([(int(value), min(least, known.get(int(value), np.inf)))])
+            least = float(over[rows].min(initial=np.inf))
+            known |= _finite([(value, min(least, known.get(value, np.inf)))])
 
-    def _columns(self, code: int) -> dict[str, Ints]:
-        """What a variant of every base plan chooses, but for what most choose later."""
-        columns = self.space.variants[code].of(self.space.base)
-        return {name: column for name, column in columns.items() if name in OF_VARIANTS}
+    def _chosen(self, code: int) -> Iterator[tuple[str, int, Bools | slice]]:
+        """What a variant chooses, but for what most choose later, and which base plans have it: a mask, or all."""
+        for name, value in self.space.variants[code].codes.items():
+            if name in self.concerned:
+                yield name, value, self.concerned[name]
+                yield name, 0, ~self.concerned[name]
+            elif name in OF_VARIANTS:
+                yield name, value, slice(None)
 
-    def likely_best(self, count: int, seen: NDArray[np.bool_]) -> Chosen:
+    def likely_best(self, count: int, seen: Bools) -> Chosen:
         """For each value that nothing fits yet, the ``count`` plans with the least bounds that were not seen."""
         floors = np.where(seen, np.float32(np.inf), self.floors)
         least = floors.min(0, initial=np.inf)
@@ -140,7 +147,7 @@ class Openings:
         for name, best in self.of_variants.items():
             np.minimum.at(best, getattr(plans, name).astype(np.int64), seconds)
 
-    def open(self, enough: float) -> NDArray[np.bool_]:
+    def open(self, enough: float) -> Bools:
         """Plans whose bound is not above ``enough``, or the best plan that has one of their values: (variants, n)."""
         of_base = np.full(len(self.space.base), enough)
         for values in self.base:
@@ -153,8 +160,8 @@ class Openings:
     def _worth(self, code: int) -> Floats:
         """The best times of what a variant chooses, the slowest choice of each base plan's: (n,)."""
         worth = np.zeros(len(self.space.base))
-        for name, column in self._columns(code).items():
-            np.maximum(worth, self.of_variants[name][column.astype(np.int64)], out=worth)
+        for name, value, rows in self._chosen(code):
+            worth[rows] = np.maximum(worth[rows], self.of_variants[name][value])
         return worth
 
 
