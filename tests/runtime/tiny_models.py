@@ -4,6 +4,7 @@
 shorter than ``LENGTH``. Configurations are complete enough for transformers to build the same model.
 """
 
+from functools import cache
 from typing import Any
 
 from meshwright.model.blocks import build_graph
@@ -278,9 +279,10 @@ def plain_names() -> list[str]:
     return [name for name in TINY if " " not in name]
 
 
-def dense_names() -> list[str]:
+@cache
+def dense_names() -> tuple[str, ...]:
     """Those without experts."""
-    return [name for name in plain_names() if tiny(name).architecture.moe is None]
+    return tuple(name for name in plain_names() if tiny(name).architecture.moe is None)
 
 
 def tiny_config(name: str, **changes: Any) -> dict[str, Any]:

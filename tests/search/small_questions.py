@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 from meshwright.cluster.load import load_cluster
 from meshwright.model.blocks import build_graph
@@ -113,26 +114,32 @@ def random_question(seed: int) -> Asked:
             seq_len=rng.choice((32, 48, 60, 96, 128, 240)),
             batch=rng.choice((1, 2, 3, 4, 6, 8, 12)),
         )
-        enough = tries > 50 or len(enumerate_space(question.setting).plans) >= 20
-        if enough and 50 <= sum(1 for _ in raw_choices(question.setting)) <= LARGEST:
+        raw = prod(map(len, _raw_parts(question.setting, usual_variants(question.setting, {}))))
+        if 50 <= raw <= LARGEST and (tries > 50 or len(enumerate_space(question.setting)) >= 20):
             return question
     raise AssertionError(f"no small question of {devices} devices")
 
 
-def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[Choice]:
-    """Every choice of the raw space, without any rule; of the usual variants if nothing is said."""
-    variants = variants or usual_variants(setting, {})
+def _raw_parts(setting: Setting, variants: Variants) -> tuple[list[Any], ...]:
+    """What the raw space multiplies."""
     devices = setting.cluster.devices
     axes = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
     degrees = product(_divisors(devices), repeat=5)
-    layouts = [dict(zip(axes, some, strict=True)) for some in degrees if prod(some) == devices]
-    for layout, micro_batch, (schedule, virtual), (ep, etp), (sharding, gather), variant in product(
-        layouts,
+    return (
+        [dict(zip(axes, some, strict=True)) for some in degrees if prod(some) == devices],
         [m for m in _divisors(setting.workload.global_batch) if m <= 64],
         list(_schedules(setting)),
         list(_experts(setting)),
         list(_shardings(setting.stack)),
         list(_complete(variants)),
+    )
+
+
+def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[Choice]:
+    """Every choice of the raw space, without any rule; of the usual variants if nothing is said."""
+    variants = variants or usual_variants(setting, {})
+    for layout, micro_batch, (schedule, virtual), (ep, etp), (sharding, gather), variant in product(
+        *_raw_parts(setting, variants)
     ):
         yield layout | {
             "micro_batch": micro_batch,

@@ -18,6 +18,7 @@ from meshwright.schedule.action import (
 )
 
 WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
+MESSAGES = frozenset((*SENDS, *RECEIVES, *EXCHANGES))
 
 
 def every_pass_once(case: Case) -> Iterator[Problem]:
@@ -116,7 +117,9 @@ def every_message_once(case: Case) -> Iterator[Problem]:
     wanted = _wanted_messages(case)
     complete = True
     for rank, actions in enumerate(case.program.lists):
-        found = Counter(action for action in actions if action.kind in SENDS + RECEIVES + EXCHANGES)
+        found = Counter(action for action in actions if action.kind in MESSAGES)
+        if found == wanted[rank]:
+            continue
         for action in (wanted[rank] - found).elements():
             complete = False
             yield Problem(f"lists.{rank}", str(action), "a message that is missing", "add it")

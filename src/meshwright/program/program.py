@@ -9,6 +9,7 @@ else of the plan.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from meshwright.model.graph import Block
@@ -153,7 +154,7 @@ class Program:
         """Backward passes are I and W."""
         return any(action.kind == "W" for action in self.lists[0])
 
-    @property
+    @cached_property
     def steps_overlap(self) -> bool:
         """A rank begins the next step while others end this one: steps are validated after they are taken."""
         return any(Action("VALIDATE") in actions for actions in self.lists)

@@ -79,7 +79,8 @@ def _stuck(lists: ActionLists, queues: "_Queues", meetings: Meetings) -> list[st
     while progress:
         progress = False
         for rank, actions in enumerate(lists):
-            for action in actions[positions[rank] :]:
+            while positions[rank] < len(actions):
+                action = actions[positions[rank]]
                 if not _can_run(action, arrived):
                     break
                 if not (meetings.can_run(action, rank) and sums.can_run(action, rank)):
@@ -89,7 +90,8 @@ def _stuck(lists: ActionLists, queues: "_Queues", meetings: Meetings) -> list[st
                 positions[rank] += 1
                 progress = True
         for ends in queues.values():
-            progress |= _transfer(ends, positions, arrived)
+            while _transfer(ends, positions, arrived):
+                progress = True
     return [str(a[p]) for a, p in zip(lists, positions, strict=True) if p < len(a)]
 
 
