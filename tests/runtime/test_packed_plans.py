@@ -8,12 +8,15 @@ from composed_plans import FORMS
 from one_device import equal_to_one_device
 from packed_plans import ALONE, PACKED, RING, composed, with_every_part
 from proof_plans import SEQ_LEN, told
+from some_plans import some_first
 
 from meshwright.program.context import ring_stretches
 from meshwright.runtime.kernels import attention_core
 
+SOME = 8
 
-@pytest.mark.parametrize("plan", [*ALONE, *composed()], ids=lambda plan: f"{plan.model} {told(plan)}")
+
+@pytest.mark.parametrize("plan", [*some_first(ALONE, len(ALONE)), *some_first(composed(), SOME)])
 def test_packed_sequences_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
 

@@ -158,7 +158,13 @@ def test_pieces_make_no_difference(monkeypatch):
 
 @pytest.mark.parametrize(
     ("model", "devices", "stack"),
-    [("dense", 16, "megatron-core"), ("sparse", 24, "generic"), ("latent", 32, "meshwright")],
+    [
+        ("dense", 16, "megatron-core"),
+        ("sparse", 12, "generic"),
+        ("latent", 8, "meshwright"),
+        pytest.param("sparse", 24, "generic", marks=pytest.mark.slow),
+        pytest.param("latent", 32, "meshwright", marks=pytest.mark.slow),
+    ],
 )
 def test_questions_are_answered_as_by_all_plans(model, devices, stack):
     setting = asked(model, devices, stack, seq_len=2048, batch=96).setting

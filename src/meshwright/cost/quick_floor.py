@@ -18,9 +18,10 @@ reductions of whole stages, norm and optimizer, and all that happens inside a pi
 ``evaluate`` finds (tests).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +47,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class QuickFloor:
-    """Seconds of a step and bytes on the worst device at least, of every plan: (n,)."""
+    """Bytes on the worst device and seconds of a step at least, of every plan: (n,).
 
-    step_s: Floats
+    Seconds are found when they are asked for: where nothing fits nobody asks.
+    """
+
     total_bytes: Floats
+    seconds: Callable[[], Floats]
+
+    @cached_property
+    def step_s(self) -> Floats:
+        """Seconds of a step."""
+        return self.seconds()
 
 
 def quick_floor(plans: PlanArrays, setting: Setting) -> QuickFloor:
@@ -61,16 +70,25 @@ def quick_floor(plans: PlanArrays, setting: Setting) -> QuickFloor:
         some = plans.take(rows)
         found = Floors(some, setting).of(some)
         seconds[rows], held[rows] = found.step_s, found.total_bytes
-    return QuickFloor(seconds, held)
+    return QuickFloor(held, lambda: seconds)
 
 
 @dataclass(frozen=True)
 class _OfPasses:
-    """``work`` of the mean rank, in seconds for all plans with equal passes; bounds of each base plan."""
+    """Bounds of base plans, which have ``inverse`` of so many ``keys``; rows of these, and what prices them."""
 
-    work: Floats
-    seconds: Floats
     total_bytes: Floats
+    inverse: Ints
+    keys: int
+    quick: Iterable["_Priced"]
+
+    @cached_property
+    def times(self) -> tuple[Floats, Floats]:
+        """Seconds of the mean rank of each key, of the form that is quickest; seconds of each base plan."""
+        work, own = np.full((2, self.keys), np.inf)
+        for rows, same in self.quick:
+            work[rows], own[rows] = np.minimum(work[rows], same.work_s), np.minimum(own[rows], same.own_s)
+        return work, np.maximum(work, own)[self.inverse]
 
 
 class Floors:
@@ -111,16 +129,21 @@ class Floors:
         Variants that only differ in their order are best asked for one after the other.
         """
         found = self._without_exchanges(variant)
-        if not len(self.exchanging):
-            return QuickFloor(found.seconds, found.total_bytes)
-        beside = self._exchanged(int(variant.order[0]))
-        slowdown = setting_forms(self.setting).constants["overlap_slowdown"]
-        slowed = found.work[self.passes.inverse[self.exchanging]] + slowdown * beside
-        seconds = found.seconds.copy()
-        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
-        return QuickFloor(seconds, found.total_bytes)
+        return QuickFloor(found.total_bytes, partial(self._seconds, found, int(variant.order[0])))
 
-    def _without_exchanges(self, variant: PlanArrays) -> "_OfPasses":
+    def _seconds(self, found: _OfPasses, order: int) -> Floats:
+        """Seconds with the exchanges of states."""
+        work, seconds = found.times
+        if not len(self.exchanging):
+            return seconds
+        beside = self._exchanged(order)
+        slowdown = setting_forms(self.setting).constants["overlap_slowdown"]
+        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * beside
+        seconds = seconds.copy()
+        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
+        return seconds
+
+    def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
         """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
         first = self.passes.first
         names = ("recompute", "sequence_parallel", "order", "offload", "context")
@@ -129,33 +152,31 @@ class Floors:
         codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
         asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
         if self._last is None or self._last[0] != asked:
-            keys = replace(
-                self.keys,
-                **own,
-            )
-            self._last = asked, self._of_passes(keys)
+            self._last = asked, self._of_passes(replace(self.keys, **own))
         return self._last[1]
 
-    def _of_passes(self, keys: PlanArrays) -> "_OfPasses":
-        work, own, kept = self._of_forms(keys)
+    def _of_passes(self, keys: PlanArrays) -> _OfPasses:
+        """Bytes with the leanest forms; seconds with the quickest ones are left to be asked for."""
+        kept, quick = np.full((len(keys), self.ranks.count), np.inf), list[Iterable[_Priced]]()
+        for forms in self._forms(keys):
+            priced: Iterable[_Priced] = self._priced(keys, forms)
+            if forms.lean:
+                priced = list(priced)
+                for rows, same in priced:
+                    kept[rows] = np.minimum(kept[rows], same.kept)
+            if forms.quick:
+                quick.append(priced)
         total_bytes = np.zeros(len(self.base))
         for rank in range(self.ranks.count):
             of_rank = self.held[:, rank][self.states.inverse] + kept[:, rank][self.passes.inverse]
             np.maximum(total_bytes, of_rank, out=total_bytes)
-        return _OfPasses(work, np.maximum(work, own)[self.passes.inverse], total_bytes)
+        return _OfPasses(total_bytes, self.passes.inverse, len(keys), chain(*quick))
 
-    def _of_forms(self, keys: PlanArrays) -> tuple[Floats, Floats, Floats]:
-        """Seconds of the mean rank and of any, bytes of each rank, of the forms for which they are least."""
-        (work, own), kept = np.full((2, len(keys)), np.inf), np.full((len(keys), self.ranks.count), np.inf)
-        for forms in self._forms(keys):
-            plans = replace(keys.take(forms.rows), context=forms.codes)
-            for same in _groups(plans, self.setting, self.ranks):
-                at = forms.rows[same.rows]
-                if forms.quick:
-                    work[at], own[at] = np.minimum(work[at], same.work_s), np.minimum(own[at], same.own_s)
-                if forms.lean:
-                    kept[at] = np.minimum(kept[at], same.kept)
-        return work, own, kept
+    def _priced(self, keys: PlanArrays, forms: "_Forms") -> Iterator["_Priced"]:
+        """Rows of keys with some forms, and what they are priced by."""
+        plans = replace(keys.take(forms.rows), context=forms.codes)
+        for same in _groups(plans, self.setting, self.ranks):
+            yield forms.rows[same.rows], same
 
     def _forms(self, keys: PlanArrays) -> "tuple[_Forms, ...]":
         """Rows of keys with those of their forms that may take least time, hold least, or both."""
@@ -339,6 +360,10 @@ class _Same:
         """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
         of = partial(self.ranks.in_flight, self.choice, int(self.plans.schedule[0]))
         return looked_up(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
+
+
+_Priced = tuple[Ints, _Same]
+"""Rows, and the plans there."""
 
 
 def _sums(counts: Ints, values: dict[int, Floats]) -> Floats:
