@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import Curve, constants
 from meshwright.cost.forms import LOW_PRECISIONS, forms_for
+from meshwright.program.exchange import Once
 from meshwright.program.items import WIRE_FACTOR
 from meshwright.program.reached import Choice, reached
 
@@ -149,15 +150,15 @@ def test_all_to_all_sends_to_each_rank_its_share():
 
 def test_copies_that_go_once_cross_to_every_domain_and_are_handed_on_there():
     """Of 8 copies of a token, alike to 4 domains of 8 ranks, as many cross as domains and stay as ranks are reached."""
-    choice = Choice(experts=256, chosen=8)
+    choice, token = Choice(experts=256, chosen=8), HUGE / 8
+    once = Once(across_bytes=token * reached(4, choice), inside_bytes=token * reached(32, choice))
     by_link = exact_links(FORMS["h100-sxm-80gb"], 1.0, 1e12)
     by_nic = exact_links(FORMS["h100-sxm-80gb"], 1e12, 1.0, GAIN)
-    token = HUGE / 8
     handed_on = token * reached(32, choice) * 7 / 8
-    assert by_link.collective("all-to-all", HUGE, 32, 8, choice) == pytest.approx(handed_on, rel=1e-6)
+    assert by_link.collective("all-to-all", HUGE, 32, 8, once) == pytest.approx(handed_on, rel=1e-6)
     crossing = token * reached(4, choice) * 3 / 4
-    assert by_nic.collective("all-to-all", HUGE, 32, 8, choice) == pytest.approx(crossing, rel=1e-6)
-    one_expert = replace(choice, chosen=1)
+    assert by_nic.collective("all-to-all", HUGE, 32, 8, once) == pytest.approx(crossing, rel=1e-6)
+    one_expert = Once(HUGE, HUGE)
     for links in (by_link, by_nic):
         assert links.collective("all-to-all", HUGE, 8, 8, one_expert) == pytest.approx(
             links.collective("all-to-all", HUGE, 8, 8)

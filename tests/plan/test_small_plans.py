@@ -14,6 +14,7 @@ from meshwright.plan.resolve import resolve, resolve_with
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.shrink import small_plans
+from meshwright.program.exchange import exchange_form
 from meshwright.schedule import SCHEDULES
 from meshwright.stack.load import load_stack
 from meshwright.verbs.verifying import program_of
@@ -63,7 +64,7 @@ def test_activations_go_to_the_host_in_small_plans_too(schedule):
     assert piped
     for plan in piped:
         assert plan.long.pipeline.ranks >= 4
-        actions = [action for actions in program_of(plan).lists for action in actions]
+        actions = [action for actions in program_of(plan, load_stack(OWN_STACK)).lists for action in actions]
         assert any(action.kind == "OFFLOAD" for action in actions)
 
 
@@ -185,3 +186,20 @@ def test_shrinking_is_the_same_every_time(plans):
     for resolved in plans[:10]:
         once, again = (small_plans(resolved.long, resolved.setting.model, 4) for _ in range(2))
         assert once == again
+
+
+def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
+    layout = {"dp_shard": 8, "tp": 2, "ep": 8, "etp": 2}
+    large = plan_of("mixtral-8x7b", layout, sharding="zero1", stack="megatron-bridge")
+    found = small_plans(large.long, large.setting.model, 8, hands_on=True)
+    (small,) = (plan for plan in found.plans if {"ep", "etp"} <= {*plan.features})
+    program = program_of(small, large.setting.stack)
+    assert exchange_form(program.shape, program.stack) == "hierarchical"
+    assert program.expert_grid.sizes["etp"] == 2
+    assert small.said.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
+    plain = small_plans(large.long, large.setting.model, 8)
+    forms = [
+        exchange_form(program.shape, program.stack)
+        for program in (program_of(plan, large.setting.stack) for plan in plain.plans)
+    ]
+    assert set(forms) == {"once-per-rank"}

@@ -7,6 +7,7 @@ from math import prod
 
 from tiny_models import TINY, dense_names, tiny
 
+from meshwright.cluster.domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
 from meshwright.plan.context import Context, ContextForm, context_in_full
 from meshwright.plan.expand import expand
@@ -54,7 +55,7 @@ class Proven:
     """A plan in short: a tiny model, degrees and choices. ``stages`` are layers per stage, None for balanced ones.
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
-    ``documents``: sequences are packed.
+    ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
     """
 
     model: str
@@ -86,6 +87,8 @@ class Proven:
     ahead: int = 1
     clip: float | None = OPTIONS.clip
     documents: int | None = None
+    once: bool = False
+    node: int = 8
 
     @property
     def ranks(self) -> int:
@@ -118,7 +121,8 @@ class Proven:
             plan = plan.model_copy(update={"pipeline": plan.pipeline.model_copy(update=update)})
         if self.recomputes:
             plan = recomputing(plan, self.recomputes)
-        cluster, stack = load_cluster(plan.cluster), load_stack(OWN_STACK)
+        cluster = in_nodes_of(load_cluster(plan.cluster), self.node)
+        stack = replace(load_stack(OWN_STACK), deduplicates_exchange=self.once)
         legal = resolve_with(plan, model, cluster, stack)
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
 
@@ -465,6 +469,8 @@ def _pairs(plan: Proven) -> set[tuple[object, ...]]:
         "cp",
         "context",
         "documents",
+        "once",
+        "node",
     )
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
@@ -491,6 +497,7 @@ def told(plan: Proven) -> str:
     if plan.offload is not None:
         parts.append(f"offload {plan.offload}" + (f", {plan.ahead} passes ahead" if plan.ahead > 1 else ""))
     parts += ["packed documents"] if plan.documents else []
+    parts += [f"copies go once, nodes of {plan.node}"] if plan.once else []
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     if plan.clip != OPTIONS.clip:

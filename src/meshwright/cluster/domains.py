@@ -1,6 +1,8 @@
 """Which devices of a pool are near each other: fast domains, and the nodes between which links are told apart."""
 
-from meshwright.cluster.graph import Pool
+from dataclasses import replace
+
+from meshwright.cluster.graph import Cluster, Pool
 
 
 def usable_domain(pool: Pool) -> int:
@@ -25,3 +27,9 @@ def node_count(pool: Pool) -> int | None:
     """Number of such nodes; None where the last one is not full."""
     nodes, rest = divmod(pool.count, node_devices(pool))
     return None if rest else nodes
+
+
+def in_nodes_of(cluster: Cluster, devices: int) -> Cluster:
+    """The same devices in nodes of so many, each of which is a fast domain."""
+    node = replace(cluster.pool.node, devices=devices, scaleup_domain=devices)
+    return replace(cluster, pools=(replace(cluster.pool, node=node),))

@@ -28,8 +28,8 @@ import numpy as np
 from meshwright.cluster.domains import usable_domain
 from meshwright.cluster.graph import Pool, Tier
 from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
+from meshwright.program.exchange import Once
 from meshwright.program.hops import Fabric
-from meshwright.program.reached import Choice, reached
 from meshwright.program.shape import Number
 
 BYTES_16 = 2
@@ -108,7 +108,7 @@ class Forms:
         logical_bytes: Number,
         ranks: Number,
         local: Number,
-        once: Choice | None = None,
+        once: Once | None = None,
         congestion: Number = 1.0,
     ) -> Number:
         """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member.
@@ -164,7 +164,7 @@ class Forms:
 
 
 def exchanged(
-    logical_bytes: Number, ranks: Number, local: Number, once: Choice | None
+    logical_bytes: Number, ranks: Number, local: Number, once: Once | None
 ) -> tuple[Number, Number]:
     """What a rank of an all-to-all moves inside its domain, and to others, in bytes.
 
@@ -174,9 +174,7 @@ def exchanged(
     if once is None:
         return logical_bytes * (local - 1) / ranks, logical_bytes * (ranks - local) / ranks
     domains = ranks / np.asarray(local)
-    token = logical_bytes / once.chosen
-    inside = token * reached(ranks, once) * (local - 1) / local
-    return inside, token * reached(domains, once) * (domains - 1) / domains
+    return once.inside_bytes * (local - 1) / local, once.across_bytes * (domains - 1) / domains
 
 
 def _saturation(volume: Number, curve: Curve) -> Number:

@@ -20,6 +20,7 @@ from meshwright.cost.operators import Local, operator_seconds
 from meshwright.model.graph import Block
 from meshwright.plan.distinct import looked_up
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
+from meshwright.program.exchange import ACROSS, INSIDE
 from meshwright.program.hops import Groups, Pairs, Shape
 from meshwright.program.items import Body, Collective, CollectiveKind, Compute, Item, PassKind, Segment
 from meshwright.program.mesh import Ints, members_in_domain
@@ -31,6 +32,8 @@ CATEGORY: Mapping[str, str] = {
     "tp": "tp",
     "etp": "ep",
     "ep": "ep",
+    INSIDE: "ep",
+    ACROSS: "ep",
     "cp": "cp",
     "cp_ulysses": "cp",
     "cp_ring": "cp",
@@ -168,7 +171,9 @@ class Prices:
         """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
         busiest = self.local.shape.busiest
         if busiest is not None and collective.axes[-1] in EXPERT_AXES:
-            collective = replace(collective, logical_bytes=collective.logical_bytes * busiest)
+            once = collective.once and collective.once.times(busiest)
+            size = collective.logical_bytes * busiest
+            collective = replace(collective, logical_bytes=size, once=once)
         return collective_seconds(collective, self.mesh, self.local.forms)
 
     def collectives(self, collectives: Iterable[Collective]) -> Number:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cluster.domains import node_count, node_devices
+from meshwright.cluster.domains import node_count, node_devices, usable_domain
 from meshwright.cluster.graph import Cluster, Tier
 from meshwright.cluster.graph import Links as ClusterLinks
 from meshwright.cost.forms import Forms, forms_for
@@ -28,7 +28,7 @@ from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.hops import Fabric, slowdown
 from meshwright.program.items import Item, PassKind
 from meshwright.program.lower import product_input_bytes
-from meshwright.program.mesh import Ints, strides
+from meshwright.program.mesh import Ints, strides, together
 from meshwright.program.program import Program
 from meshwright.program.shape import LocalShape, Mode
 from meshwright.program.vocabulary import share_items
@@ -97,6 +97,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         ulysses=heads_exchanged(plans),
         documents=setting.workload.documents,
         busiest=_busiest(plans, setting),
+        ep_inside=together(plans.ep, plans.etp, usable_domain(setting.cluster.pool)),
     )
 
 

@@ -29,8 +29,13 @@ class Feature:
     ranks: int = 1
 
 
-def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, Feature]:
-    """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages."""
+def features(
+    short: ShortPlan, long: LongPlan, model: ModelGraph, *, hands_on: bool = False
+) -> dict[str, Feature]:
+    """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages.
+
+    ``hands_on``: copies of tokens go from node to node, and are handed on inside of them.
+    """
     layout, found = short.layout, dict[str, Feature]()
     if layout.pp > 1:
         found["pp"] = Feature(_pipeline(short, long, model), pipeline_ranks(short))
@@ -44,6 +49,9 @@ def features(short: ShortPlan, long: LongPlan, model: ModelGraph) -> dict[str, F
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
     if layout.ep > 1:
         found["ep"] = Feature("experts over ep", AXIS_DEGREE)
+    if layout.ep > 1 and hands_on:
+        said = "experts over ep, copies of tokens handed on inside of nodes"
+        found["ep"] = Feature(said, AXIS_DEGREE**2)
     if layout.etp > 1:
         found["etp"] = Feature("widths of experts over etp", AXIS_DEGREE)
     if layout.cp > 1:

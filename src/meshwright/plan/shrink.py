@@ -53,16 +53,20 @@ MICRO_BATCHES = 2
 USUAL = ScheduleChoice("1f1b")
 LEAST_LAYERS = 2
 DEVICE = "h100-sxm-80gb"
-"""Lowering a plan asks a cluster for its number of devices and for nothing else."""
+"""Lowering a plan asks a cluster for its number of devices, and how many of them a node has."""
 
 
 @dataclass(frozen=True)
 class SmallPlan:
-    """A plan with the model that it is for, and the features of the large plan that meet in it."""
+    """A plan with the model that it is for, and the features of the large plan that meet in it.
+
+    ``node``: the devices of each of its nodes, None for the usual ones.
+    """
 
     long: LongPlan
     model: ModelGraph
     features: tuple[str, ...]
+    node: int | None = None
 
     @property
     def ranks(self) -> int:
@@ -77,7 +81,8 @@ class SmallPlan:
         degrees = {axis: getattr(short.layout, axis) for axis in (*AXES, *EXPERT_AXES)}
         axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)
         recomputed = told(layer_recomputes(self.long, self.model.architecture.layers))
-        return ", ".join(filter(None, (axes or "one device", *_choices(short, self.long, recomputed))))
+        nodes = f"nodes of {self.node}" if self.node else ""
+        return ", ".join(filter(None, (axes or "one device", nodes, *_choices(short, self.long, recomputed))))
 
 
 @dataclass(frozen=True)
@@ -89,19 +94,24 @@ class SmallPlans:
     plans: tuple[SmallPlan, ...]
 
 
-def small_plans(plan: LongPlan, model: ModelGraph, ranks: int) -> SmallPlans:
-    """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run."""
+def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, hands_on: bool = False) -> SmallPlans:
+    """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run.
+
+    ``hands_on``: its copies of tokens go from node to node, and are handed on inside of them.
+    """
     short = short_of(plan)
-    active = features(short, plan, model)
+    active = features(short, plan, model, hands_on=hands_on)
     found = covering(
         {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(STAGE_AXES, EXPERT_AXES)
     )
-    plans = tuple(_small(short, plan, model, chosen, ranks) for chosen in found.sets)
+    plans = tuple(
+        _small(short, plan, model, {name: active[name] for name in chosen}, ranks) for chosen in found.sets
+    )
     return SmallPlans(active, found, plans)
 
 
 def _small(
-    short: ShortPlan, plan: LongPlan, model: ModelGraph, chosen: Sequence[str], ranks: int
+    short: ShortPlan, plan: LongPlan, model: ModelGraph, chosen: Mapping[str, Feature], ranks: int
 ) -> SmallPlan:
     """The small plan that has the ``chosen`` features."""
     degrees = _degrees(short, chosen, ranks)
@@ -132,15 +142,16 @@ def _small(
     if len(set(counts)) > 1:
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
         long = long.model_copy(update={"pipeline": uneven})
-    return SmallPlan(long, small, tuple(chosen))
+    node = AXIS_DEGREE * degrees["etp"] if degrees["ep"] > AXIS_DEGREE else None
+    return SmallPlan(long, small, tuple(chosen), node)
 
 
-def _degrees(short: ShortPlan, chosen: Sequence[str], ranks: int) -> dict[str, int]:
+def _degrees(short: ShortPlan, chosen: Mapping[str, Feature], ranks: int) -> dict[str, int]:
     """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work.
 
     Where the experts' mesh is larger than the stage's, one of the plan's axes is longer, or there besides.
     """
-    degrees = {axis: AXIS_DEGREE if axis in chosen else 1 for axis in (*AXES, *EXPERT_AXES)}
+    degrees = {axis: chosen[axis].ranks if axis in chosen else 1 for axis in (*AXES, *EXPERT_AXES)}
     degrees["cp"], _ = context_of(short.layout.context_in_full, chosen)
     experts = prod(degrees[axis] for axis in EXPERT_AXES)
     while prod(degrees[axis] for axis in STAGE_AXES) < experts:

@@ -40,6 +40,7 @@ from meshwright.model.operators import (
 )
 from meshwright.program.activations import drops_output
 from meshwright.program.attending import attending, entering, leaving
+from meshwright.program.exchange import EP, logical_bytes, sent_once
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
 from meshwright.program.reached import Choice
 from meshwright.program.shape import ACTIVATION_BYTES, LocalShape, Mode, Number
@@ -269,10 +270,13 @@ def _tp(kind: str, width: int, tokens: Number, phase: Phase, what: str) -> Colle
 def _expert_exchange(
     op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase, stack: Stack
 ) -> Collective:
-    rows = shape.sequence_tokens(mode) * op.experts_per_token
+    row_bytes = ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
+    if not stack.deduplicates_exchange:
+        return Collective("all-to-all", EP, row_bytes * op.experts_per_token, op.name, phase)
     choice = Choice(op.experts, op.experts_per_token, op.groups, op.chosen_groups)
-    once = choice if stack.deduplicates_exchange else None
-    return Collective("all-to-all", ("ep",), ACTIVATION_BYTES * op.width * rows, op.name, phase, once)
+    once = sent_once(row_bytes, choice, shape)
+    size = logical_bytes(once, shape)
+    return Collective("all-to-all", EP, size, op.name, phase, once, routed=True)
 
 
 def _expert_tensor(

@@ -5,11 +5,12 @@ input of a reduce-scatter, reduce or all-reduce, one rank's tokens in an all-to-
 key-value bytes, a message, what one rank broadcasts). ``WIRE_FACTOR`` turns them into what one rank sends.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshwright.model.operators import Operator
-from meshwright.program.reached import Choice
+from meshwright.program.exchange import LEGS, Once
+from meshwright.program.mesh import RankGrid
 from meshwright.program.shape import Number
 
 Phase = Literal["F", "I", "W", "R"]
@@ -42,9 +43,9 @@ class Compute:
 class Collective:
     """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
 
-    ``once``: the bytes hold a copy of each token for every expert of this choice; one copy goes to each node that has
-    some of them, and one from there to each rank. ``routed``: the bytes are those of balanced routing; one group moves
-    more and another less, all together as many.
+    ``once``: a token goes once to each node that has some of its experts, and once to each rank there
+    (``exchange.py``). ``routed``: the bytes are those of balanced routing; one group moves more and another less, all
+    together as many, or with ``once`` as many as tokens reach ranks and nodes.
     """
 
     kind: CollectiveKind
@@ -52,7 +53,7 @@ class Collective:
     logical_bytes: Number
     what: str
     phase: Phase = "F"
-    once: Choice | None = None
+    once: Once | None = None
     routed: bool = False
 
 
@@ -72,6 +73,15 @@ def exchanges_of(item: Item) -> tuple[Collective, ...]:
     if isinstance(item, Compute):
         return ()
     return (item,) if isinstance(item, Collective) else item.beside
+
+
+def legs_of(item: Collective, experts: RankGrid) -> tuple[Collective, ...]:
+    """The collectives that one is made of on the experts' mesh, in the order of the way to them."""
+    if item.once is None or not experts.parts:
+        return (item,)
+    sizes = item.once.across_bytes, item.once.inside_bytes
+    legs = zip(LEGS["hierarchical"], sizes, strict=True)
+    return tuple(replace(item, axes=axes, logical_bytes=size) for axes, size in legs)
 
 
 PassKind = Literal["F", "B", "I", "W", "E", "S", "T", "D"]

@@ -7,7 +7,9 @@ gathers, reductions, norm and optimizer around them.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from meshwright.cluster.domains import usable_domain
 from meshwright.cluster.graph import Cluster
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
@@ -21,8 +23,9 @@ from meshwright.program.activations import kept_bytes, kept_for_weights, working
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.busiest import busiest
 from meshwright.program.context import CONTEXT_PARTS
+from meshwright.program.exchange import ExchangeForm, ep_parts, exchange_form
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
-from meshwright.program.mesh import RankGrid
+from meshwright.program.mesh import RankGrid, strides, together
 from meshwright.program.messages import insert_messages
 from meshwright.program.passes import pass_body
 from meshwright.program.program import Program, Stage
@@ -64,7 +67,8 @@ def lower(
     layout = next(iter(plan.layouts.values()))
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
-    shape = local_shape(plan, layout, expert_grid, workload, stack, model.architecture)
+    shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)
+    expert_grid = replace(expert_grid, parts=ep_parts(shape, stack))
     mode, choice, ranks = plan_mode(plan, layout, stack), plan.choice, plan.pipeline.ranks
     model = recomputed_model(model, layer_recomputes(plan, model.architecture.layers), stack)
     model = with_spread_vocabulary(model) if choice.form else model
@@ -150,8 +154,24 @@ def experts_grid(layout: Layout, pp: int) -> RankGrid:
     return RankGrid(sizes, tuple(layout.experts.order))
 
 
+def planned_exchange(
+    plan: LongPlan, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack
+) -> ExchangeForm:
+    """How copies of tokens travel under a legal plan."""
+    layout = next(iter(plan.layouts.values()))
+    experts = experts_grid(layout, plan.pipeline.ranks)
+    shape = local_shape(plan, layout, experts, cluster, workload, stack, model.architecture)
+    return exchange_form(shape, stack)
+
+
 def local_shape(
-    plan: LongPlan, layout: Layout, experts: RankGrid, workload: Workload, stack: Stack, arch: Architecture
+    plan: LongPlan,
+    layout: Layout,
+    experts: RankGrid,
+    cluster: Cluster,
+    workload: Workload,
+    stack: Stack,
+    arch: Architecture,
 ) -> LocalShape:
     """What one rank sees of one micro-batch."""
     return LocalShape(
@@ -169,7 +189,14 @@ def local_shape(
         ulysses=layout.context_in_full.heads(layout.grid.cp),
         documents=workload.documents,
         busiest=busiest(workload, arch, experts.sizes["ep"]),
+        ep_inside=_ep_inside(experts, cluster),
     )
+
+
+def _ep_inside(experts: RankGrid, cluster: Cluster) -> int:
+    """How many of ep's ranks are in one fast domain."""
+    step = strides(experts.sizes, experts.order)["ep"]
+    return int(together(experts.sizes["ep"], step, usable_domain(cluster.pool)))
 
 
 def product_input_bytes(workload: Workload) -> int:

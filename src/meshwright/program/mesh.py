@@ -39,6 +39,11 @@ def members_in_domain(sizes: Sequence[Ints], steps: Sequence[Ints], domain: Ints
     return members
 
 
+def together(size: Ints, step: Ints, domain: Ints) -> Ints:
+    """Into runs of how many an axis is cut so that each run is in one domain and all are equally long."""
+    return np.gcd(size, members_in_domain([size], [step], domain))
+
+
 @dataclass(frozen=True, slots=True)
 class RankGrid:
     """``sizes`` per axis and their ``order``, fastest varying first.

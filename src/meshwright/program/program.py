@@ -222,6 +222,8 @@ def _identity(program: Program) -> Iterator[object]:
     yield from (format_actions(actions) for actions in program.lists)
     if program.shape.documents is not None:
         yield "documents are kept apart"
+    if program.stack.deduplicates_exchange:
+        yield "copies of tokens go once", program.expert_grid.parts
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

@@ -55,9 +55,10 @@ class LocalShape:
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
-    ranks that have whole sequences of a part of the heads while they attend. ``documents`` are those that sequences are
-    packed with and attention is confined to; None: each sequence is one. ``busiest`` is how many times the mean rank's
-    rows the busiest rank of experts has; None: nothing is said of it.
+     ranks that have whole sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one
+    fast domain. ``documents`` are those that sequences are packed with and attention is confined to; None: each
+    sequence is one. ``busiest`` is how many times the mean rank's rows the busiest rank of experts has; None: nothing
+    is said of it.
     """
 
     micro_batch: Number
@@ -74,6 +75,7 @@ class LocalShape:
     ulysses: Number = 1
     documents: Documents | None = None
     busiest: Number | None = None
+    ep_inside: Number = 1
 
     @property
     def tokens(self) -> Number:

@@ -11,7 +11,7 @@ two pipeline ranks have a group for each direction on accelerators: with one for
 can wait for each other under NCCL. The sums of steps that are validated afterwards have channels of their own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from meshwright.errors import RunError
 from meshwright.model.operators import Dispatch
-from meshwright.program.items import Collective, Compute, Overlap
+from meshwright.program.items import Collective, Compute, exchanges_of, legs_of
 from meshwright.program.mesh import grid_with
 from meshwright.program.mirrored import MIRRORED
 from meshwright.program.program import Program
@@ -300,19 +300,15 @@ def _groups_used(program: Program) -> set[tuple[str, Axes]]:
     found |= {("", ("world",))} if program.grid.ranks > 1 else set()
     for items in program.block_items.values():
         for item in items:
-            found |= {("", c.axes) for c in _collectives(item)}
+            exchanges = exchanges_of(item)
+            legs = [leg for exchange in exchanges for leg in legs_of(exchange, program.expert_grid)]
+            found |= {("", exchange.axes) for exchange in (*exchanges, *legs)}
             routed = isinstance(item, Compute) and isinstance(item.operator, Dispatch)
             told = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
             found |= {("", axes) for axes in told if program.group_size(axes) > 1}
     for body in program.bodies.values():
         found |= {("", c.axes) for segment in body for c in segment.beside}
     return found
-
-
-def _collectives(item: Compute | Collective | Overlap) -> Iterable[Collective]:
-    if isinstance(item, Collective):
-        return (item,)
-    return item.beside if isinstance(item, Overlap) else ()
 
 
 def _neighbours(program: Program) -> set[tuple[int, int]]:

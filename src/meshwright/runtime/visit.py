@@ -37,8 +37,8 @@ class Visit:
 
     ``kept`` holds what the operator keeps from pass to pass; what is in it is live, what is not can be freed. ``unit``
     finds the unit of a parameter by its name. ``source`` is the input before it was gathered over tp, where it was.
-    ``others`` are the visits of all operators of the block; ``routes`` where a dispatch has sent its rows, ``counts``
-    the rows of each expert that W waits for.
+    ``others`` are the visits of all operators of the block; ``routes`` where a dispatch has sent its rows, ``way`` how,
+    ``counts`` the rows of each expert that W waits for.
     """
 
     unit: Callable[[str], Unit]
@@ -48,4 +48,5 @@ class Visit:
     source: Any = None
     others: Mapping[str, "Visit"] = field(default_factory=dict)
     routes: Any = None
+    way: Any = None
     counts: Sequence[int] = ()

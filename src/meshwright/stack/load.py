@@ -4,7 +4,7 @@ The keys of a file are the fields of ``Stack``, each with the type that the fiel
 is the field's default. A name without a release means the newest that we have facts of.
 """
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import Field, create_model
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.context import ContextForm
 from meshwright.plan.problems import validated
+from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import Axis, RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plan.strict import Strict
 from meshwright.plan.text import read_file, read_mapping
@@ -75,6 +76,11 @@ def load_stack(name_or_path: str | Path = DEFAULT_STACK) -> Stack:
         return parse_stack(read_file(path, "stack", "check the path, or name a stack"), str(path))
     name, _, release = name_or_path.strip().partition("@")
     return _packaged_stack(*_find(name.strip(), release.strip(), name_or_path))
+
+
+def own_stack(other: Stack) -> Stack:
+    """Meshwright's own stack, which lets copies of tokens travel as another one does."""
+    return replace(load_stack(OWN_STACK), deduplicates_exchange=other.deduplicates_exchange)
 
 
 def parse_stack(text: str, where: str = "stack") -> Stack:

@@ -1,7 +1,7 @@
 """What a training run is asked to do, and everything that is wrong with it, all at once and before anything starts.
 
-A plan is run by Meshwright's own stack, whatever stack it was made for: its layout, schedule, sharding and
-recomputation are kept, and what that stack does not do is refused by name.
+A plan is run by Meshwright's own stack, whatever stack it was made for: its layout, schedule, sharding, recomputation
+and the way of tokens to their experts are kept, and what that stack does not do is refused by name.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from meshwright.model.running import named_parameters
 from meshwright.plan.resolve import Resolved, resolve_with
 from meshwright.plan.runnable import OWN_STACK, hindrances
 from meshwright.runtime.options import TrainingOptions
-from meshwright.stack.load import load_stack
+from meshwright.stack.load import own_stack
 from meshwright.verbs.predicting import doubts, expected_time
 from meshwright.verbs.run_memory import Room, check_memory
 
@@ -100,7 +100,7 @@ def _under_our_stack(resolved: Resolved) -> Resolved:
     if setting.stack.name == OWN_STACK:
         return resolved
     long = resolved.long.model_copy(update={"stack": OWN_STACK})
-    return resolve_with(long, setting.model, setting.cluster, load_stack(OWN_STACK))
+    return resolve_with(long, setting.model, setting.cluster, own_stack(setting.stack))
 
 
 def _options(named: Mapping[str, Any]) -> TrainingOptions:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.cluster.domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, Problem, UnsupportedError
 from meshwright.plan.covering import Combination
 from meshwright.plan.features import Feature
 from meshwright.plan.resolve import Resolved, resolve_with
-from meshwright.plan.runnable import OWN_STACK, hindrances
+from meshwright.plan.runnable import hindrances
 from meshwright.plan.shrink import SmallPlan, small_plans
-from meshwright.program.lower import lower
+from meshwright.program.lower import lower, planned_exchange
 from meshwright.program.program import Program
-from meshwright.stack.load import load_stack
+from meshwright.stack.load import own_stack
+from meshwright.stack.stack import Stack
 
 if TYPE_CHECKING:
     from meshwright.runtime.verify.outcome import Outcome
@@ -72,8 +74,10 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     wrong = [problem for problem in found if problem.severity == "error"]
     if wrong:
         raise UnsupportedError(wrong)
-    small = small_plans(resolved.long, model, ranks)
-    programs = [program_of(plan) for plan in small.plans]
+    setting = resolved.setting
+    form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
+    small = small_plans(resolved.long, model, ranks, hands_on=form == "hierarchical")
+    programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
         label = f"plan {number + 1} of {len(programs)}: {plan.said}"
@@ -87,9 +91,10 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     )
 
 
-def program_of(small: SmallPlan) -> Program:
-    """The Program of a small plan."""
-    cluster, stack = load_cluster(small.long.cluster), load_stack(OWN_STACK)
+def program_of(small: SmallPlan, of: Stack) -> Program:
+    """The Program of a small plan, in which copies of tokens travel as with the stack of the large one."""
+    cluster, stack = load_cluster(small.long.cluster), own_stack(of)
+    cluster = in_nodes_of(cluster, small.node) if small.node else cluster
     legal = resolve_with(small.long, small.model, cluster, stack)
     return lower(legal.long, small.model, cluster, legal.setting.workload, stack)
 

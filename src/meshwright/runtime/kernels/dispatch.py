@@ -6,23 +6,35 @@ weights from the results that it kept; dispatch adds up what comes back by token
 its logits.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
 from meshwright.model.operators import Combine, Dispatch
 from meshwright.model.running import CORRECTION
+from meshwright.program.exchange import EP, exchange_form
 from meshwright.program.items import Collective
 from meshwright.runtime.choice_counts import summed
-from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS
+from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS, Communicator
 from meshwright.runtime.kernels.balance import Balance
 from meshwright.runtime.kernels.choosing import Choosing
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
-from meshwright.runtime.kernels.routes import EP, ETP, Place, Routes, from_experts, order_of, to_experts
+from meshwright.runtime.kernels.routes import (
+    ETP,
+    Place,
+    Routes,
+    gathered,
+    order_of,
+    summed_over_etp,
+)
+from meshwright.runtime.kernels.travel import FORMS
+from meshwright.runtime.kernels.travel.way import Way
 from meshwright.runtime.visit import Visit
 
 DISPATCH = "dispatch"
+Step = Callable[[Collective, torch.Tensor], Exchange]
 
 
 def routes_of(visit: Visit) -> Routes:
@@ -30,6 +42,36 @@ def routes_of(visit: Visit) -> Routes:
     routes = visit.others[DISPATCH].routes
     assert routes is not None, "nothing was dispatched"
     return routes
+
+
+def way_of(visit: Visit) -> Way:
+    """The way that what it chose goes."""
+    way = visit.others[DISPATCH].way
+    assert way is not None, "nothing was dispatched"
+    return way
+
+
+def to_experts(
+    routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor, over_ep: Step
+) -> Exchange:
+    """A step of the way to the experts; behind the last one rows are sorted by expert."""
+    if item.axes == EP:
+        rows = yield from over_ep(item, rows)
+    else:
+        rows = yield from gathered(communicator, item, rows, routes.parts)
+    is_last = item.axes == ETP or len(routes.counts) == 1
+    return rows[routes.sorting] if is_last else rows
+
+
+def from_experts(
+    routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor, over_ep: Step
+) -> Exchange:
+    """A step of the way back; before the first one rows are put in the order in which they came."""
+    if item.axes == ETP or len(routes.counts) == 1:
+        rows = rows[routes.unsorting]
+    if item.axes == EP:
+        return (yield from over_ep(item, rows))
+    return (yield from summed_over_etp(communicator, item, rows, routes.parts, routes.here.etp))
 
 
 @dataclass(frozen=True)
@@ -59,13 +101,14 @@ class DispatchKernel:
         tokens, logits = x
         if logits is not None:  # what only runs again goes where it went before
             visit.routes = self._routes(logits.flatten(0, 1), logits.shape[1])
+            visit.way = self._way(visit.routes)
         if visit.keep.inputs and not visit.keep.inner:
             visit.kept["input"] = tokens
-        return routes_of(visit).of_tokens(tokens)
+        return way_of(visit).leave(tokens)
 
     def again(self, visit: Visit) -> torch.Tensor:
         """The same rows, from the tokens that were kept."""
-        return routes_of(visit).of_tokens(visit.kept.pop("input"))
+        return way_of(visit).leave(visit.kept.pop("input"))
 
     def restore(self, x: Value, visit: Visit) -> None:
         """It keeps no input but to run again."""
@@ -73,6 +116,7 @@ class DispatchKernel:
     def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
         """The gradients of tokens and logits."""
         routes = routes_of(visit)
+        of_tokens = way_of(visit).arrive(g)
         assert routes.weights_gradient is not None
         tokens, batch = -1, visit.batch.tokens.shape[1]
         of_logits = self.choosing.gradient(routes.logits, routes.experts, routes.weights_gradient)
@@ -82,9 +126,9 @@ class DispatchKernel:
             of_logits += of_balance
         own = torch.bincount(routes.experts.flatten(), minlength=self.op.experts)
         self.setting.tally.count(self._correction, own)
-        visit.routes = None
+        visit.routes = visit.way = None
         return (
-            routes.by_token(g).sum(1).unflatten(0, (tokens, batch)),
+            of_tokens.unflatten(0, (tokens, batch)),
             of_logits.unflatten(0, (tokens, batch)),
         )
 
@@ -93,8 +137,10 @@ class DispatchKernel:
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """To the experts; the gradients back."""
-        way = from_experts if item.phase == "I" else to_experts
-        return (yield from way(routes_of(visit), self.setting.communicator, item, x))
+        way, communicator = way_of(visit), self.setting.communicator
+        if item.phase == "I":
+            return (yield from from_experts(routes_of(visit), communicator, item, x, way.back))
+        return (yield from to_experts(routes_of(visit), communicator, item, x, way.out))
 
     @property
     def _correction(self) -> str:
@@ -109,6 +155,10 @@ class DispatchKernel:
             own = self.balance.choices(experts, self.op.experts, batch)
             found.choices = summed(self.setting.communicator, own, SEQUENCE_RANKS)
         return found
+
+    def _way(self, routes: Routes) -> Way:
+        form = exchange_form(self.setting.shape, self.setting.communicator.program.stack)
+        return FORMS[form](routes, self.setting.communicator, self.setting.precision.statistic)
 
     @cached_property
     def _here(self) -> Place:
@@ -134,10 +184,7 @@ class CombineKernel:
     def forward(self, x: Value, visit: Visit) -> torch.Tensor:
         """Rows in the order of experts, with (sequence, batch, width) of shared experts and their gate's logits."""
         rows, *beside = x if isinstance(x, tuple) else (x,)
-        if visit.keep.inputs:
-            visit.kept["input"] = rows
-        routes = routes_of(visit)
-        y = torch.einsum("tkh,tk->th", routes.by_token(rows), routes.weights)
+        y = way_of(visit).weighed(rows, visit)
         y = y.unflatten(0, (-1, visit.batch.tokens.shape[1]))
         if not beside or beside[0] is None:
             return y
@@ -157,11 +204,7 @@ class CombineKernel:
 
     def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
         """Gradients of the rows, of what stands beside, and, for the router, of the weights."""
-        routes, rows = routes_of(visit), visit.kept.pop("input")
-        of_rows = routes.of_tokens(g)
-        found = (rows.to(self.setting.precision.statistic) * of_rows).sum(-1)
-        routes.weights_gradient = found[routes.back].view_as(routes.weights)
-        of_rows = of_rows * routes.weights.flatten()[routes.order][:, None]
+        of_rows = way_of(visit).unweighed(g, visit)
         if len(self.op.reads) == 1:
             return of_rows
         if "gate" not in visit.kept:
@@ -175,7 +218,14 @@ class CombineKernel:
 
     def exchange(self, item: Collective, x: Value, visit: Visit) -> Exchange:
         """Rows back from the experts; gradients to them. What stands beside the rows stays here."""
-        way = to_experts if item.phase == "I" else from_experts
+        way, communicator, routes = way_of(visit), self.setting.communicator, routes_of(visit)
         rows, *beside = x if isinstance(x, tuple) else (x,)
-        rows = yield from way(routes_of(visit), self.setting.communicator, item, rows)
+        if item.phase == "I":
+            rows = yield from to_experts(
+                routes, communicator, item, rows, partial(way.gradients, visit=visit)
+            )
+        else:
+            rows = yield from from_experts(
+                routes, communicator, item, rows, partial(way.results, visit=visit)
+            )
         return (rows, *beside) if beside else rows

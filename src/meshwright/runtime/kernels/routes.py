@@ -1,10 +1,9 @@
 """The way of a micro-batch's rows to their experts and back: permutations and counts, tensors that go with it.
 
-A token is sent once for each expert that it chose. A rank puts its rows in the order of their experts, which is the
-order of the ranks that have them, for ep cuts experts evenly: one uneven all-to-all over ep brings each row to its
-expert. Where etp cuts experts' widths, all ranks of an etp group need all rows of the group: they are gathered, padded
-to the longest part. What has come is sorted by expert. Results take the same way back: sums over etp, all-to-all, the
-order of the tokens.
+A rank puts its rows in the order of their experts, which is the order of the ranks that have them, for ep cuts experts
+evenly. How they get there over ep is the matter of a form of exchange (``travel/``). Where etp cuts experts' widths,
+all ranks of an etp group need all rows of the group: they are gathered, padded to the longest part. What has come is
+sorted by expert. Results take the same way back: sums over etp, the exchange over ep, the order of the tokens.
 
 Before that ranks tell each other how many rows they have for each expert: few numbers, which are no part of the
 Program.
@@ -21,7 +20,7 @@ from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.runtime.communicator import Communicator
 from meshwright.runtime.kernels.kernel import Exchange
 
-EP, ETP = ("ep",), ("etp",)
+ETP = ("etp",)
 
 
 class Place(NamedTuple):
@@ -113,40 +112,7 @@ def order_of(experts: torch.Tensor) -> torch.Tensor:
     return experts.flatten().argsort(stable=True)
 
 
-def to_experts(routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor) -> Exchange:
-    """A step of the way to the experts; behind the last one rows are sorted by expert."""
-    if item.axes == EP:
-        rows = yield from _all_to_all(communicator, item, rows, routes)
-    else:
-        rows = yield from _gathered(communicator, item, rows, routes.parts)
-    is_last = item.axes == ETP or len(routes.counts) == 1
-    return rows[routes.sorting] if is_last else rows
-
-
-def from_experts(
-    routes: Routes, communicator: Communicator, item: Collective, rows: torch.Tensor
-) -> Exchange:
-    """A step of the way back; before the first one rows are put in the order in which they came."""
-    if item.axes == ETP or len(routes.counts) == 1:
-        rows = rows[routes.unsorting]
-    if item.axes == EP:
-        return (yield from _all_to_all(communicator, item, rows, routes, back=True))
-    return (yield from _summed(communicator, item, rows, routes.parts, routes.here.etp))
-
-
-def _all_to_all(
-    communicator: Communicator, item: Collective, rows: torch.Tensor, routes: Routes, *, back: bool = False
-) -> Exchange:
-    """The Program counts the tokens' side, which has the same rows whatever routers choose."""
-    splits = (routes.received, routes.sent) if back else (routes.sent, routes.received)
-    out = rows.new_empty((sum(splits[1]), *rows.shape[1:]))
-    elements = (out if back else rows).numel()
-    rows = rows.contiguous()
-    yield communicator.start(item, rows, ACTIVATION_BYTES, out=out, elements=elements, splits=splits)
-    return out
-
-
-def _gathered(communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int]) -> Exchange:
+def gathered(communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int]) -> Exchange:
     """The rows of all ranks of an etp group, one after the other."""
     longest, width = max(parts), rows.shape[-1]
     padded = rows.new_zeros((longest, width))
@@ -156,7 +122,7 @@ def _gathered(communicator: Communicator, item: Collective, rows: torch.Tensor, 
     return torch.cat([part[:size] for part, size in zip(out.split(longest), parts, strict=True)])
 
 
-def _summed(
+def summed_over_etp(
     communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int], place: int
 ) -> Exchange:
     """This rank's rows, summed over the ranks of an etp group, which have all of them in part."""

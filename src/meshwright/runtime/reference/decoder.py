@@ -68,8 +68,15 @@ def reference_corrections(
     routing, names = model.architecture.numerics.routing, named_buffers(model)
     if routing is None or not names:
         return {}
-    choices = _run(model, tensors, tokens_BL, begins_BL)[1]
+    choices = reference_choices(model, tensors, tokens_BL, begins_BL)
     return {name: moved(routing, tensors[name], choice) for name, choice in zip(names, choices, strict=True)}
+
+
+def reference_choices(
+    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
+) -> list[Choice]:
+    """What the router of every routed layer chose for these sequences."""
+    return _run(model, tensors, tokens_BL, begins_BL)[1]
 
 
 def _run(

@@ -8,20 +8,25 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 
 from meshwright.model.running import is_matrix, named_parameters
 from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.reference.decoder import reference_corrections, reference_loss
-from meshwright.runtime.verify.trial import Trial
+from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
+from meshwright.runtime.verify.routed import Experts
+from meshwright.runtime.verify.trial import Batch, Trial
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Per step the loss, the norm of all gradients and every gradient before clipping; all tensors at the end."""
+    """Per step the loss, the norm of all gradients and every gradient before clipping; all tensors at the end.
+
+    ``chosen``: per step what the routers chose, for each routed layer, where the Program's exchange depends on it.
+    """
 
     losses: tuple[float, ...]
     norms: tuple[float, ...]
     gradients: tuple[Tensors, ...]
     parameters: Tensors
+    chosen: tuple[Experts, ...]
 
 
 def reference_steps(trial: Trial) -> Steps:
@@ -29,7 +34,7 @@ def reference_steps(trial: Trial) -> Steps:
     tensors, options = trial.tensors(), trial.options
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
     adam = _adam(trained, options)
-    losses, norms, gradients = [], [], []
+    losses, norms, gradients, chosen = [], [], [], []
     for batch in trial.batches():
         adam.zero_grad()
         together = int(trial.program.shape.micro_batch)
@@ -40,11 +45,21 @@ def reference_steps(trial: Trial) -> Steps:
         gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
         norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
         losses.append(loss.item())
+        chosen.append(_chosen(trial, tensors, batch))
         corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins)
         adam.step()
         tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}
-    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters)
+    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen))
+
+
+@torch.no_grad()
+def _chosen(trial: Trial, tensors: Tensors, batch: Batch) -> Experts:
+    """What routers chose, where copies of tokens go once."""
+    if not trial.program.stack.deduplicates_exchange:
+        return ()
+    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins)
+    return [choice.experts for choice in choices]
 
 
 def _adam(tensors: Tensors, options: AdamW) -> torch.optim.AdamW:

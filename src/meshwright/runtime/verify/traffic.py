@@ -7,7 +7,7 @@ beside later ones, so what a pass has too many of counts for the step, which is 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from meshwright.program.items import Collective, Compute
+from meshwright.program.items import Collective, exchanges_of, legs_of
 from meshwright.program.program import Program
 from meshwright.program.step import NORM_BYTES, late_gathers
 from meshwright.program.step_validation import before_validation
@@ -17,7 +17,7 @@ from meshwright.schedule.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
 Exchange = tuple[str, tuple[str, ...], float]
 """Kind, axes, logical bytes."""
 AS_ROUTED = -1.0
-"""Stands for bytes that depend on what routers choose; all ranks together have those of the Program."""
+"""Stands for bytes that depend on what routers choose (``routed.py``)."""
 STEP = "step"
 """Stands for all actions that are neither passes nor messages nor exchanges of shares."""
 
@@ -57,7 +57,7 @@ def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
     if action.kind in SUM_SENDS:
         yield "p2p", MESSAGES, float(NORM_BYTES)
         return
-    own = _pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
+    own = in_pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from map(_exchange, own)
 
 
@@ -65,7 +65,8 @@ def _exchange(of: Collective | Traffic) -> Exchange:
     return of.kind, of.axes, AS_ROUTED if of.routed else float(of.logical_bytes)
 
 
-def _pass(program: Program, action: Action) -> Iterator[Collective]:
+def in_pass(program: Program, action: Action) -> Iterator[Collective]:
+    """What is exchanged in a pass, leg by leg."""
     assert action.stage is not None
     for segment in program.bodies[action.stage, action.kind]:
         for _ in range(segment.count):
@@ -76,10 +77,8 @@ def _pass(program: Program, action: Action) -> Iterator[Collective]:
 
 def _of_block(program: Program, block: int, kind: str) -> Iterator[Collective]:
     for item in program.block_items[block, kind]:  # type: ignore[index]
-        if isinstance(item, Collective):
-            yield item
-        elif not isinstance(item, Compute):
-            yield from item.beside
+        for exchange in exchanges_of(item):
+            yield from legs_of(exchange, program.expert_grid)
 
 
 def _of_step(program: Program, action: Action) -> Iterable[Collective]:
@@ -108,23 +107,3 @@ def _differences(
 
 def _of(size: float) -> str:
     return "" if size == AS_ROUTED else f" of {size:.0f} bytes"
-
-
-def routed_difference(program: Program, logs: Iterable[Iterable[Traffic]]) -> str | None:
-    """Where the bytes that depend on routers differ from the Program's, over all ranks in a step, in words.
-
-    What is moved within a group depends on what its tokens chose; what all tokens chose together does not.
-    """
-    classes = program.grid.ranks // program.pipeline_ranks
-    expected = classes * sum(
-        float(item.logical_bytes)
-        for actions in program.lists
-        for action in actions
-        if action.kind in PASS_KINDS
-        for item in _pass(program, action)
-        if item.routed
-    )
-    found = sum(float(entry.logical_bytes) for log in logs for entry in log if entry.routed)
-    if found == expected:
-        return None
-    return f"{STEP}: exchanges of routed rows move {found:.0f} bytes among all ranks, the Program says {expected:.0f}"

@@ -24,7 +24,8 @@ from meshwright.runtime.unit import Unit
 from meshwright.runtime.verify.compare import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.outcome import Outcome
 from meshwright.runtime.verify.reference import Steps, reference_steps
-from meshwright.runtime.verify.traffic import differing_traffic, routed_difference
+from meshwright.runtime.verify.routed import routed_differences
+from meshwright.runtime.verify.traffic import differing_traffic
 from meshwright.runtime.verify.trial import Trial, micro_batches
 
 WAIT_S = 120.0
@@ -141,25 +142,24 @@ def _judged(trial: Trial, everyone: Sequence[Record], expected: Steps) -> Outcom
         gradient=worst(gradients),
         norm=worst(number_error(r.norm, expected.norms[step], "gradient norm") for step, r in results),
         parameter=parameters,
-        traffic=tuple(islice(_traffic(trial, everyone, expected.norms), MOST_NAMED)),
+        traffic=tuple(islice(_traffic(trial, everyone, expected), MOST_NAMED)),
         copies=tuple(differing),
         norms=expected.norms,
     )
 
 
-def _traffic(trial: Trial, everyone: Sequence[Record], norms: Sequence[float]) -> Iterator[str]:
+def _traffic(trial: Trial, everyone: Sequence[Record], expected: Steps) -> Iterator[str]:
     """Where ranks exchanged something else; behind a step that was clipped, one that overlaps it begins anew."""
-    clipped = [False, *(trial.options.clip is not None and norm > trial.options.clip for norm in norms)]
+    limit = trial.options.clip
+    clipped = [False, *(limit is not None and norm > limit for norm in expected.norms)]
     for rank, record in enumerate(everyone):
         for step, log in enumerate(record.traffic):
             anew = trial.program.steps_overlap and clipped[step]
             for difference in differing_traffic(trial.program, record.pipeline_rank, log, anew=anew):
                 yield f"rank {rank}, step {step + 1}: {difference}"
-    for step, logs in enumerate(zip(*(record.traffic for record in everyone), strict=True)):
-        routed = (
-            None
-            if any(trial.program.steps_overlap and c for c in clipped)
-            else routed_difference(trial.program, logs)
-        )
-        if routed:
-            yield f"step {step + 1}: {routed}"
+    if trial.program.steps_overlap and any(clipped):
+        return
+    steps = zip(*(record.traffic for record in everyone), strict=True)
+    for step, (logs, chosen) in enumerate(zip(steps, expected.chosen, strict=True)):
+        for difference in routed_differences(trial.program, logs, chosen):
+            yield f"step {step + 1}: {difference}"
