@@ -455,23 +455,8 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    apart = (
-        *EXPERT_AXES,
-        "layers",
-        "memory_limit",
-        "unit",
-        "recomputes",
-        "vocabulary",
-        "step_validation",
-        "clip",
-        "offload",
-        "ahead",
-        "cp",
-        "context",
-        "documents",
-        "once",
-        "node",
-    )
+    later = "layers memory_limit unit recomputes vocabulary step_validation clip offload ahead cp context documents"
+    apart = (*EXPERT_AXES, *later.split(), "once", "node")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))

@@ -68,7 +68,6 @@ def lower(
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)
-    expert_grid = replace(expert_grid, parts=ep_parts(shape, stack))
     mode, choice, ranks = plan_mode(plan, layout, stack), plan.choice, plan.pipeline.ranks
     model = recomputed_model(model, layer_recomputes(plan, model.architecture.layers), stack)
     model = with_spread_vocabulary(model) if choice.form else model
@@ -109,7 +108,7 @@ def lower(
         shape=shape,
         mode=mode,
         grid=grid,
-        expert_grid=expert_grid,
+        expert_grid=replace(expert_grid, parts=ep_parts(shape, stack)),
         stages=stages,
         micro_batches=micro_batches,
         states=state_table(step, model),
