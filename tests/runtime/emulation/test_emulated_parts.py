@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_runs import case, plain
@@ -14,11 +15,41 @@ from plain_runs import case, plain
 from meshwright.cost.prices import total
 from meshwright.cost.pricing import program_prices
 from meshwright.errors import UnsupportedError
+from meshwright.program.states import EXPERT_MESH
 from meshwright.runtime.emulation.classes import MOST_PROCESSES, PEER_AXES, local_program, stands_for
 from meshwright.runtime.emulation.clock import Clock
+from meshwright.runtime.emulation.communicator import EmulatedCommunicator
 from meshwright.runtime.emulation.record import Timed, merged
 from meshwright.runtime.emulation.scale import EXCHANGE_S, PASS_S, chosen_scale, real_time_allowed
+from meshwright.runtime.emulation.states import emulated_plan
 from meshwright.schedule.action import Action
+
+EXPERTS = {"model": "mixtral-8x7b", "pp": 2, "dp_shard": 4, "ep": 2, "stack": "meshwright", "recomputed": 0}
+DOUBLE = {"schedule": "dualpipe", "chunks": 2}
+
+
+@pytest.mark.parametrize(
+    "keys", [{"sharding": "zero1"}, {"sharding": "zero3", "gather": "per-layer"} | DOUBLE, DOUBLE], ids=str
+)
+def test_experts_have_units_of_their_own_as_in_a_run(keys):
+    """Else their exchanges would wait for the dense ones of their stage."""
+    found = case(**EXPERTS | keys)
+    communicator = EmulatedCommunicator(
+        0, found.program, torch.device("cpu"), clock=started(), times=found.times
+    )
+    plan = emulated_plan(found.program, communicator)
+    for stage in found.program.stages_of(0):
+        units = plan.units_of(stage.index)
+        of_experts = [unit for unit in units if unit.layout.mesh is EXPERT_MESH]
+        blocks = len(stage.blocks) if keys.get("gather") == "per-layer" else 1
+        layers = len(stage.layers) if keys.get("gather") == "per-layer" else 1
+        assert (len(units) - len(of_experts), len(of_experts)) == (blocks, layers)
+        for kind in ("GATHER", "REDUCE"):
+            items = found.program.collectives.get((stage.index, kind), ())
+            own = [item for unit in units for item in unit.layout.own(items)]
+            assert sorted(own, key=items.index) == list(items)
+        mirrored = found.program.collectives.get((stage.index, "REDUCE_MIRRORED"), units)
+        assert len(mirrored) == len(units)
 
 
 def started(scale=0.001, slack_s=1000.0):

@@ -46,6 +46,8 @@ CASES = [
     ({"pp": 2, "tp": 2, "sharding": "zero1", "schedule": "zb-h1", "stack": "megatron-zero-bubble"}, 4),
     (EXPERTS | {"dp_shard": 4, "ep": 4, "sharding": "zero1", "recomputed": 4}, 4),
     (EXPERTS | {"dp_shard": 2, "tp": 2, "ep": 2, "etp": 2, "sharding": "zero1"}, 8),
+    (EXPERTS | {"dp_shard": 4, "ep": 2, "sharding": "zero1", "global_batch": 4}, 4),
+    (EXPERTS | {"dp_shard": 2, "ep": 2, "sharding": "zero1", "schedule": "dualpipe", "chunks": 2}, 4),
     (UNITS, 4),
     (UNITS | {"schedule": "looped-bfs", "stack": "generic"}, 2),
 ]

@@ -55,11 +55,15 @@ class Ending:
 
 @dataclass
 class Reduction:
-    """A reduction beside the backward pass: when its action ran, when its operations so far end, its least end."""
+    """A reduction beside the backward pass: when its action ran, when its operations so far end, its least end.
+
+    ``left`` is how many operations have not begun: dense gradients and those of experts take turns.
+    """
 
     issued: float
     end: float
     least: float
+    left: int
 
     def next_start(self, now: float) -> float:
         """When an operation begins that is started now: right after the last one, later by what it was kept waiting."""
@@ -145,9 +149,10 @@ class EmulatedCommunicator(Communicator):
         clock.data_parallel = stamp.item() + seconds
 
         def end() -> None:
-            start, clock.gathered[stage] = stamp.item(), stamp.item() + seconds
-            clock.data_parallel = max(clock.data_parallel, clock.gathered[stage])
-            clock.record(action, start, clock.gathered[stage], "data-parallel")
+            start, ended = stamp.item(), stamp.item() + seconds
+            clock.gathered[stage] = max(clock.gathered.get(stage, 0.0), ended)
+            clock.data_parallel = max(clock.data_parallel, ended)
+            clock.record(action, start, ended, "data-parallel")
 
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
@@ -155,10 +160,11 @@ class EmulatedCommunicator(Communicator):
         clock, stage = self.clock, action.stage
         assert stage is not None
         if at == 0:
-            self._reductions[stage] = self._reduction(stage, sum(seconds))
+            self._reductions[stage] = self._reduction(stage, seconds)
         reduction = self._reductions[stage]
         stamp = _moment(max(clock.data_parallel, reduction.next_start(clock.begin())))
-        least = reduction.least if at == len(seconds) - 1 else 0.0
+        reduction.left -= 1
+        least = 0.0 if reduction.left else reduction.least
         reduction.end = clock.data_parallel = max(stamp.item() + seconds[at], least)
 
         def end() -> None:
@@ -169,14 +175,15 @@ class EmulatedCommunicator(Communicator):
 
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
-    def _reduction(self, stage: int, seconds: float) -> "Reduction":
+    def _reduction(self, stage: int, operations: Sequence[float]) -> "Reduction":
         """A reduction that began beside the pass that has just ended, which it has held up; a unit's begins now."""
         if self.program.mode.by_unit:
-            return Reduction(self.clock.now, self.clock.now, self.clock.now)
+            return Reduction(self.clock.now, self.clock.now, self.clock.now, len(operations))
         clock, blocks = self.clock, len(self.program.parts[stage].blocks)
-        began, length = clock.last_pass
+        (began, length), seconds = clock.last_pass, sum(operations)
         clock.work(self.times.reduction_slowdown(seconds, length, blocks))
-        return Reduction(clock.now, began + length / blocks, clock.now + seconds / blocks)
+        end, least = began + length / blocks, clock.now + seconds / blocks
+        return Reduction(clock.now, end, least, len(operations))
 
     def broadcast(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str, root: int) -> Work:
         """Begin to tell a group the stamp of one of its ranks."""

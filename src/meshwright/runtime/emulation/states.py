@@ -7,7 +7,7 @@ import torch
 
 from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.program.items import Collective
-from meshwright.program.program import Program
+from meshwright.program.program import Program, Stage
 from meshwright.program.states import DENSE_MESH, EXPERT_MESH, StateMesh
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCommunicator
@@ -18,14 +18,9 @@ from meshwright.runtime.unit import Steps, Unit
 from meshwright.runtime.unit_layout import UnitLayout
 from meshwright.schedule.action import Action
 
-EVERY_MESH = StateMesh(
-    DENSE_MESH.width, DENSE_MESH.shard + EXPERT_MESH.shard, DENSE_MESH.replica + EXPERT_MESH.replica
-)
-"""An emulated unit stands for all of its stage's."""
-
 
 class EmulatedUnit(Unit):
-    """A unit without parameters, whose exchanges are the Program's, one after the other."""
+    """A unit without parameters, whose exchanges are those of the Program on its mesh, one after the other."""
 
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Every gather of the Program."""
@@ -66,11 +61,11 @@ class EmulatedOptimizer(Optimizer):
 
 
 def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankPlan:
-    """What an emulated rank holds: one empty unit for each of its stages, and for its share of the vocabulary."""
+    """What an emulated rank holds: empty units where a real one has some, those of experts apart."""
     pipeline_rank = program.grid.coordinates(communicator.rank)["pp"]
     stages = program.parts_of(pipeline_rank)
-    units = {stage.index: _unit(f"stage {stage.index}", communicator) for stage in stages}
-    tables = [units[s.index] for s in stages if any(_has_table(program, block) for block in s.blocks)]
+    units = {stage.index: _units(stage, communicator) for stage in stages}
+    tables = [units[s.index][0][0] for s in stages if any(_has_table(program, block) for block in s.blocks)]
     return RankPlan(
         program,
         communicator,
@@ -79,16 +74,29 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
         pipeline_rank,
         places=dict.fromkeys(units, ()),
         blocks=dict.fromkeys(units, ()),
-        units={stage: ((unit,),) for stage, unit in units.items()},
+        units=units,
         unit_of={TABLE: tables[0]} if tables else {},
         buffers={},
     )
 
 
-def _unit(name: str, communicator: EmulatedCommunicator) -> EmulatedUnit:
+def _units(stage: Stage, communicator: EmulatedCommunicator) -> tuple[tuple[EmulatedUnit, ...], ...]:
+    """Of each block where parameters are gathered layer by layer, and of the whole stage otherwise."""
+    program, name = communicator.program, f"stage {stage.index}"
+    places = [(b,) for b in stage.blocks] if program.mode.gather == "per-layer" else [stage.blocks]
+    found = []
+    for blocks in places:
+        operators = (op for block in blocks for op in program.blocks[block].operators)
+        of_experts = any(op.place == "expert" and op.parameters for op in operators)
+        meshes = (DENSE_MESH, EXPERT_MESH) if of_experts else (DENSE_MESH,)
+        found.append(tuple(_unit(name, mesh, communicator) for mesh in meshes))
+    return tuple(found)
+
+
+def _unit(name: str, mesh: StateMesh, communicator: EmulatedCommunicator) -> EmulatedUnit:
     return EmulatedUnit(
         name=name,
-        layout=UnitLayout((), 0, 1, EVERY_MESH),
+        layout=UnitLayout((), 0, 1, mesh),
         communicator=communicator,
         precision=PRECISIONS["fp64"],
         sequence_parallel=False,
