@@ -42,6 +42,15 @@ def test_a_plan_is_proven(tmp_path):
     assert done.data["combinations_not_covered"] == []
 
 
+def test_a_plan_of_a_model_that_predicts_further_tokens_is_proven(tmp_path):
+    model = write(tmp_path / "further.json", json.dumps(FURTHER))
+    changes = {"layout": "{pp: 2, dp_shard: 2, ep: 2, tp: 2}", "model": model}
+    done = run("verify", plan_file(tmp_path, **changes), "--json")
+    assert done.code == 0, done
+    assert "next_tokens" in done.data["features"]
+    assert 0 < done.data["max_relative_error"] < 1e-12
+
+
 def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
     done = run("verify", plan_file(tmp_path), "--ranks", "2")
     assert done.code == 0, done
@@ -54,14 +63,14 @@ def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"model": "FURTHER"}, "train_nextn_predict_layers"),
+        ({"model": "FURTHER", "sharding": "zero3"}, "gather"),
         ({"workload": "{seq_len: 4096, global_batch: 64, task: lora}"}, "workload.task"),
         ({"workload": "{seq_len: 4096, global_batch: 64, optimizer: sgd}"}, "workload.optimizer"),
     ],
 )
 def test_what_the_runtime_does_not_run_is_refused_by_name(tmp_path, changes, field):
     if changes.get("model") == "FURTHER":
-        changes = {"model": write(tmp_path / "further.json", json.dumps(FURTHER))}
+        changes = changes | {"model": write(tmp_path / "further.json", json.dumps(FURTHER))}
     done = run("verify", plan_file(tmp_path, **changes), "--json")
     assert done.code == 2
     (problem,) = [problem for problem in done.data["problems"] if problem["field"] == field]

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import meshwright.model
-from meshwright.errors import InputError, UnsupportedError
+from meshwright.errors import InputError
 from meshwright.model.blocks import build_graph
 from meshwright.model.describe import describe_model
 from meshwright.model.families import read_architecture
 from meshwright.model.load import load_model
 from meshwright.model.operators import Loss
 from meshwright.model.running import numerics_to_run
+from meshwright.model.shrink import shrunk_model
 from meshwright.program.shape import LocalShape
 from meshwright.program.states import block_elements
 
@@ -82,11 +83,31 @@ def test_both_names_of_the_key_are_read(key):
     assert with_further("glm-4.5-air", **other).architecture.next_token_layers == 2
 
 
-def test_such_a_model_is_not_run_and_a_wrong_number_is_refused():
-    with pytest.raises(UnsupportedError, match="predict further tokens can be planned, not run"):
-        numerics_to_run(FURTHER.architecture)
-    with pytest.raises(InputError, match="num_nextn_predict_layers"):
-        with_further(num_nextn_predict_layers=-1)
+def test_such_a_model_is_run_and_a_wrong_number_is_refused():
+    assert numerics_to_run(FURTHER.architecture) == FURTHER.architecture.numerics
+    for wrong in ({"num_nextn_predict_layers": -1}, {"mtp_loss_scaling_factor": 0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            with_further(**wrong)
+
+
+def test_losses_count_their_share_of_a_weight():
+    def weights(model):
+        return {
+            op.name: op.weight for block in model.blocks for op in block.operators if isinstance(op, Loss)
+        }
+
+    assert weights(FURTHER) == {"next_loss": 0.3, "loss": 1.0}
+    three = with_further(num_nextn_predict_layers=3, mtp_loss_scaling_factor=0.6)
+    assert weights(three) == {"next_loss": pytest.approx(0.2), "loss": 1.0}
+
+
+def test_a_small_copy_keeps_them_at_the_end():
+    three = with_further(num_nextn_predict_layers=3)
+    for last, kept in ((1, 1), (2, 2), (4, 2)):
+        small = shrunk_model(three, layers=6, last=last, tp=1, seq_len=16, full_seq_len=4096)
+        assert small.architecture.next_token_layers == kept
+        further = [small.blocks[index].predicts_further for index in small.layer_blocks]
+        assert further == [False] * (6 - kept) + [True] * kept
 
 
 def test_a_tied_table_counts_once():

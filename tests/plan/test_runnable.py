@@ -1,15 +1,22 @@
 """What the runtime refuses, it refuses by name; one table says it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from plan_cases import DENSE, LATENT, graph, long_plan
 
+import meshwright.model
+from meshwright.model.blocks import build_graph
+from meshwright.model.families import read_architecture
 from meshwright.model.load import load_model
 from meshwright.plan.expand import expand
+from meshwright.plan.partition import written_stages
 from meshwright.plan.runnable import LIMITS, hindrances
 from meshwright.plan.short import ShortPlan
 
+ZOO = Path(meshwright.model.__file__).parent / "zoo"
 LLAMA, MIXTRAL = load_model("llama-3.1-8b"), load_model("mixtral-8x7b")
 DROPOUT = replace(LLAMA, architecture=replace(LLAMA.architecture, dropout=True))
 SPREAD = long_plan(pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}})
@@ -41,6 +48,26 @@ def balanced():
     return replace(MIXTRAL, architecture=architecture)
 
 
+def further(**changes):
+    """A plan of DeepSeek-V3 with the layer for further tokens, in the long form."""
+    config = json.loads((ZOO / "deepseek-v3.json").read_text()) | {"train_nextn_predict_layers": True}
+    model = build_graph(read_architecture(config, "deepseek-v3", "here"))
+    data = {
+        "plan": 1,
+        "model": "deepseek-v3",
+        "cluster": "h100-sxm-80gb x 64",
+        "workload": {"seq_len": 4096, "global_batch": 512},
+        "layout": {"pp": 2, "dp_shard": 32, "ep": 32},
+        "sharding": "zero1",
+    }
+    stages = changes.pop("stages", None)
+    plan = expand(ShortPlan.model_validate(data | changes, strict=False), model.architecture)
+    if stages:
+        update = {"pipeline": plan.pipeline.model_copy(update={"stages": written_stages(stages)})}
+        plan = plan.model_copy(update=update)
+    return plan, model
+
+
 RSA = long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"})
 CASES = [
     (long_plan(), graph(LATENT), "model", "its arithmetic is not known"),
@@ -55,6 +82,9 @@ CASES = [
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
+    (*further(sharding="zero3", gather="per-layer"), "gather", "the head's table"),
+    (*further(stages=(62, 0)), "pipeline.stages", "the last one has 0 layers"),
+    (*further(pipeline={"schedule": "dualpipe"}), "pipeline.schedule", "2 chains"),
     (SPREAD_AFTER, LLAMA, "pipeline.schedule.step_validation", "not run yet"),
 ]
 
@@ -63,6 +93,11 @@ CASES = [
 def test_what_is_not_run_is_named_with_a_remedy(plan, model, field, rule):
     found = hindrances(plan, model)
     assert any(p.field == field and rule in p.rule and p.suggestion for p in found), found
+
+
+def test_layers_that_predict_further_tokens_run_in_the_last_stage():
+    assert hindrances(*further(stages=(61, 1))) == []
+    assert hindrances(*further(sharding="zero3", gather="per-step")) == []
 
 
 def test_every_row_of_the_table_has_a_case():

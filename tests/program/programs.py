@@ -60,12 +60,30 @@ GPT = {
     "attn_pdrop": 0.1,
 }
 CONFIGS = {"dense": DENSE, "moe": MOE, "gpt": GPT}
+FURTHER = {
+    "model_type": "glm4_moe",
+    "num_hidden_layers": 6,
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+    "num_nextn_predict_layers": 2,
+    "train_nextn_predict_layers": True,
+}
 DEEP = DENSE | {"num_hidden_layers": 64}
 
 
 @cache
 def model(name: str) -> ModelGraph:
-    config = DEEP if name == "deep" else CONFIGS[name]
+    config = (CONFIGS | {"deep": DEEP, "further": FURTHER})[name]
     return build_graph(read_architecture(config, name, "a test"))
 
 

@@ -17,6 +17,8 @@ PLANS = {
     "sharded over two axes": ("gpt", {"dp_shard": 2, "cp": 3, "tp": 2, "dp_replicate": 2}, "zero2"),
     "tied, apart": ("moe", {"pp": 2, "dp_shard": 2}, "zero1"),
     "tied, together": ("moe", {"dp_shard": 2, "tp": 2}, "zero3"),
+    "further tokens, apart": ("further", {"pp": 2, "dp_shard": 2, "ep": 2}, "zero1"),
+    "further tokens, together": ("further", {"dp_shard": 2, "tp": 2}, "zero3"),
     "experts": ("moe", {"dp_shard": 4, "tp": 2, "ep": 4, "etp": 2}, "zero3"),
     "experts over replicas": ("moe", {"dp_shard": 3, "dp_replicate": 2, "ep": 2}, "zero1"),
 }

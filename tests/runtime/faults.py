@@ -12,6 +12,7 @@ from context_faults import CONTEXT_FAULTS
 from expert_faults import EXPERT_FAULTS
 from fault import Fault
 from late_faults import LATE_FAULTS
+from next_token_faults import NEXT_TOKEN_FAULTS
 from offload_faults import OFFLOAD_FAULTS
 from packing_faults import PACKING_FAULTS
 from proof_plans import Proven
@@ -164,6 +165,9 @@ def messages_change_places():
 class _Skipped:
     visits: dict = {}  # noqa: RUF012
 
+    def __init__(self, plan):
+        self.plan = plan
+
     def forward(self, x):
         return x
 
@@ -181,7 +185,7 @@ def skipped_layer():
         original(self)
         layers = [at for at, place in enumerate(self.plan.places[self.stage]) if place.layer is not None]
         if len(layers) > 1:
-            self.runs[layers[-1]] = _Skipped()
+            self.runs[layers[-1]] = _Skipped(self.runs[layers[-1]].plan)
 
     StageRun.__post_init__ = init
 
@@ -433,4 +437,5 @@ FAULTS = (
     *LATE_FAULTS,
     *EXPERT_FAULTS,
     *PACKING_FAULTS,
+    *NEXT_TOKEN_FAULTS,
 )

@@ -135,7 +135,7 @@ class Group:
     def shared(self) -> Shared | None:
         """The blocks of embedding and head, where they share a table on one rank."""
         chain = self.setting.model.chain
-        together = self.setting.model.tied_gradients and self.ends_together
+        together = self.setting.model.tied_head and self.ends_together
         return (chain[0][0], chain[-1][0]) if together else None
 
     @property

@@ -60,7 +60,8 @@ class Architecture:
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
     attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
     mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
-    embedding table. The last ``next_token_layers`` of the layers predict further tokens (``next_tokens.py``).
+    embedding table. The last ``next_token_layers`` of the layers predict further tokens, which
+    count ``next_token_weight`` in the loss (``next_tokens.py``).
     ``assumed`` lists what the configuration left out, with the value that its family's convention gives,
     ``left_out`` what it has and nothing here counts. ``numerics`` is what running the model needs besides.
     """
@@ -96,6 +97,7 @@ class Architecture:
     moe: Experts | None = None
     windows: tuple[int | None, ...]
     next_token_layers: int = 0
+    next_token_weight: float = 0.0
     left_out: tuple[str, ...] = ()
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
     numerics: Numerics = UNKNOWN

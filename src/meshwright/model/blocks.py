@@ -10,7 +10,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.attention import attention_part
 from meshwright.model.feedforward import feedforward_part
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.next_tokens import after_layer, before_layer
+from meshwright.model.next_tokens import HEAD_NORM, after_layer, before_layer
 from meshwright.model.operators import (
     Embedding,
     EnterTensor,
@@ -52,8 +52,9 @@ def _layer(arch: Architecture, moe: bool, window: int | None, further: int) -> B
     name = ("moe" if moe else "dense") + ("" if window is None else f"-window-{window}")
     operators = (*attention_part(arch, window), *feedforward_part(arch, arch.moe if moe else None))
     if further:
-        table = (_vocabulary(arch, EMBEDDING_TABLE),) if further == 1 else ()
-        operators = (*before_layer(arch, table), *operators, *after_layer(arch))
+        table = _vocabulary(arch, EMBEDDING_TABLE)
+        before = before_layer(arch, table, first=further == 1)
+        operators = (*before, *operators, *after_layer(arch, _head_table(arch)))
         name = f"next-token-{name}" if further == 1 else f"next-tokens-{name}"
     return Block(name, "layer", with_recompute_sets(operators))
 
@@ -76,20 +77,24 @@ def _embed(arch: Architecture) -> Block:
 
 def _head(arch: Architecture) -> Block:
     """The final norm, the output projection (the embedding table itself when tied) and the loss."""
-    table = _vocabulary(arch, EMBEDDING_TABLE if arch.tied_embeddings else "lm_head.weight")
     projection = Linear(
         name="lm_head",
         place="tensor",
         inputs=arch.hidden,
         outputs=arch.vocab,
         split="column",
-        parameters=(table,),
+        parameters=(_head_table(arch),),
     )
-    norm = Norm(name="final_norm", width=arch.hidden, parameters=norm_tensors("norm", arch.hidden, arch.norm))
+    tensors = norm_tensors(HEAD_NORM, arch.hidden, arch.norm)
+    norm = Norm(name="final_norm", width=arch.hidden, parameters=tensors)
     enter = EnterTensor(name="enter_head", width=arch.hidden)
     return Block(
         "head", "head", (norm, enter, projection, Loss(name="loss", place="tensor", vocab=arch.vocab))
     )
+
+
+def _head_table(arch: Architecture) -> Parameter:
+    return _vocabulary(arch, EMBEDDING_TABLE if arch.tied_embeddings else "lm_head.weight")
 
 
 def _vocabulary(arch: Architecture, name: str) -> Parameter:

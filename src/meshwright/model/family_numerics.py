@@ -30,7 +30,6 @@ from meshwright.model.expert_numerics import (
 )
 from meshwright.model.fields import Fields
 from meshwright.model.gemma_numerics import gemma2, gemma3
-from meshwright.model.next_tokens import ASKED
 from meshwright.model.numerics import Numerics
 
 FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
@@ -66,10 +65,6 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
 def read_numerics(fields: Fields, arch: Architecture) -> Numerics:
     """The arithmetic of a decoder whose shapes have been read; never raises."""
     numerics = FAMILY_NUMERICS.get(arch.family, _planned_only)(fields, arch)
-    if arch.next_token_layers:
-        fields.unsupported(
-            ASKED, True, "layers that predict further tokens can be planned, not run yet", "false"
-        )
     return replace(numerics, refused=tuple(map(_hashable, fields.found)))
 
 

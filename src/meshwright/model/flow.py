@@ -2,7 +2,7 @@
 
 Most operators work on the result of the one before. Those that do not say so (``Operator.reads``): a router reads the
 norm that shared experts have read too. A residual adds the branch before it to the stream, which is the result of the
-residual before it, or what enters the block.
+residual before it, or what enters the block, or of an operator that begins another one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ def sources(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
         found[op.name] = op.reads or (before,)
         if isinstance(op, Residual):
             found[op.name] = (*found[op.name], stream)
+        if isinstance(op, Residual) or op.begins_stream:
             stream = op.name
         before = op.name
     return found
@@ -41,9 +42,19 @@ def users(operators: Sequence[Operator]) -> dict[str, tuple[Operator, ...]]:
     }
 
 
+def result_of(operators: Sequence[Operator]) -> str:
+    """The operator whose result is the block's."""
+    return next((op.name for op in operators if op.leaves), operators[-1].name)
+
+
 def number_of_users(operators: Sequence[Operator]) -> Mapping[str, int]:
-    """How many operators read each result, edges too; the block's own result is read once, by the next block."""
-    numbers = {op.name: 0 for op in operators} | {ENTRY: 0, operators[-1].name: 1}
+    """How many operators read each result, edges too; the block's own result is read once, by the next block.
+
+    That of the last operator is read in any case: beside a result that leaves before it is a loss of the block's own.
+    """
+    numbers = {op.name: 0 for op in operators} | {ENTRY: 0}
+    for name in {result_of(operators), operators[-1].name}:
+        numbers[name] += 1
     for of in sources(operators).values():
         for source in of:
             numbers[source] += 1

@@ -31,6 +31,11 @@ class Block:
     recompute: Recomputed = ()
 
     @property
+    def predicts_further(self) -> bool:
+        """It has a stream and a loss of its own beside the model's (``next_tokens.py``)."""
+        return any(op.begins_stream for op in self.operators)
+
+    @property
     def full_recompute(self) -> bool:
         """The whole block is run again in the backward pass."""
         return self.recompute == "full"
@@ -115,15 +120,21 @@ class ModelGraph:
 
     @property
     def tied_gradients(self) -> bool:
-        """The embedding and the head train one table, and are at the ends."""
+        """The embedding and what is at the end train one table: a head, or layers that predict further tokens."""
         trained = any(p.trained for op in self.embed.operators for p in op.parameters)
-        return self.architecture.tied_embeddings and trained and not self.vocabulary
+        copied = self.architecture.tied_embeddings or self.architecture.next_token_layers > 0
+        return copied and trained and not self.vocabulary
+
+    @property
+    def tied_head(self) -> bool:
+        """The embedding and the head train one table."""
+        return self.architecture.tied_embeddings and self.tied_gradients
 
     @property
     def _copied_elements(self) -> int:
-        """Of the embedding's table: as the head's, and where further tokens are read."""
+        """Of the embedding's table: as the head's, or where further tokens are read."""
         arch = self.architecture
-        return arch.vocab * arch.hidden * (arch.tied_embeddings + (arch.next_token_layers > 0))
+        return arch.vocab * arch.hidden * (arch.tied_embeddings or arch.next_token_layers > 0)
 
     def flops_per_token_forward(self, seq_len: int, *, causal: bool = False) -> float:
         """Forward FLOPs per token, head included, embedding look-up free."""

@@ -1,12 +1,17 @@
-"""Layers that predict further tokens (multi-token prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2), as planned.
+"""Layers that predict further tokens: multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2).
 
-Module k takes the stream behind the layer before it and the embedding of the token k places ahead, each after a norm of
-its own, projects both together onto the stream's width, passes a decoder layer, and ends in a norm, the model's own
-output projection and a loss. Here it is one more layer at the end of the chain, so that a plan can place it like any.
+Module k (of D) predicts for position i the token i + k + 1, by the token i + k and the stream of module k − 1:
 
-The first module has a copy of the embedding's table, which counts where its ranks do not have the table anyway; the
-output projection's table is the head's, which is taken to be on the same ranks. The projection of both is done whole by
-every rank, on its share of the sequence. What is ignored: summing up the gradients of the copies.
+    x = W · [norm(embedding(t_{i+k})); norm(h_{k−1})]          eq. 21: ``next_projection``
+    h_k = norm(layer(x))                                       eq. 22 and the norm before the head, ``next_final_norm``
+    L = L_main + λ/D · Σ_k −1/T · Σ_i log p_k(t_{i+k+1})       eq. 23 to 25: ``next_head``, ``next_loss``
+
+h_0 is the main model's stream behind its last norm, as Megatron-Core and vLLM hand it on. T is the number of labels of
+the main loss. A position whose label lies behind the sequence's or document's end does not count. Each module is one
+more layer at the end of the chain, so that a plan can place it like any. Embedding and output projection are the main
+model's: the first module has a copy of the embedding's table where its ranks do not have it anyway, whose gradient is
+summed with the embedding's as that of a tied table; that of the projection is the head's, on the same ranks. Every rank
+does the projection of both whole, on its share of the sequence.
 """
 
 from dataclasses import replace
@@ -26,8 +31,14 @@ from meshwright.model.operators import (
 )
 from meshwright.model.tensors import linear_tensors, norm_tensors
 
+HEAD_NORM = "norm"
+"""The module of the main model's last norm."""
 COUNT = "num_nextn_predict_layers"
 ASKED = "train_nextn_predict_layers"
+WEIGHT = "mtp_loss_scaling_factor"
+"""λ, as Megatron names it."""
+USUAL_WEIGHT = 0.3
+"""That of DeepSeek-V3's first 10T tokens (section 4.2)."""
 
 
 def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
@@ -45,22 +56,38 @@ def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
         windows=(*arch.windows, *arch.windows[-1:] * count),
         moe=moe,
         next_token_layers=count,
+        next_token_weight=fields.number(WEIGHT, default=USUAL_WEIGHT, positive=True),
     )
 
 
-def before_layer(arch: Architecture, table: tuple[Parameter, ...]) -> tuple[Operator, ...]:
-    """From the stream and further tokens to what the decoder layer takes; ``table`` is the embedding's, or none."""
-    width = arch.hidden
+def before_layer(arch: Architecture, table: Parameter, *, first: bool) -> tuple[Operator, ...]:
+    """From a stream and further tokens to what the decoder layer takes; ``table`` is the embedding's.
+
+    The ``first`` module has a copy of it, unless the head beside it has one, and norms the main model's stream.
+    """
+    width, owned = arch.hidden, first and not arch.tied_embeddings
+    head_norm = Norm(
+        name="next_main_norm", width=width, borrows=norm_tensors(HEAD_NORM, width, arch.norm), reads=(ENTRY,)
+    )
     return (
-        Embedding(name="next_embedding", place="tensor", vocab=arch.vocab, hidden=width, parameters=table),
-        LeaveTensor(name="leave_next_embedding", width=width),
-        Norm(name="next_embedding_norm", width=width, parameters=norm_tensors("enorm", width, arch.norm)),
+        *((head_norm,) if first else ()),
         Norm(
             name="next_stream_norm",
             width=width,
-            reads=(ENTRY,),
+            reads=(head_norm.name if first else ENTRY,),
             parameters=norm_tensors("hnorm", width, arch.norm),
         ),
+        Embedding(
+            name="next_embedding",
+            place="tensor",
+            vocab=arch.vocab,
+            hidden=width,
+            reads=(ENTRY,),
+            parameters=(table,) if owned else (),
+            borrows=() if owned else (table,),
+        ),
+        LeaveTensor(name="leave_next_embedding", width=width),
+        Norm(name="next_embedding_norm", width=width, parameters=norm_tensors("enorm", width, arch.norm)),
         Linear(
             name="next_projection",
             inputs=2 * width,
@@ -68,18 +95,34 @@ def before_layer(arch: Architecture, table: tuple[Parameter, ...]) -> tuple[Oper
             split="whole",
             reads=("next_embedding_norm", "next_stream_norm"),
             parameters=linear_tensors("eh_proj", width, 2 * width, "whole", False),
+            begins_stream=True,
         ),
     )
 
 
-def after_layer(arch: Architecture) -> tuple[Operator, ...]:
-    """From the layer's result to a loss, by the head's projection."""
+def after_layer(arch: Architecture, table: Parameter) -> tuple[Operator, ...]:
+    """From the layer's result to a loss, by the head's projection, whose ``table`` is on the same ranks."""
     width = arch.hidden
     return (
         Norm(
-            name="next_final_norm", width=width, parameters=norm_tensors("shared_head.norm", width, arch.norm)
+            name="next_final_norm",
+            width=width,
+            parameters=norm_tensors("shared_head.norm", width, arch.norm),
+            leaves=True,
         ),
         EnterTensor(name="enter_next_head", width=width),
-        Linear(name="next_head", place="tensor", inputs=width, outputs=arch.vocab, split="column"),
-        Loss(name="next_loss", place="tensor", vocab=arch.vocab),
+        Linear(
+            name="next_head",
+            place="tensor",
+            inputs=width,
+            outputs=arch.vocab,
+            split="column",
+            borrows=(table,),
+        ),
+        Loss(
+            name="next_loss",
+            place="tensor",
+            vocab=arch.vocab,
+            weight=arch.next_token_weight / arch.next_token_layers,
+        ),
     )

@@ -46,6 +46,9 @@ class Operator:
 
     ``reads`` names the operators whose results it works on, none where that is the one before it (``flow.py``).
     ``recompute`` lists the recomputation sets that hold it (``core_attn``, ``mlp``, …, as a plan names them).
+    ``borrows`` are parameters of other blocks that it works with and trains too: of the embedding's table or the
+    head's. ``begins_stream``: residuals behind it add to its result. ``leaves``: its result is the block's, not the
+    last one's.
     """
 
     name: str
@@ -53,6 +56,14 @@ class Operator:
     parameters: tuple[Parameter, ...] = ()
     reads: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
+    borrows: tuple[Parameter, ...] = ()
+    begins_stream: bool = False
+    leaves: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether it makes gradients of weights."""
+        return any(p.trained for p in (*self.parameters, *self.borrows))
 
     def flops_per_token(self, positions: float) -> float:
         """Forward FLOPs per token; ``positions`` is the mean number of positions that a token attends to."""
@@ -157,9 +168,10 @@ class ExpertActivation(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss(Operator):
-    """Softmax cross-entropy over the vocabulary: (tokens, vocab) → (tokens)."""
+    """Softmax cross-entropy over the vocabulary: (tokens, vocab) → (tokens); it counts ``weight`` times."""
 
     vocab: int
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
         for unit, block in units(model)
         for operator in block.operators
         for parameter in operator.parameters
-        if not (block.kind == "head" and parameter.name == EMBEDDING_TABLE)
+        if block.kind == "embed" or parameter.name != EMBEDDING_TABLE
     }
 
 

@@ -6,7 +6,8 @@ selection of the model's own, in order, so that every kind of layer (windows, ro
 (windows, original positions of a rotation) shrink with the sequence, so that a window stays shorter than it and a
 stretched rotation stays stretched.
 
-Left out: dropout, and of more than ``KINDS`` kinds of layers those that come last.
+Left out: dropout, of more than ``KINDS`` kinds of layers those that come last, of layers that predict further tokens
+all but ``FURTHER``.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from meshwright.model.rotary import Linear, LongRope, Rotary, Scaling, slopes_of
 from meshwright.model.routing import Groups
 
 KINDS = 4
+FURTHER = 2
 HEAD_DIM = 8
 WIDTH = 20
 """Feed-forward elements per tp rank."""
@@ -39,19 +41,29 @@ GROUPS = 4
 
 def layer_kinds(arch: Architecture) -> int:
     """How many kinds of layers a small model of this architecture must have."""
-    return min(KINDS, len(_firsts(arch)))
+    return min(KINDS, len(_firsts(arch))) + min(FURTHER, arch.next_token_layers)
 
 
 def shrunk_model(
-    model: ModelGraph, *, layers: int, tp: int, seq_len: int, full_seq_len: int, ep: int = 1, etp: int = 1
+    model: ModelGraph,
+    *,
+    layers: int,
+    last: int = 1,
+    tp: int,
+    seq_len: int,
+    full_seq_len: int,
+    ep: int = 1,
+    etp: int = 1,
 ) -> ModelGraph:
     """A model of ``layers`` layers whose widths ``tp`` divides, for sequences of ``seq_len`` tokens.
 
-    ``ep`` divides its experts, ``etp`` an expert's width; ``full_seq_len`` is the length that the model's windows and
+    Of the ``last`` layers, which are one stage's, some predict further tokens where the model has such. ``ep`` divides
+    its experts, ``etp`` an expert's width; ``full_seq_len`` is the length that the model's windows and
     rotations are meant for.
     """
     arch = model.architecture
-    chosen = _chosen(arch, layers)
+    further = min(FURTHER, arch.next_token_layers, last)
+    chosen = [*_chosen(arch, layers - further), *range(arch.layers - further, arch.layers)]
     lengths = _Lengths(seq_len, full_seq_len)
     latent = arch.latent and replace(LATENT, q_rank=arch.latent.q_rank and LATENT.q_rank)
     head_dim = latent.qk_nope_dim + latent.qk_rope_dim if latent else HEAD_DIM
@@ -62,6 +74,7 @@ def shrunk_model(
     small = replace(
         arch,
         layers=layers,
+        next_token_layers=further,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -85,14 +98,20 @@ def _firsts(arch: Architecture) -> list[int]:
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
     kinds: dict[object, int] = {}
     for layer, kind in enumerate(zip(arch.windows, rotary, routed, strict=True)):
-        kinds.setdefault(kind, layer)
+        if layer < _plain(arch):
+            kinds.setdefault(kind, layer)
     return list(kinds.values())
+
+
+def _plain(arch: Architecture) -> int:
+    """Layers of the main model."""
+    return arch.layers - arch.next_token_layers
 
 
 def _chosen(arch: Architecture, layers: int) -> list[int]:
     """Layers of the model that stand for it: one of each kind, the others spread over it; repeated where too few."""
     firsts = _firsts(arch)[: min(KINDS, layers)]
-    spread = [round(i * (arch.layers - 1) / max(1, layers - 1)) for i in range(layers)]
+    spread = [round(i * (_plain(arch) - 1) / max(1, layers - 1)) for i in range(layers)]
     return sorted(firsts + spread[: layers - len(firsts)])
 
 

@@ -62,7 +62,9 @@ def features(
     if long.offload_rule.share:
         found["offload"] = Feature(f"activations wait on the host: {long.offload}")
     if model.tied_gradients:
-        found["tied_embeddings"] = Feature("embedding and head share a table")
+        found["tied_embeddings"] = Feature("embedding and last stage share a table")
+    if model.architecture.next_token_layers:
+        found["next_tokens"] = Feature("layers predict further tokens")
     if micro_batches(short) > 1:
         found["micro_batches"] = Feature("gradients of several micro-batches are summed")
     if short.pipeline.micro_batch > 1:

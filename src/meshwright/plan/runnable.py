@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
+from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import LongPlan
 
 OWN_STACK = "meshwright"
@@ -45,6 +46,27 @@ def _balance(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
     if routing is not None and routing.correction_speed and plan.choice.step_validation == "after":
         rule = f"corrections of routers that move behind a step which may be undone: {NOT_RUN}"
         yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
+
+
+def _next_tokens(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
+    """Modules work with the head's parameters and in its passes."""
+    arch, pipeline = model.architecture, plan.pipeline
+    count = arch.next_token_layers
+    if not count:
+        return
+    (*_, last) = chain_layers(pipeline, arch.layers)
+    what = f"the {count} layers that predict further tokens" if count > 1 else "the layer for further tokens"
+    if last.count < count:
+        rule = f"{what} and the head are in one stage, and the last one has {last.count} layers: {NOT_RUN}"
+        yield Problem("pipeline.stages", last.count, rule, f"{count} layers or more in the last stage")
+    if plan.sharding == "zero3" and plan.gather == "per-layer":
+        rule = (
+            f"{what} works with the head's table, which is gathered and reduced for the head alone: {NOT_RUN}"
+        )
+        yield Problem("gather", plan.gather, rule, "gather: per-micro-batch or per-step")
+    if pipeline.chains > 1:
+        rule = f"{what} copies the embedding's table, which {pipeline.chains} chains hold already: {NOT_RUN}"
+        yield Problem("pipeline.schedule", str(plan.choice), rule, "another schedule, such as dualpipev")
 
 
 def _dropout(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
@@ -89,8 +111,14 @@ LIMITS: tuple[Limit, ...] = (
         "model",
         "decoders with grouped heads or latent attention, windows, sinks, head norms, biases, tied embeddings, any "
         "rotation of the zoo, routed and shared experts without a limit of tokens",
-        "unknown arithmetic, layers that predict further tokens",
+        "unknown arithmetic",
         _model,
+    ),
+    Limit(
+        "layers that predict further tokens",
+        "in the last stage, with the head",
+        "elsewhere; with `gather: per-layer`; with `dualpipe`",
+        _next_tokens,
     ),
     Limit(
         "balance of experts",

@@ -125,6 +125,7 @@ def _small(
     small = shrunk_model(
         model,
         layers=sum(counts),
+        last=counts[-1],
         tp=degrees["tp"] * context.heads(degrees["cp"]),
         ep=degrees["ep"],
         etp=degrees["etp"],

@@ -159,9 +159,7 @@ def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: St
 
 
 def _weight_gradients(block: Block) -> tuple[Item, ...]:
-    return tuple(
-        Compute(op, "W") for op in reversed(block.operators) if any(p.trained for p in op.parameters)
-    )
+    return tuple(Compute(op, "W") for op in reversed(block.operators) if op.trains)
 
 
 def backward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:

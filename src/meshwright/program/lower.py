@@ -75,9 +75,8 @@ def lower(
     parts = stages + shares(model, len(stages), ranks)
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
-    micro_batches = workload.global_batch // (
-        grid.size(("dp_replicate", "dp_shard")) * plan.pipeline.micro_batch
-    )
+    replicas = grid.size(("dp_replicate", "dp_shard"))
+    micro_batches = workload.global_batch // (replicas * plan.pipeline.micro_batch)
     schedule = _schedule(plan, micro_batches, times)
     ways = choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
@@ -89,6 +88,7 @@ def lower(
         ways=ways,
         elements=elements,
         tied=model.tied_gradients,
+        tied_head=model.tied_head,
         grid=grid,
         expert_grid=expert_grid,
         unit=plan.pipeline.schedule.choice.unit_size(plan.pipeline.ranks, micro_batches),

@@ -38,6 +38,7 @@ NORM_BYTES = 8
 class StepPlan:
     """What the actions around the schedule depend on. ``elements`` is per block of the model, ``ways`` of the stages.
 
+    ``tied``: the last stage has a copy of the embedding's table, ``tied_head``: its head reads it.
     ``sharding`` is the name of what is cut, which may be another than the plan's (``sharding.py``). ``unit`` is how
     many micro-batches go through the schedule together; None where it has no units. ``shares`` are those of a
     vocabulary that is spread over the ranks. ``validated_afterwards``: ranks do not wait for all before they step.
@@ -51,6 +52,7 @@ class StepPlan:
     ways: Ways
     elements: Mapping[int, Elements]
     tied: bool
+    tied_head: bool
     grid: RankGrid
     expert_grid: RankGrid
     unit: int | None = None
@@ -87,7 +89,11 @@ class StepPlan:
     def shared(self) -> Shared | None:
         """The blocks of embedding and head, where they share a table on one rank."""
         ends = self.stages[0], self.stages[-1]
-        return (ends[0].blocks[0], ends[1].blocks[-1]) if self.tied and ends[0].rank == ends[1].rank else None
+        return (
+            (ends[0].blocks[0], ends[1].blocks[-1])
+            if self.tied_head and ends[0].rank == ends[1].rank
+            else None
+        )
 
     def stage_elements(self, stage: Stage) -> Elements:
         """Elements of all blocks of a stage on one rank."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from meshwright.model.flow import number_of_users, sources, users
+from meshwright.model.flow import number_of_users, result_of, sources, users
 from meshwright.model.graph import Block
 from meshwright.model.operators import Operator
 from meshwright.program.activations import Keeps
@@ -40,6 +40,11 @@ class BlockPlan:
     def users(self) -> Mapping[str, tuple[Operator, ...]]:
         """Who works on the result of each operator, through the edge of the tensor region."""
         return users(self.operators)
+
+    @cached_property
+    def result(self) -> str:
+        """The operator whose result is the block's."""
+        return result_of(self.operators)
 
     @cached_property
     def readers(self) -> Mapping[str, int]:

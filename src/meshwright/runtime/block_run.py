@@ -58,13 +58,15 @@ class Exchanging:
 class BlockRun:
     """A block at work on one micro-batch; ``visits`` live from F until W.
 
-    ``gathered`` is what edges of the tensor region had before they gathered it; ``gradients`` and ``left``, the
-    operators that have not passed theirs on yet, belong to I, ``row`` to what runs again in it.
+    ``gathered`` is what edges of the tensor region had before they gathered it; ``loss`` is the block's own, beside a
+    result; ``gradients`` and ``left``, the operators that have not passed theirs on yet, belong to I, ``row`` to what
+    runs again in it.
     """
 
     plan: BlockPlan
     visits: Mapping[str, Visit]
     gathered: Results = field(init=False)
+    loss: Value = None
     gradients: Gradients = field(default_factory=Gradients)
     left: list[Operator] = field(default_factory=list)
     row: Row | None = None
@@ -85,12 +87,15 @@ class BlockRun:
             for item in items:
                 value = self._forward(op, item, value)
             results.put(op.name, value)
-        return results.take(self.plan.operators[-1].name)
+        if self.plan.block.predicts_further:
+            self.loss = results.take(self.plan.operators[-1].name)
+        return results.take(self.plan.result)
 
     def input_gradient(self, g: Value) -> Value:
         """I: the gradient of the block's input; what is recomputed runs on the way."""
         self.left = list(self.plan.operators)
-        self.gradients.add(self.left[-1].name, g)
+        self.gradients.add(self.left[-1].name, None)
+        self.gradients.add(self.plan.result, g)
         at, value = "", None
         for item in self.plan.items["I"]:
             if _is_again(item):

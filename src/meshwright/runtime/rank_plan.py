@@ -94,6 +94,15 @@ class RankPlan:
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
 
     @cached_property
+    def shares_table(self) -> bool:
+        """Several of this rank's stages work with one table of tokens."""
+        return sum(any(map(self._reads_table, self.program.stages[s].blocks)) for s in self.stages) > 1
+
+    def _reads_table(self, block: int) -> bool:
+        operators = self.program.blocks[block].operators
+        return any(p.name == EMBEDDING_TABLE for op in operators for p in (*op.parameters, *op.borrows))
+
+    @cached_property
     def shared(self) -> Shared | None:
         """The blocks of embedding and head, where they share a table on this rank."""
         mine = {block for stage in self.stages for block in self.program.stages[stage].blocks}

@@ -75,6 +75,10 @@ class Row:
                 self.results.put(name, passed)
         return self.results.take(name) if name in self.results else None
 
+    def _in_stream(self, name: str) -> bool:
+        op = self.plan.named[name]
+        return isinstance(op, Residual) or op.begins_stream
+
     def _from_kept(self, op: Operator, item: Item) -> Value:
         """Begin with what an operator kept; behind an edge, with the part of its input that this rank holds."""
         kernel = self.plan.kernel(op)
@@ -84,7 +88,7 @@ class Row:
             behind = [name for name, of in self.plan.sources.items() if op.name in of]
             return of_all([self.visits[name].kept["input"] for name in behind])
         visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
-        if source == ENTRY or isinstance(self.plan.named[source], Residual):  # a residual reads it, too
+        if source == ENTRY or self._in_stream(source):  # a residual reads it, too
             self.results.put(source, visit.kept["input"])
             self.results.take(source)
         return kernel.again(visit)

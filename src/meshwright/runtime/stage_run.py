@@ -16,6 +16,7 @@ from meshwright.runtime.block_run import BlockRun, Exchanging, live_bytes
 from meshwright.runtime.host_copies import Parcel
 from meshwright.runtime.rank_plan import TABLE, RankPlan
 from meshwright.runtime.unit import Unit
+from meshwright.runtime.values import Value, together
 from meshwright.runtime.visit import MicroBatch, Visit
 
 
@@ -31,24 +32,36 @@ class StageRun:
     parcel: Parcel | None = None
 
     def __post_init__(self) -> None:
+        further = iter(self.batch.further)
         self.runs = [
-            BlockRun(block, {op.name: Visit(self._unit, self.batch) for op in block.operators})
+            BlockRun(block, {op.name: Visit(self._unit, batch) for op in block.operators})
             for block in self.plan.blocks[self.stage]
+            for batch in (next(further, self.batch) if block.block.predicts_further else self.batch,)
         ]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The stage's output; the loss of the last stage."""
+        """The stage's output; the loss of the last stage.
+
+        What predicts further tokens stands beside the main stream, each behind the one before.
+        """
+        main, losses = x, []
         for place in self._pass("F"):
-            x = self.runs[place].forward(x)
-        return x
+            run = self.runs[place]
+            if not run.plan.block.predicts_further:
+                x = main = run.forward(main)
+            elif self.batch.further:
+                x = run.forward(x)
+                losses.append(run.loss)
+        return sum(losses, start=main)
 
     def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """The gradient of the stage's input; None for the first stage."""
         self._unpack()
+        streams = _Streams(g)
         for place in self._pass("I"):
-            g = self.runs[place].input_gradient(g)
+            streams.back_through(self.runs[place])
         self.passed_back = True
-        return g
+        return streams.together
 
     def weight_gradient(self) -> None:
         """Gradients of all matrices, that have waited since I."""
@@ -58,10 +71,11 @@ class StageRun:
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """I and W of each block in turn."""
         self._unpack()
+        streams = _Streams(g)
         for place in self._pass("B"):
-            g = self.runs[place].input_gradient(g)
+            streams.back_through(self.runs[place])
             self.runs[place].weight_gradient()
-        return g
+        return streams.together
 
     def offload(self) -> None:
         """Begin to copy what the first layers keep to the host."""
@@ -114,6 +128,26 @@ class StageRun:
                     exchange.finish()
                 beside.leave(at)
                 at += 1
+
+
+@dataclass
+class _Streams:
+    """Gradients of the main stream and of that beside it, in a backward pass."""
+
+    main: Value
+    beside: Value = None
+
+    def back_through(self, run: BlockRun) -> None:
+        """Pass a block; one of the main stream has what all that read its result have found."""
+        if run.plan.block.predicts_further:
+            self.beside = run.input_gradient(self.beside)
+        else:
+            self.main, self.beside = run.input_gradient(self.together), None
+
+    @property
+    def together(self) -> Value:
+        """Their sum."""
+        return together(self.beside, self.main)
 
 
 @dataclass

@@ -76,7 +76,7 @@ class StepStates:
 
     def ready(self, stage: int | None) -> None:
         """End the gathers that a stage needs; with a table shared on this rank, all of them."""
-        for of in [of for of in self.gathering if self.plan.shared or of == stage]:
+        for of in [of for of in self.gathering if self.plan.shares_table or of == stage]:
             for exchange in self.gathering.pop(of):
                 exchange.finish()
 

@@ -18,13 +18,15 @@ class MicroBatch:
     """Token ids and labels of one micro-batch, (sequence, batch); labels of −100 do not count.
 
     ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean. ``packing`` are the
-    documents that attention is confined to; None: each sequence is one.
+    documents that attention is confined to; None: each sequence is one. ``further`` are tokens and labels of one place
+    ahead, of two …, for layers that predict further tokens; they do without where there are none.
     """
 
     tokens: torch.Tensor
     labels: torch.Tensor
-    divisor: int
+    divisor: float
     packing: Packing | None = None
+    further: tuple["MicroBatch", ...] = ()
 
     def positions(self, held: torch.Tensor) -> torch.Tensor:
         """The places in their documents of positions that a rank holds: (positions, batch), or 1 for all sequences."""

@@ -37,7 +37,7 @@ from meshwright.runtime.kernels.latent import (
     LatentAttentionKernel,
     WideningKernel,
 )
-from meshwright.runtime.kernels.linear import LinearKernel
+from meshwright.runtime.kernels.linear import JoiningKernel, LinearKernel
 from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
 from meshwright.runtime.kernels.positions import PositionsKernel
@@ -80,6 +80,8 @@ def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
         return HeadNormKernel(op, setting, HEADS.index(op.name), head_widths(attention, setting.tp))
     if isinstance(op, Linear) and op.name == ROUTER:
         return RouterKernel(op, setting)
+    if isinstance(op, Linear) and op.begins_stream:
+        return JoiningKernel(op, setting)
     if setting.architecture.latent is not None and op.name in LATENT:
         return LATENT[op.name](op, setting)
     if isinstance(op, Loss) and setting.shape.vocabulary > 1:

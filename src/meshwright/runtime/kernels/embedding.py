@@ -28,12 +28,12 @@ class EmbeddingKernel:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The table's full name, then that of the positions where there are any."""
-        return tuple(map(self.setting.named, self.op.parameters))
+        return self.setting.names_of(self.op)
 
-    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """Look up ``x``; ids outside of this rank's rows give zeros."""
+    def forward(self, x: Value, visit: Visit) -> torch.Tensor:
+        """Look up the micro-batch's tokens, whatever enters; ids outside of this rank's rows give zeros."""
         table = visit.unit(self.names[0]).view(self.names[0])
-        rows, outside = self._rows(x, len(table))
+        rows, outside = self._rows(visit.batch.tokens, len(table))
         y = self._scaled(functional.embedding(rows, table))
         if outside is not None:
             y.masked_fill_(outside[..., None], 0)
@@ -43,8 +43,8 @@ class EmbeddingKernel:
         return y
 
     def again(self, visit: Visit) -> torch.Tensor:
-        """Embeddings are not recomputed."""
-        raise AssertionError(self.op.name)
+        """The same: nothing is kept."""
+        return self.forward(None, visit)
 
     def restore(self, x: Value, visit: Visit) -> None:
         """It keeps no input."""

@@ -24,7 +24,7 @@ import torch
 from meshwright.model.architecture import Architecture
 from meshwright.model.blocks import EMBEDDING_TABLE
 from meshwright.model.numerics import Numerics
-from meshwright.model.operators import Parameter
+from meshwright.model.operators import Operator, Parameter
 from meshwright.plan.context import Context
 from meshwright.program.items import Collective
 from meshwright.program.shape import ACTIVATION_BYTES, LocalShape
@@ -61,11 +61,15 @@ class Setting:
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
-    def named(self, parameter: Parameter) -> str:
+    def named(self, parameter: Parameter, unit: str = "") -> str:
         """A parameter's full name; a tied head works with the embedding's table."""
-        if parameter.name == EMBEDDING_TABLE:
-            return f"embed.{parameter.name}"
-        return f"{self.unit_name}.{parameter.name}"
+        owner = "embed" if parameter.name == EMBEDDING_TABLE else unit or self.unit_name
+        return f"{owner}.{parameter.name}"
+
+    def names_of(self, op: Operator, dims: tuple[int, ...] = (1, 2)) -> tuple[str, ...]:
+        """Full names of the parameters of so many dims that an operator works with; it borrows the head's."""
+        borrowed = [self.named(p, "head") for p in op.borrows if len(p.shape) in dims]
+        return (*(self.named(p) for p in op.parameters if len(p.shape) in dims), *borrowed)
 
     @property
     def decoder_layer(self) -> int:

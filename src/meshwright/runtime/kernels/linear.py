@@ -1,7 +1,8 @@
 """y = x·Wᵀ + b with the weight gradient put off: I returns the input's gradient, W adds dYᵀ·x later.
 
 Several matrices on one input (queries, keys and values; gate and up) lie next to each other in their unit and are one
-product. A bias of a row-parallel matrix is added once, by the first tp rank, before the partial sums are added up.
+product. A projection that begins a stream works on several results side by side. A bias of a row-parallel matrix is
+added once, by the first tp rank, before the partial sums are added up.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from torch.nn import functional
 
 from meshwright.model.operators import Linear
 from meshwright.program.items import Collective
-from meshwright.runtime.kernels.kernel import Exchange, Setting, tensor_exchange
+from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
 from meshwright.runtime.unit import Unit
 from meshwright.runtime.visit import Visit
 
@@ -27,12 +28,12 @@ class LinearKernel:
     @cached_property
     def matrices(self) -> tuple[str, ...]:
         """Names of the weights."""
-        return tuple(self.setting.named(p) for p in self.op.parameters if len(p.shape) == 2)
+        return self.setting.names_of(self.op, (2,))
 
     @cached_property
     def biases(self) -> tuple[str, ...]:
         """Names of the biases."""
-        return tuple(self.setting.named(p) for p in self.op.parameters if len(p.shape) == 1)
+        return self.setting.names_of(self.op, (1,))
 
     def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """(…, inputs) → (…, outputs)."""
@@ -85,3 +86,24 @@ class LinearKernel:
 
     def _size(self, name: str, visit: Visit) -> int:
         return visit.unit(name).gradient_of(name).numel()
+
+
+@dataclass(frozen=True)
+class JoiningKernel(LinearKernel):
+    """One matrix on several results side by side."""
+
+    def forward(self, x: Value, visit: Visit) -> torch.Tensor:
+        """Of the parts, or of what was kept of them, joined."""
+        return super().forward(_joined(x), visit)
+
+    def restore(self, x: Value, visit: Visit) -> None:
+        """Keep them now."""
+        super().restore(_joined(x), visit)
+
+    def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
+        """A gradient for each of the parts."""
+        return super().input_gradient(g, visit).chunk(len(self.op.reads), -1)
+
+
+def _joined(x: Value) -> torch.Tensor:
+    return x if isinstance(x, torch.Tensor) else torch.cat(x, -1)

@@ -8,7 +8,7 @@ that; with one, I makes the part's own softmax of the logits before, and ``compl
 The value is Σ over counted labels of −log p, divided by the number of labels of the whole batch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -18,7 +18,7 @@ from meshwright.program.items import Collective
 from meshwright.runtime.kernels.cut_logits import CutLogits
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
 from meshwright.runtime.kernels.softmax import Softmax
-from meshwright.runtime.visit import Visit
+from meshwright.runtime.visit import MicroBatch, Visit
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,24 @@ class LossKernel:
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
         """The maximum first, then the sums that need it."""
+        batch = self._batch(visit)
         if "part" not in visit.kept:
-            visit.kept["part"] = self.logits.part(x, visit.batch)
-        yield from Softmax(visit.batch, visit.kept).exchange(item, self.setting.communicator)
+            visit.kept["part"] = self.logits.part(x, batch)
+        yield from Softmax(batch, visit.kept).exchange(item, self.setting.communicator)
         return x
 
     def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
         """The loss; ``x`` becomes its own gradient."""
-        softmax = Softmax(visit.batch, visit.kept)
+        softmax = Softmax(self._batch(visit), visit.kept)
         if not softmax.exchanged:  # all of it is here
-            visit.kept["part"] = self.logits.part(x, visit.batch)
+            visit.kept["part"] = self.logits.part(x, softmax.batch)
             softmax.take_maximum()
             softmax.take_sums()
         self.logits.differentiate(x, softmax)
         loss = softmax.loss
         visit.kept.clear()
-        visit.kept["gradient"] = x
+        if visit.keep.inner:
+            visit.kept["gradient"] = x
         return loss
 
     def again(self, visit: Visit) -> torch.Tensor:
@@ -66,6 +68,10 @@ class LossKernel:
 
     def weight_gradient(self, visit: Visit) -> None:
         """There are no weights."""
+
+    def _batch(self, visit: Visit) -> MicroBatch:
+        """The micro-batch, whose labels count as much as the operator's loss does."""
+        return replace(visit.batch, divisor=visit.batch.divisor / self.op.weight)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class NormKernel:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The full names of weight and bias."""
-        return tuple(map(self.setting.named, self.op.parameters))
+        return self.setting.names_of(self.op)
 
     @property
     def epsilon(self) -> float:

@@ -40,14 +40,17 @@ def reference_loss(
 ) -> Tensor:
     """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels.
 
-    Plus what keeps experts in balance, averaged over these sequences, or over micro-batches of ``micro_batch`` of them
-    in a row (None: they are one); the whole batch must be given where a model has it. ``begins_BL``: the position at
-    which the document of each token begins; None: each sequence is one.
+    Plus those of further tokens, weighed, and what keeps experts in balance, averaged over these sequences, or over
+    micro-batches of ``micro_batch`` of them in a row (None: they are one); the whole batch must be given where a model
+    has it. ``begins_BL``: the position at which the document of each token begins; None: each sequence is one.
     """
-    logits_BLV, choices = _run(model, tensors, tokens_BL, begins_BL)
-    logits_TV, labels_T = logits_BLV.flatten(0, 1), labels_BL.flatten()
-    loss = functional.cross_entropy(logits_TV, labels_T, ignore_index=NO_LABEL, reduction="sum") / divisor
-    routing = model.architecture.numerics.routing
+    (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL)
+    arch = model.architecture
+    loss = _summed(logits_BLV, labels_BL) / divisor
+    for ahead, logits in enumerate(further, start=1):
+        labels = labels_ahead(labels_BL, ahead, begins_BL)
+        loss = loss + _summed(logits, labels) / divisor * arch.next_token_weight / len(further)
+    routing = arch.numerics.routing
     if routing is not None and routing.balance is not None:
         for choice in choices:
             loss = loss + imbalance(routing.balance, choice, micro_batch or len(tokens_BL))
@@ -58,7 +61,23 @@ def reference_logits(
     model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
 ) -> Tensor:
     """The logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
-    return _run(model, tensors, tokens_BL, begins_BL)[0]
+    return _run(model, tensors, tokens_BL, begins_BL)[0][0]
+
+
+def _summed(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
+    logits_TV, labels_T = logits_BLV.flatten(0, 1), labels_BL.flatten()
+    return functional.cross_entropy(logits_TV, labels_T, ignore_index=NO_LABEL, reduction="sum")
+
+
+def labels_ahead(labels_BL: Tensor, by: int, begins_BL: Tensor | None) -> Tensor:
+    """The labels of later positions of the same document, position by position."""
+    ahead_BL = torch.full_like(labels_BL, NO_LABEL)
+    for sequence, position in torch.cartesian_prod(*map(torch.arange, labels_BL.shape)).tolist():
+        then = position + by
+        inside = then < labels_BL.shape[1]
+        if inside and (begins_BL is None or begins_BL[sequence, then] <= position):
+            ahead_BL[sequence, position] = labels_BL[sequence, then]
+    return ahead_BL
 
 
 def reference_corrections(
@@ -81,19 +100,27 @@ def reference_choices(
 
 def _run(
     model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None
-) -> tuple[Tensor, list[Choice]]:
-    """The logits, and the choices of every routed layer."""
+) -> tuple[list[Tensor], list[Choice]]:
+    """Logits of the next token and of further ones, and the choices of every routed layer."""
     numerics = numerics_to_run(model.architecture)
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
     decoder = Decoder(model.architecture, numerics, tensors, begins_BL)
-    hidden_BLD, choices = decoder.embedded(tokens_BL), []
-    for layer in range(model.architecture.layers):
+    hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
+    plain = arch.layers - arch.next_token_layers
+    for layer in range(plain):
         hidden_BLD = decoder.after_attention(layer, hidden_BLD)
         hidden_BLD, choice = decoder.fed_forward(layer, hidden_BLD)
-        choices += [choice] if choice is not None else []
-    return decoder.logits(hidden_BLD), choices
+        choices.append(choice)
+    normed_BLD = decoder.before_head(hidden_BLD)
+    logits = [decoder.projected(normed_BLD)]
+    for module in range(arch.next_token_layers):
+        tokens_BL = torch.cat([tokens_BL[:, 1:], torch.zeros_like(tokens_BL[:, :1])], 1)
+        normed_BLD, choice = decoder.further(plain + module, normed_BLD, tokens_BL)
+        logits.append(decoder.projected(normed_BLD))
+        choices.append(choice)
+    return logits, [choice for choice in choices if choice is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +172,27 @@ class Decoder:
             y_BLD = self._norm(f"{unit}.post_feedforward_layernorm", y_BLD)
         return x_BLD + y_BLD * self.numerics.residual_multiplier, choice
 
+    def further(self, layer: int, x_BLD: Tensor, tokens_BL: Tensor) -> tuple[Tensor, Choice | None]:
+        """A stream behind its norm and tokens ahead → the next such stream (DeepSeek-V3, eq. 21 and 22)."""
+        unit = f"layers.{layer}"
+        tokens_BLD = self._norm(f"{unit}.enorm", self.embedded(tokens_BL))
+        stream_BLD = self._norm(f"{unit}.hnorm", x_BLD)
+        y_BLD = linear(self.tensors, f"{unit}.eh_proj", torch.cat([tokens_BLD, stream_BLD], -1))
+        y_BLD, choice = self.fed_forward(layer, self.after_attention(layer, y_BLD))
+        return self._norm(f"{unit}.shared_head.norm", y_BLD), choice
+
+    def before_head(self, x_BLD: Tensor) -> Tensor:
+        """The last stream behind its norm."""
+        return self._norm("head.norm", x_BLD)
+
     def logits(self, x_BLD: Tensor) -> Tensor:
         """The last stream → logits."""
+        return self.projected(self.before_head(x_BLD))
+
+    def projected(self, x_BLD: Tensor) -> Tensor:
+        """A stream behind its norm → logits."""
         table_VD = self.tensors[TOKEN_TABLE if self.arch.tied_embeddings else "head.lm_head.weight"]
-        logits_BLV = self._norm("head.norm", x_BLD) @ table_VD.T / self.numerics.logit_divisor
+        logits_BLV = x_BLD @ table_VD.T / self.numerics.logit_divisor
         return capped(logits_BLV, self.numerics.logit_soft_cap)
 
     def _heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:

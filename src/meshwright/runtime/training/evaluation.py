@@ -114,8 +114,8 @@ class ForwardPass:
     passed_back: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The stage's output; the sum of losses of the last stage."""
-        return StageRun(self.plan, self.stage, self.batch).forward(x)
+        """The stage's output; the sum of losses of the last stage, further tokens left out."""
+        return StageRun(self.plan, self.stage, replace(self.batch, further=())).forward(x)
 
     def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """There is no backward pass."""

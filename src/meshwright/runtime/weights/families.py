@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import Problem, UnsupportedError, nearest
 from meshwright.model.graph import ModelGraph
-from meshwright.model.running import stored_shapes
+from meshwright.model.running import TOKEN_TABLE, stored_shapes
 from meshwright.runtime.weights.experts import EXPERTS, GPT_OSS, MIXTRAL, ONE_BY_ONE, ExpertNames
 from meshwright.runtime.weights.parts import Part, Place
 
@@ -128,6 +128,17 @@ def prefixed(prefix: str, name: str) -> str:
     if not name.startswith(f"{HEAD}."):
         return prefix + name
     return f"language_model.{name}" if prefix == "language_model.model." else name
+
+
+def stored_copies(model: ModelGraph) -> dict[str, str]:
+    """What a checkpoint has once more for each layer that predicts further tokens: stored names, and ours."""
+    arch = model.architecture
+    head = TOKEN_TABLE if arch.tied_embeddings else f"head.{HEAD}.weight"
+    return {
+        f"layers.{layer}.{module}.weight": ours
+        for layer in range(arch.layers - arch.next_token_layers, arch.layers)
+        for module, ours in (("embed_tokens", TOKEN_TABLE), ("shared_head.head", head))
+    }
 
 
 def stored_places(model: ModelGraph) -> dict[str, Place]:

@@ -7,7 +7,14 @@ from torch import Tensor
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.graph import ModelGraph
-from meshwright.runtime.weights.families import HEAD, Checkpoint, checkpoint_of, prefixed, stored_places
+from meshwright.runtime.weights.families import (
+    HEAD,
+    Checkpoint,
+    checkpoint_of,
+    prefixed,
+    stored_copies,
+    stored_places,
+)
 from meshwright.runtime.weights.folder import Folder
 from meshwright.runtime.weights.parts import Part, Place, StoredTensor
 
@@ -18,7 +25,7 @@ OTHER_TOWERS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projec
 BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 """What older releases wrote besides weights: causal masks, frequencies."""
 NEXT_TOKEN = "eh_proj.weight"
-"""A layer that has it predicts further tokens (DeepSeek-V3, GLM-4.5); the model is read without it."""
+"""A layer that has it predicts further tokens (DeepSeek-V3, GLM-4.5); a model that trains none is read without."""
 
 
 def load(
@@ -70,8 +77,10 @@ def _found_names(
 
 def _name_problems(model: ModelGraph, expected: set[str], files: Iterable[str]) -> list[Problem]:
     found, tied = set(files), model.architecture.tied_embeddings
-    further = tuple(name.removesuffix(NEXT_TOKEN) for name in found if name.endswith(NEXT_TOKEN))
-    extra = {name for name in found - expected if not _ignored(name, tied) and not name.startswith(further)}
+    copies = tuple(stored_copies(model))
+    further = () if copies else tuple(n.removesuffix(NEXT_TOKEN) for n in found if n.endswith(NEXT_TOKEN))
+    ignored = {name for name in found if name.startswith(further) or name.endswith(copies)}
+    extra = {name for name in found - expected - ignored if not _ignored(name, tied)}
     return [
         *_grouped(
             expected - found, None, "missing from the checkpoint", f"{model.name} needs what is missing"

@@ -17,7 +17,7 @@ from torch import Tensor
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.graph import ModelGraph
 from meshwright.runtime.durable import give_usual_rights
-from meshwright.runtime.weights.families import checkpoint_of, prefixed, stored_places
+from meshwright.runtime.weights.families import checkpoint_of, prefixed, stored_copies, stored_places
 from meshwright.runtime.weights.folder import INDEX, SINGLE
 from meshwright.runtime.weights.parts import Place
 
@@ -50,7 +50,7 @@ def save(
     written: list[tuple[Path, dict[str, int]]] = []
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for number, shard in enumerate(_shards(_stored(prefix, places, tensors), max_file_bytes), start=1):
+        for number, shard in enumerate(_shards(_stored(prefix, model, tensors), max_file_bytes), start=1):
             path = target / f".partial-{number:05d}.safetensors"
             written.append((path, {name: tensor.nbytes for name, tensor in shard.items()}))
             save_file(shard, path, metadata={"format": "pt"})
@@ -65,10 +65,9 @@ def save(
             path.unlink(missing_ok=True)
 
 
-def _stored(
-    prefix: str, places: Mapping[str, Place], tensors: Mapping[str, Tensor]
-) -> Iterator[tuple[str, Tensor]]:
-    """The stored tensors one by one, each made of its parts; a tensor of ours is asked for once."""
+def _stored(prefix: str, model: ModelGraph, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """The stored tensors one by one, each made of its parts; a tensor of ours is asked for once, and for copies."""
+    places = stored_places(model)
     members: dict[str, list[tuple[str, int]]] = {}
     for our, place in places.items():
         for index, part in enumerate(place.parts):
@@ -81,6 +80,8 @@ def _stored(
         for our, index in ours:
             places[our].parts[index].put(places[our].piece(held[our], index), whole)
         yield prefixed(prefix, name), whole
+    for name, our in stored_copies(model).items():
+        yield prefixed(prefix, name), tensors[our].detach().clone()
 
 
 def _shards(stored: Iterator[tuple[str, Tensor]], max_file_bytes: int) -> Iterator[dict[str, Tensor]]:
