@@ -79,8 +79,11 @@ class Model:
 
 
 def sparse(hidden, width, experts, chosen, *, biases=0, router_bias=0):
-    """A gated expert: up, gate and down, each with so many ``biases``. A token keeps the router's input, of each row the input of the experts,
-    both halves of what the activation takes, what it gives, and the result that comes back."""
+    """A gated expert: up, gate and down, each with so many ``biases``.
+
+    A token keeps the router's input, of each row the input of the experts, both halves of what the activation takes,
+    what it gives, and the result that comes back.
+    """
     return Layer(
         cut=0,
         whole=experts * hidden + router_bias,
