@@ -1,11 +1,12 @@
 """Small plans for the runtime, lowered, run on forked ranks, and held against plain PyTorch on one."""
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
 
+from meshwright.cluster.domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.model.running import is_matrix, named_parameters
@@ -43,9 +44,11 @@ def small(
     recomputes=None,
     offload=None,
     global_batch=8,
+    once=False,
+    node=8,
     **degrees,
 ) -> Small:
-    """``recomputes`` are the layers' own choices, where they differ."""
+    """``recomputes`` are the layers' own choices, where they differ; copies of tokens go ``once`` between nodes."""
     ranks = 1
     for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp"):
         ranks *= degrees.get(axis, 1)
@@ -66,7 +69,8 @@ def small(
         data["offload"] = offload
     plan = expand(ShortPlan.model_validate(data), model.architecture)
     plan = recomputing(plan, recomputes) if recomputes else plan
-    cluster, stack = load_cluster(data["cluster"]), load_stack("meshwright")
+    cluster = in_nodes_of(load_cluster(data["cluster"]), node)
+    stack = replace(load_stack("meshwright"), deduplicates_exchange=once)
     workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch)
     return Small(model, lower(plan, model, cluster, workload, stack), global_batch)
 

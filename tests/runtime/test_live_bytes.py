@@ -134,6 +134,18 @@ def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks():
     held_against_the_ledger(small(tiny("mixtral"), {"schedule": "zb-h1"}, pp=2, tp=2))
 
 
+@pytest.mark.parametrize("node", [8, 2])
+@pytest.mark.parametrize("once", [False, True])
+def test_ranks_of_experts_together_keep_what_the_ledger_says_however_copies_travel(once, node):
+    """One rank's experts are chosen more often than another's."""
+    case = small(tiny("qwen3_moe"), {"schedule": "zb-h1"}, once=once, node=node, dp_shard=4, ep=4)
+    *_, seen = run(case, "bf16", probe=kept)
+    for passes in zip(*seen, strict=True):
+        (kind, stage), sizes = passes[0][:2], [size for *_, size in passes]
+        assert sum(sizes) == len(sizes) * expected(case.program, kind, stage)
+        assert kind == "W" or len(set(sizes)) > 1
+
+
 def test_micro_batches_of_two_sequences_keep_twice_as_much():
     pipeline = {"schedule": "zb-h1", "micro_batch": 2}
     held_against_the_ledger(small(tiny("llama"), pipeline, global_batch=16, pp=2))
