@@ -10,6 +10,7 @@ from meshwright.plan.expand import expand
 from meshwright.plan.long import Stages
 from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
 from meshwright.plan.short import ShortPlan
+from meshwright.runtime.emulation.classes import EXPERT_AXES
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.action import Action
 from meshwright.schedule.pipeline import Knobs, Pipeline
@@ -112,6 +113,17 @@ CASES = (
     Case(layout={"pp": 4, "tp": 2}, vocabulary="vocab-2", processes=8, batch=32, stack=APART),
     Case(layout={"pp": 4, "dp_shard": 4}, schedule="v-half", chunks=2, vocabulary="vocab-1", sharding="zero1"),
     Case(layout={"pp": 4}, vocabulary="interlaced", recompute="none", batch=32),
+    Case(layout={"pp": 4, "dp_shard": 8, "ep": 8}, sharding="zero1", model="mixtral-8x7b", processes=8),
+    Case(layout={"pp": 2, "dp_shard": 16, "ep": 2}, sharding="zero2", recompute="none", model="mixtral-8x7b",
+         processes=8, batch=32),
+    Case(layout={"pp": 4, "dp_shard": 4, "tp": 2, "ep": 4, "etp": 2}, schedule="zb-h1", sharding="zero1",
+         model="mixtral-8x7b", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 8, "ep": 8}, schedule="dualpipe", chunks=2, sharding="zero1",
+         model="mixtral-8x7b", processes=8),
+    Case(layout={"pp": 4, "dp_shard": 8, "ep": 4}, sharding="zero3", gather="per-step", model="qwen3-30b-a3b",
+         processes=8),
+    Case(layout={"pp": 8, "dp_shard": 64, "ep": 32}, schedule="zb-v", chunks=2, sharding="zero1",
+         model="deepseek-v3", processes=8, batch=1024),
 )  # fmt: skip
 
 
@@ -186,7 +198,7 @@ def _solved(plan: Resolved, seconds: float) -> list[list[Action]]:
 
 
 def _resolved(case: Case, schedule: Mapping[str, object]) -> Resolved:
-    devices = prod(case.layout.values())
+    devices = prod(degree for axis, degree in case.layout.items() if axis not in EXPERT_AXES)
     short = ShortPlan.model_validate(
         {
             "plan": 1,
