@@ -16,7 +16,7 @@ from meshwright.plan.change import apply_settings, moved_degrees
 from meshwright.plan.files import load_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
-from meshwright.plan.short import ShortPlan, WorkloadSpec
+from meshwright.plan.short import RoutingSpec, ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
 from meshwright.plan.written_lists import with_lists
 from meshwright.result import Report
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from meshwright.verbs.solving import Solving
     from meshwright.verbs.trained import Trained
     from meshwright.verbs.verifying import Verified
-    from meshwright.workload.routing import Said
 
 __all__ = [
     "calibrate",
@@ -102,7 +101,7 @@ def plan(
     schedule: str | None = None,
     solving: "Solving | None" = None,
     documents: Iterable[int] | None = None,
-    routing: "Said | None" = None,
+    routing: "RoutingSpec | None" = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,

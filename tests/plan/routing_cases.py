@@ -26,4 +26,11 @@ ROUTING_CASES = [
         "has 3 rows, the model has 16 routed layers",
         "16 rows, or one for all",
     ),
+    (
+        long_plan({"dp_shard": 64, "ep": 8, "expert_order": ((7, 6, 5, 4, 3, 2, 1, 0),)}),
+        OF_EXPERTS,
+        "layout.expert_order",
+        "test-stack@1.0 has the experts as the model numbers them",
+        "stack: meshwright",
+    ),
 ]

@@ -71,3 +71,16 @@ def test_more_skew_and_more_ranks_make_the_busiest_busier():
     assert of_skews == sorted(of_skews)
     assert of_ranks == sorted(of_ranks)
     assert of_ranks[-1] == pytest.approx(popularity(0.6, 256, 8)[0] * 256 / 8)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_an_order_has_the_rows_of_its_experts(seed):
+    draw = random.Random(seed)
+    rows = tuple(tuple(float(draw.randint(1, 99)) for _ in range(8)) for _ in range(2))
+    orders = tuple(tuple(draw.sample(range(8), 8)) for _ in range(2))
+    moved = tuple(tuple(row[expert] for expert in order) for row, order in zip(rows, orders, strict=True))
+    assert busiest(said(rows), MIXTRAL, 4, orders) == pytest.approx(busiest(said(moved), MIXTRAL, 4))
+    one = tuple(tuple(row[expert] for expert in orders[0]) for row in rows)
+    assert busiest(said(rows), MIXTRAL, 4, orders[:1]) == pytest.approx(busiest(said(one), MIXTRAL, 4))
+    assert busiest(said(0.7), MIXTRAL, 4, orders) == busiest(said(0.7), MIXTRAL, 4)

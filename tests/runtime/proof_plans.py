@@ -89,6 +89,7 @@ class Proven:
     documents: int | None = None
     once: bool = False
     node: int = 8
+    expert_order: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def ranks(self) -> int:
@@ -138,7 +139,7 @@ class Proven:
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
         layout = {axis: getattr(self, axis) for axis in (*AXES, *EXPERT_AXES)}
         layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
-        layout |= {"context": self.context}
+        layout |= {"context": self.context, "expert_order": self.expert_order}
         pipeline = {
             "schedule": self._schedule(),
             "micro_batch": self.micro_batch,
@@ -483,6 +484,7 @@ def told(plan: Proven) -> str:
         parts.append(f"offload {plan.offload}" + (f", {plan.ahead} passes ahead" if plan.ahead > 1 else ""))
     parts += ["packed documents"] if plan.documents else []
     parts += [f"copies go once, nodes of {plan.node}"] if plan.once else []
+    parts += ["experts in another order"] if plan.expert_order else []
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     if plan.clip != OPTIONS.clip:

@@ -31,13 +31,16 @@ EXPERTS = small(
     dp_replicate=2,
     ep=2,
 )
+ORDERED = small(
+    tiny("mixtral", num_hidden_layers=2), dp_replicate=2, ep=2, expert_order=((3, 0, 5, 1, 2, 4),)
+)
 SHARDED = small(tiny("llama", num_hidden_layers=1), sharding="zero3", gather="per-layer", dp_shard=2)
 
 
 @pytest.mark.parametrize(
     ("case", "precision"),
-    [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32"), (EXPERTS, "fp32")],
-    ids=["pp tp tied", "pp tp tied and spread", "zero3", "pp ep"],
+    [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32"), (EXPERTS, "fp32"), (ORDERED, "bf16")],
+    ids=["pp tp tied", "pp tp tied and spread", "zero3", "pp ep", "experts in an order"],
 )
 def test_exported_weights_are_the_runs_parameters(case, precision, tmp_path):
     def work(rank, steps):

@@ -59,6 +59,16 @@ PLANS = {
     ),
     "replicas of shards": ("bf16", small(SMALLEST, sharding="zero3", dp_shard=2, dp_replicate=2)),
     "experts on a mesh of their own, whose corrections move": ("bf16", EXPERTS),
+    "experts in another order": (
+        "bf16",
+        small(
+            tiny("mixtral", num_hidden_layers=2),
+            sharding="zero1",
+            dp_shard=4,
+            ep=2,
+            expert_order=((5, 1, 0, 3, 4, 2), (3, 0, 1, 2, 5, 4)),
+        ),
+    ),
     "shards of tp ranks": (
         "fp64",
         small(tiny("qwen3", num_hidden_layers=1), sharding="zero3", tp=2, dp_shard=2),
@@ -131,12 +141,15 @@ def read_stretches(file):
             start, stop = map(int, place.split("-"))
             values = handle.get_tensor(name)
             assert stop - start == len(values)
-            cuts = (
-                ()
-                if cut == "whole"
-                else tuple(Cut(*map(int, re.split("[:-]", one))) for one in cut.split(","))
-            )
+            cuts = () if cut == "whole" else tuple(read_cut(*re.split("[:-]", one)) for one in cut.split(","))
             yield name, Piece(parameter, tuple(of["whole_shape"]), tuple(of["shape"]), cuts, start, values)
+
+
+def read_cut(dim, start, stop=None):
+    if stop is not None:
+        return Cut(int(dim), int(start), int(stop))
+    rows = tuple(map(int, start.split("+")))
+    return Cut(int(dim), 0, len(rows), rows)
 
 
 def test_a_run_that_goes_back_to_a_checkpoint_takes_the_same_way_again(tmp_path):

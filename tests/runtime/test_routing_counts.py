@@ -1,11 +1,13 @@
 """What routers chose in a run is in a file that ``plan`` and ``predict`` read."""
 
+from array import array
+
 import pytest
 from tiny_models import tiny_config
 from training_runs import SEQ_LEN, SEQUENCES, small_run
 
 from meshwright import api
-from meshwright.workload.counts_file import counts_of_file
+from meshwright.workload.counts_file import counted_in_file, counts_of_file
 
 STEPS = 2
 LAYOUTS = {
@@ -31,6 +33,17 @@ def test_every_layout_counts_the_same_choices(layout, tmp_path):
     chosen = {sum(row) / (STEPS * SEQUENCES * SEQ_LEN) for row in counts}
     assert chosen == {tiny_config("qwen3_moe")["num_experts_per_tok"]}
     assert any(len(set(row)) > 1 for row in counts)
+    pairs, theirs = (
+        counted_in_file(one.with_name("routing-pairs.csv"), "file")
+        for one in (file, alone.parent / file.name)
+    )
+    assert pairs == theirs
+    assert pairs.counts == counts
+    table = array("d", pairs.values)[: pairs.experts**2]
+    (others,) = chosen
+    for expert, count in enumerate(counts[0]):
+        row = table[expert * pairs.experts : (expert + 1) * pairs.experts]
+        assert sum(row) == others * count
 
 
 def test_a_prediction_reads_them(tmp_path):

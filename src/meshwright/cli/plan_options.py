@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshwright.errors import InputError, Problem
-from meshwright.workload.counts_file import counts_of_file
-from meshwright.workload.routing import Said
 
 if TYPE_CHECKING:
+    from meshwright.plan.short import RoutingSpec
     from meshwright.verbs.solving import Solving
 
 MAX_DIGITS = 12
@@ -25,7 +24,7 @@ Routing = Annotated[
     typer.Option(
         "--routing",
         metavar="balanced|S|FILE",
-        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts by layer and expert.",
+        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts or pairs of experts.",
     ),
 ]
 Schedules = Annotated[
@@ -68,7 +67,7 @@ def lengths(said: str | None) -> tuple[int, ...] | None:
     raise InputError(Problem("workload.documents", said, rule, "e.g. 900, or 512,512,3072"))
 
 
-def routing(said: str | None) -> Said | None:
+def routing(said: str | None) -> "RoutingSpec | None":
     """How unevenly tokens choose experts. Raises InputError where it is no word, number or file of counts."""
     if said is None:
         return None
@@ -77,7 +76,9 @@ def routing(said: str | None) -> Said | None:
     number = said.replace(".", "", 1)
     if number.isascii() and number.isdigit() and len(number) < MAX_DIGITS:
         return float(said)
-    return counts_of_file(said, "workload.routing")
+    from meshwright.plan.routing_file import routing_of_file
+
+    return routing_of_file(said)
 
 
 def solving(seconds: float | None, steps: int | None, seed: int | None) -> "Solving | None":

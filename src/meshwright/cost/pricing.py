@@ -25,6 +25,7 @@ from meshwright.plan.short import NodeOrder
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.busiest import busiest
 from meshwright.program.context import CONTEXT_PARTS
+from meshwright.program.counted import reached_by
 from meshwright.program.hops import Fabric, slowdown
 from meshwright.program.items import Item, PassKind
 from meshwright.program.lower import product_input_bytes
@@ -98,6 +99,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         documents=setting.workload.documents,
         busiest=_busiest(plans, setting),
         ep_inside=together(plans.ep, plans.etp, usable_domain(setting.cluster.pool)),
+        reached=reached_by(setting.workload.routing, setting.model.architecture.moe, plans.expert_order),
     )
 
 
@@ -105,7 +107,8 @@ def _busiest(plans: PlanArrays, setting: Setting) -> NDArray[np.float64] | None:
     """What the workload says of the busiest rank of experts of every plan."""
     if setting.workload.routing is None or setting.model.architecture.moe is None:
         return None
-    return looked_up(lambda ep: busiest(setting.workload, setting.model.architecture, ep), [plans.ep])
+    arch, order = setting.model.architecture, plans.expert_order
+    return looked_up(lambda ep: busiest(setting.workload, arch, ep, order), [plans.ep])
 
 
 def heads_exchanged(plans: PlanArrays) -> Ints:

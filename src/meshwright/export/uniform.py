@@ -211,6 +211,12 @@ def _form_problems(plan: LongPlan, model: ModelGraph) -> list[Problem]:
         ("pipeline.schedule.file", schedule.name is None, schedule.file or "lists", "a schedule by name"),
         *((f"pipeline.schedule.{k}", True, v, "leave out") for k, v in schedule.choice.turned.items()),
         (
+            "layout.expert_order",
+            layout.expert_order is not None,
+            "rows of experts",
+            "take it out",
+        ),
+        (
             "offload.activations",
             plan.offload_rule.share > 0,
             str(plan.offload),

@@ -2,7 +2,8 @@
 
 What all plans of an array share (model, cluster, workload, stack) is not in it, or is one value of it: what each stage
 holds, what each layer recomputes (None: all of them as ``recompute`` says), and which nodes ranks lie on (None: as the
-cluster lists them), or in its place what the links make of their groups. Codes are those of ``plan/coded.py``.
+cluster lists them), or in its place what the links make of their groups, and in which order ranks hold experts. Codes
+are those of ``plan/coded.py``.
 """
 
 from collections.abc import Hashable, Mapping
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from meshwright.plan.coded import CODED, NUMBERS, usual_unsaid, with_paths
 from meshwright.plan.context import USUAL, Context
 from meshwright.plan.long import Stages
-from meshwright.plan.short import DEFAULT_RANK_ORDER, Axis, NodeOrder, Offload, Recompute, ShortPlan
+from meshwright.plan.short import (
+    DEFAULT_RANK_ORDER,
+    Axis,
+    ExpertOrder,
+    NodeOrder,
+    Offload,
+    Recompute,
+    ShortPlan,
+)
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.offload import OffloadRule
 
@@ -54,6 +63,7 @@ class PlanArrays:
     layer_recomputes: tuple[Recompute, ...] | None = None
     node_order: NodeOrder | None = None
     slowdowns: Mapping[Hashable, float] | None = None
+    expert_order: ExpertOrder | None = None
 
     @property
     def rank_order(self) -> tuple[Axis, ...]:
@@ -110,7 +120,8 @@ class PlanArrays:
         said |= {
             choice.path: choice.written(self.values_of(name)[number[name]]) for name, choice in CODED.items()
         }
-        return usual_unsaid(with_paths(header, said | {"layout.node_order": self.node_order}))
+        said |= {"layout.node_order": self.node_order, "layout.expert_order": self.expert_order}
+        return usual_unsaid(with_paths(header, said))
 
 
 def usual_codes(count: int) -> dict[str, Any]:
@@ -143,4 +154,5 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         **columns,
         **tables,
         node_order=plans[0].layout.node_order,
+        expert_order=plans[0].layout.expert_order,
     )

@@ -117,6 +117,7 @@ LONG_FIELDS = {
     "layout.sequence_parallel": "layouts.{layout}.sequence_parallel",
     "layout.rank_order": "layouts.{layout}.order",
     "layout.node_order": "layouts.{layout}.node_order",
+    "layout.expert_order": "layouts.{layout}.expert_order",
     "sharding": "states",
     "pipeline.schedule": "pipeline.schedule.name",
     "pipeline.virtual_stages": "pipeline.placement",

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
+from meshwright.plan.check_experts import order_of_file
 from meshwright.plan.context import USUAL
 from meshwright.plan.problems import sections, validated
+from meshwright.plan.routing_file import routing_of_file
 from meshwright.plan.short import Offload, ShortPlan, default_gather
 from meshwright.plan.text import read_value
-from meshwright.workload.counts_file import counts_of_file
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
-ROUTING = "workload.routing"
+IN_FILES = {"workload.routing": routing_of_file, "layout.expert_order": order_of_file}
 NAME_IN = {"context": "form"}
 """Where a mapping has what a name alone says, if not under ``name``."""
 
@@ -85,6 +86,7 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
+        "layout.expert_order": layout.expert_order,
         "layout.context": layout.to_data().get("context", USUAL.form),
         "sharding": plan.sharding,
         "gather": plan.gather or default_gather(others.sharding, others.layout.pp),
@@ -120,9 +122,9 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
 
 
 def _value(path: str, text: str, name: str) -> object:
-    """What a setting says; counts of experts may lie in a file. Raises InputError."""
-    if path == ROUTING and text.endswith(".csv"):
-        return counts_of_file(text, path)
+    """What a setting says; counts of experts, and their order, may lie in a file. Raises InputError."""
+    if path in IN_FILES and text.endswith(".csv"):
+        return IN_FILES[path](text, path)
     return read_value(text, name)
 
 

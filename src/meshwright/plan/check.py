@@ -11,6 +11,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.plan.case import Case, Rule, in_long_words
 from meshwright.plan.check_context import CONTEXT_RULES
 from meshwright.plan.check_degrees import DEGREE_RULES
+from meshwright.plan.check_experts import EXPERT_RULES
 from meshwright.plan.check_nodes import NODE_RULES
 from meshwright.plan.check_offload import OFFLOAD_RULES
 from meshwright.plan.check_pipeline import PIPELINE_RULES
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     *DEGREE_RULES,
     *CONTEXT_RULES,
     *NODE_RULES,
+    *EXPERT_RULES,
     *PIPELINE_RULES,
     *VOCABULARY_RULES,
     *STEP_RULES,

@@ -24,8 +24,8 @@ def routing_problems(workload: Workload, arch: Architecture) -> Iterator[Problem
         return
     if moe is None:
         yield Problem(FIELD, str(routing), "the model has no experts", "leave it out")
-    elif isinstance(routing.said, tuple):
-        wide, high, routed = len(routing.said[0]), len(routing.said), sum(moe.layers)
+    elif routing.counts is not None:
+        wide, high, routed = len(routing.counts[0]), len(routing.counts), sum(moe.layers)
         if wide != moe.experts:
             rule = f"has counts of {wide} experts, the model has {moe.experts}"
             yield Problem(FIELD, str(routing), rule, f"{moe.experts} numbers in each row")

@@ -177,6 +177,7 @@ def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
         grid=grid,
         order=layout.rank_order,
         node_order=layout.node_order,
+        expert_order=layout.expert_order,
         experts=expert_grid(grid, layout.ep, layout.etp, whole) if meshed else None,
         sequence_parallel=layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel,
         context=shortest(layout.context),
@@ -247,5 +248,6 @@ def _short_layout(layout: Layout, pp: int) -> ShortLayout:
         sequence_parallel=layout.sequence_parallel,
         rank_order=layout.order,
         node_order=layout.node_order,
+        expert_order=layout.expert_order,
         context=layout.context,
     )

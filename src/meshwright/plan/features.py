@@ -52,6 +52,8 @@ def features(
     if layout.ep > 1 and hands_on:
         said = "experts over ep, copies of tokens handed on inside of nodes"
         found["ep"] = Feature(said, AXIS_DEGREE**2)
+    if layout.expert_order is not None:
+        found["expert_order"] = Feature("experts on other ranks than the model has them")
     if layout.etp > 1:
         found["etp"] = Feature("widths of experts over etp", AXIS_DEGREE)
     if layout.cp > 1:

@@ -13,6 +13,7 @@ from meshwright.plan.context import Context, NamedContext, context_in_full
 from meshwright.plan.short import (
     Axis,
     Degree,
+    ExpertOrder,
     Gather,
     NodeOrder,
     Offload,
@@ -82,6 +83,7 @@ class ExpertGrid(Strict):
 class Layout(Strict):
     """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: nodes as filled.
 
+    ``expert_order``: experts as ranks hold them, a row for each routed layer or one for all.
     ``context`` is the form of context parallelism; None: a ring.
     """
 
@@ -89,6 +91,7 @@ class Layout(Strict):
     grid: Grid = Grid()
     order: tuple[Axis, ...]
     node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
+    expert_order: ExpertOrder | None = None
     experts: ExpertGrid | None = None
     sequence_parallel: bool = False
     batch_share: tuple[int, ...] | None = None

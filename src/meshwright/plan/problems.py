@@ -41,6 +41,7 @@ EXAMPLES = {
     "tiers": "tiers: [{name: pod, devices: 128, oversubscription: 4}]",
     "count": "count: 64",
     "device": "device: h100-sxm-80gb",
+    "pairs": "pairs: routing-pairs.csv",
     "name": "name: pod",
     "devices": "devices: 128",
     "oversubscription": "oversubscription: 4",

@@ -9,8 +9,10 @@ from meshwright.errors import InputError, PlanError, Problem, attempted
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
 from meshwright.plan.check import check_plan
+from meshwright.plan.check_experts import with_order
 from meshwright.plan.expand import expand, shorten
 from meshwright.plan.long import LongPlan
+from meshwright.plan.routing_file import with_routing
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.supported import workload_of
@@ -60,16 +62,16 @@ def resolve_with(plan: ShortPlan | LongPlan, model: ModelGraph, cluster: Cluster
 
 
 def beside(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:
-    """The plan with relative file names meant from ``folder``, where such a file is there, and with its lists.
+    """The plan with relative file names meant from ``folder``, where such a file is there, and with what files say.
 
-    Raises InputError where the lists of its schedule can not be read.
+    Raises InputError where lists of a schedule, an order of experts, or what was counted of routers can not be read.
     """
     found = {
         name: str(folder / getattr(plan, name))
         for name in ("model", "cluster", "stack")
         if _is_file(folder / getattr(plan, name))
     }
-    return with_lists(plan.model_copy(update=found), folder)
+    return with_routing(with_order(with_lists(plan.model_copy(update=found), folder), folder), folder)
 
 
 def _is_file(path: Path) -> bool:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from meshwright.plan.context import Context, NamedContext, context_in_full
 from meshwright.plan.strict import (
     Strict,
-    name_number_or_list,
+    name_number_list_or_mapping,
     name_or_list,
     name_or_mapping,
     name_or_number,
@@ -25,6 +25,12 @@ MAX_AHEAD = 1000
 Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
+ExpertOrder = Annotated[
+    Annotated[str, Tag("<name>")]
+    | Annotated[tuple[tuple[Annotated[int, Field(ge=0)], ...], ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(name_or_list),
+]
+"""The experts of each routed layer, or of all of them, as ranks hold them; a file of such rows until it is read."""
 NodeOrder = tuple[Annotated[int, Field(ge=0, le=MAX_DEGREE)], ...]
 ShardingName = Literal["none", "zero1", "zero2", "zero3"]
 Gather = Literal["per-layer", "per-micro-batch", "per-unit", "per-step"]
@@ -44,12 +50,31 @@ Lengths = Annotated[
 ]
 """One length, or several in turn."""
 
+
+class RoutingFile(Strict):
+    """A CSV file of pairs (``workload/counts_file.py``), and the digest of what it says, which a plan may state.
+
+    The numbers are filled in when it is read (``plan/routing_file.py``), and never written.
+    """
+
+    pairs: str
+    sha256: str | None = None
+    experts: Annotated[int, Field(ge=1)] | None = None
+    values: bytes | None = None
+
+    def to_data(self) -> dict[str, object]:
+        """As a plan writes it."""
+        data = super().to_data()
+        return {key: data[key] for key in ("pairs", "sha256") if key in data}
+
+
 ExpertCounts = tuple[Annotated[tuple[float, ...], Field(min_length=1)], ...]
 RoutingSpec = Annotated[
     Annotated[Literal["balanced"], Tag("<name>")]
     | Annotated[float, Tag("<number>")]
-    | Annotated[ExpertCounts, Field(min_length=1), Tag("<list>")],
-    Discriminator(name_number_or_list),
+    | Annotated[ExpertCounts, Field(min_length=1), Tag("<list>")]
+    | Annotated[RoutingFile, Tag("<mapping>")],
+    Discriminator(name_number_list_or_mapping),
 ]
 """How unevenly tokens choose experts: a name, Zipf's exponent, or what was counted."""
 
@@ -77,8 +102,9 @@ class ShortLayout(Strict):
     """Degrees of parallelism. ``sequence_parallel`` None means: on when tp > 1.
 
     ``rank_order`` lists the axes from fastest to slowest varying rank, ``node_order`` the cluster's nodes in the order
-    in which ranks fill them; None: as the cluster has them. ``context`` is the form of context parallelism; None: a
-    ring.
+    in which ranks fill them; None: as the cluster has them. ``expert_order`` lists the experts in the order in which
+    the ranks of ep hold them, equally many each; None: as the model has them. ``context`` is the form of context
+    parallelism; None: a ring.
     """
 
     pp: Degree = 1
@@ -91,6 +117,7 @@ class ShortLayout(Strict):
     sequence_parallel: bool | None = None
     rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
     node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
+    expert_order: ExpertOrder | None = None
     context: NamedContext | None = None
 
     @property

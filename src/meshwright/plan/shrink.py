@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from meshwright.model.architecture import Experts
 from meshwright.model.graph import ModelGraph
 from meshwright.model.shrink import layer_kinds, shrunk_model
 from meshwright.plan.context import Context, shortest
@@ -138,6 +139,8 @@ def _small(
         virtual_stages=chunks,
     )
     one = _small_short(short, plan, degrees, context, pipeline, count)
+    if "expert_order" in chosen and degrees["ep"] > 1 and small.architecture.moe:
+        one = _with_order(one, small.architecture.moe)
     long = expand(one, small.architecture)
     long = recomputing(long, sampled(recomputes, sum(counts)))
     if len(set(counts)) > 1:
@@ -203,6 +206,13 @@ def _small_short(
         recompute=short.recompute,
         offload=_offload(short),
     )
+
+
+def _with_order(one: ShortPlan, moe: Experts) -> ShortPlan:
+    """The small plan with its experts in an order, another one in every layer, whatever that of the large plan is."""
+    count = moe.experts
+    rows = tuple(tuple((layer - place) % count for place in range(count)) for layer in range(sum(moe.layers)))
+    return one.model_copy(update={"layout": one.layout.model_copy(update={"expert_order": rows})})
 
 
 def _documents(short: ShortPlan) -> int | None:

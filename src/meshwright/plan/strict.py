@@ -27,8 +27,10 @@ def number_or_list(value: object) -> str:
     return "<list>" if isinstance(value, tuple | list) else "<number>"
 
 
-def name_number_or_list(value: object) -> str:
-    """Which branch of a union "a name, a number or a list" a value means."""
+def name_number_list_or_mapping(value: object) -> str:
+    """Which branch of a union "a name, a number, a list or a mapping" a value means."""
+    if isinstance(value, Mapping | Strict):
+        return "<mapping>"
     return name_or_list(value) if isinstance(value, tuple | list) else name_or_number(value)
 
 

@@ -10,6 +10,7 @@ from typing import cast
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import SPREAD, Layout, LongPlan, ShardAxis, States
+from meshwright.plan.routing_file import said_of
 from meshwright.plan.short import ShardingName, ShortPlan
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import stage_placement
@@ -43,7 +44,7 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         precision=cast(Precision, spec.precision),
         optimizer=cast(Optimizer, spec.optimizer),
         documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
-        routing=None if spec.routing is None else Routing(spec.routing),
+        routing=None if spec.routing is None else Routing(said_of(spec.routing)),
     )
 
 

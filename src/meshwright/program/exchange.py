@@ -15,7 +15,7 @@ The way back takes the same legs the other way round. Results are weighed where 
 from one row are summed before they go on: as many rows come back as went. Copies that a rank sends to itself count. A
 stack says whether copies go once (``deduplicates_exchange``), the cluster which of the ranks are in one fast domain:
 one domain, or one rank in each, has nothing to hand on. In the mean over routers without preferences r and d are
-``reached``.
+``reached``; where pairs of experts were counted, what these say.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def ep_parts(shape: LocalShape, stack: Stack) -> dict[str, dict[str, int]]:
 
 def sent_once(row_bytes: Number, choice: Choice, shape: LocalShape) -> Once:
     """In the mean, where a copy of all of a rank's tokens has ``row_bytes``."""
-    nodes = shape.ep / shape.ep_inside
+    choice, nodes = replace(choice, counted=shape.reached), shape.ep / shape.ep_inside
     return Once(row_bytes * reached(nodes, choice), row_bytes * reached(shape.ep, choice))
 
 

@@ -15,6 +15,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
 from meshwright.model.recomputed import with_recompute
 from meshwright.model.spread import with_spread_vocabulary
+from meshwright.plan.check_experts import rows_by_layer
 from meshwright.plan.context import USUAL
 from meshwright.plan.long import Layout, LongPlan
 from meshwright.plan.recomputing import layer_recomputes
@@ -23,6 +24,7 @@ from meshwright.program.activations import kept_bytes, kept_for_weights, working
 from meshwright.program.bodies import BLOCK_PASSES
 from meshwright.program.busiest import busiest
 from meshwright.program.context import CONTEXT_PARTS
+from meshwright.program.counted import reached_by
 from meshwright.program.exchange import ExchangeForm, ep_parts, exchange_form
 from meshwright.program.items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.mesh import RankGrid, strides, together
@@ -131,6 +133,7 @@ def lower(
         shares=step.shares,
         vocabulary=choice.vocabulary,
         node_order=layout.node_order,
+        expert_orders=_expert_orders(layout, expert_grid, model.architecture),
     )
 
 
@@ -187,8 +190,9 @@ def local_shape(
         product_input_bytes=product_input_bytes(workload),
         ulysses=layout.context_in_full.heads(layout.grid.cp),
         documents=workload.documents,
-        busiest=busiest(workload, arch, experts.sizes["ep"]),
+        busiest=busiest(workload, arch, experts.sizes["ep"], layout.expert_order),
         ep_inside=_ep_inside(experts, cluster),
+        reached=reached_by(workload.routing, arch.moe, layout.expert_order),
     )
 
 
@@ -196,6 +200,15 @@ def _ep_inside(experts: RankGrid, cluster: Cluster) -> int:
     """How many of ep's ranks are in one fast domain."""
     step = strides(experts.sizes, experts.order)["ep"]
     return int(together(experts.sizes["ep"], step, usable_domain(cluster.pool)))
+
+
+def _expert_orders(
+    layout: Layout, experts: RankGrid, arch: Architecture
+) -> tuple[tuple[int, ...] | None, ...]:
+    """The experts of each layer as ranks hold them, where there are several."""
+    if arch.moe is None or experts.sizes["ep"] == 1:
+        return ()
+    return rows_by_layer(layout.expert_order, arch.moe.layers)
 
 
 def product_input_bytes(workload: Workload) -> int:

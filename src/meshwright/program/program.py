@@ -70,7 +70,8 @@ class Program:
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
-    ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them.
+    ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them. Ranks of ep
+    hold a layer's experts in the order ``expert_orders`` has for it; None, or nothing: as the model has them.
 
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``vocabulary.py``); each of them
     has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares behind it,
@@ -102,6 +103,11 @@ class Program:
     shares: tuple[Stage, ...] = ()
     vocabulary: str | None = None
     node_order: tuple[int, ...] | None = None
+    expert_orders: tuple[tuple[int, ...] | None, ...] = ()
+
+    def expert_order(self, layer: int | None) -> tuple[int, ...] | None:
+        """The experts of a layer as ranks of ep hold them; None: as the model has them."""
+        return self.expert_orders[layer] if self.expert_orders and layer is not None else None
 
     @property
     def parts(self) -> tuple[Stage, ...]:
@@ -224,6 +230,8 @@ def _identity(program: Program) -> Iterator[object]:
         yield "documents are kept apart"
     if program.stack.deduplicates_exchange:
         yield "copies of tokens go once", program.expert_grid.parts
+    if any(program.expert_orders):
+        yield program.expert_orders
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

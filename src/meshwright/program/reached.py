@@ -10,9 +10,10 @@ in the order of the experts
   N·Σ_j p_j · (1 − Π_{i<k} (A − j·E/G − i)/(A − i)).
 
 Without groups G = g = 1. Parts that cut groups in another way are counted as if there were no groups, which is no less.
-Ignored: routers that prefer some experts reach fewer parts.
+Ignored: routers that prefer some experts reach fewer parts, but where pairs were counted (``counted.py``).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import comb, prod
@@ -24,19 +25,30 @@ from meshwright.program.shape import Number
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """``chosen`` of ``experts`` experts, in ``chosen_groups`` of ``groups`` equal groups."""
+    """``chosen`` of ``experts`` experts, in ``chosen_groups`` of ``groups`` equal groups.
+
+    ``counted`` says how many of so many parts are reached, where that is known better.
+    """
 
     experts: int
     chosen: int
     groups: int = 1
     chosen_groups: int = 1
+    counted: Callable[[float], Number] | None = None
 
 
 def reached(parts: Number, choice: Choice) -> Number:
     """The mean number of ``parts`` that have one of a token's experts: 1 to min(parts, chosen)."""
+    if not np.ndim(parts):
+        return _of_one(float(parts), choice)
     values, inverse = np.unique(np.asarray(parts, dtype=np.float64), return_inverse=True)
-    found = np.array([_reached(float(value), choice) for value in values])
-    return found[inverse].reshape(np.shape(parts)) if np.ndim(parts) else float(found[0])
+    return np.array([_of_one(float(value), choice) for value in values])[inverse].reshape(np.shape(parts))
+
+
+def _of_one(parts: float, choice: Choice) -> Number:
+    if choice.counted is not None and choice.experts % parts == 0:
+        return choice.counted(parts)
+    return _reached(parts, choice)
 
 
 @cache

@@ -5,6 +5,7 @@ array of plans. What is a *choice* between code paths (sequence parallelism, sha
 scalar: closed forms group plans by it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +56,10 @@ class LocalShape:
     ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
     the same for the experts' (edp_shard). ``product_input_bytes`` is what an element of a matrix product's kept input
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
-     ranks that have whole sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one
+    ranks that have whole sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one
     fast domain. ``documents`` are those that sequences are packed with and attention is confined to; None: each
     sequence is one. ``busiest`` is how many times the mean rank's rows the busiest rank of experts has; None: nothing
-    is said of it.
+    is said of it. ``reached`` says how many parts of the experts a token reaches, where pairs were counted.
     """
 
     micro_batch: Number
@@ -76,6 +77,7 @@ class LocalShape:
     documents: Documents | None = None
     busiest: Number | None = None
     ep_inside: Number = 1
+    reached: Callable[[float], Number] | None = None
 
     @property
     def tokens(self) -> Number:

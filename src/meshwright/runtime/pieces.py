@@ -51,9 +51,9 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
     for piece, flat in locals_.values():
         whole = wholes.setdefault(piece.name, torch.full(piece.whole_shape, float("nan"), dtype=flat.dtype))
         local = flat.view(piece.shape)
-        for dim, start, stop in piece.cuts:  # what is behind the end is padding
-            local = local.narrow(dim, 0, stop - start)
-        part_at(whole, piece.cuts).copy_(local)
+        for cut in piece.cuts:  # what is behind the end is padding
+            local = local.narrow(cut.dim, 0, cut.stop - cut.start)
+        whole[_places(whole, piece.cuts)] = local
     for name, whole in wholes.items():
         assert not whole.isnan().any(), f"elements of {name} are missing"
     return wholes
@@ -61,11 +61,13 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
 
 def local_part(whole: Mapping[str, torch.Tensor], unit: Unit) -> dict[str, torch.Tensor]:
     """A unit's tensors as this rank holds them, without padding."""
-    return {t.name: part_at(whole[t.name], t.cuts) for t in unit.layout.tensors}
+    wholes = ((t, whole[t.name]) for t in unit.layout.tensors)
+    return {t.name: part[_places(part, t.cuts)] for t, part in wholes}
 
 
-def part_at(whole: torch.Tensor, cuts: Iterable[Cut]) -> torch.Tensor:
-    """A part of a tensor, the same memory."""
-    for dim, start, stop in cuts:
-        whole = whole.narrow(dim, start, stop - start)
-    return whole
+def _places(whole: torch.Tensor, cuts: Iterable[Cut]) -> tuple[slice | list[int], ...]:
+    """Which part of a whole tensor cuts are, for each of its dims; at most one of them lists rows."""
+    found: list[slice | list[int]] = [slice(None)] * whole.dim()
+    for dim, start, stop, rows in cuts:
+        found[dim] = slice(start, stop) if rows is None else list(rows)
+    return tuple(found)

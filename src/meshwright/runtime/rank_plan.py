@@ -275,6 +275,7 @@ def tensors_of(
             op,
             program.shape,
             here | {"pp": communicator.pipeline_rank},
+            program.expert_order(place.layer),
         )
         for op in program.blocks[place.block].operators
         if (op.place == "expert") == experts

@@ -15,8 +15,8 @@ import torch
 class Tally:
     """``loss`` is the sum over the rank's routed layers, ``loads`` the choices of each by its correction's name.
 
-    Corrections move by ``speed``; ``sizes`` are those of the whole model, by name. ``seen`` are the choices of all
-    steps so far.
+    Corrections move by ``speed``; ``sizes`` are those of the whole model, by name. ``seen`` is how often tokens of all
+    steps so far chose both of two experts, on the diagonal how often they chose each.
     """
 
     speed: float = 0.0
@@ -30,10 +30,12 @@ class Tally:
         self.loss = 0.0
         self.loads.clear()
 
-    def count(self, layer: str, chosen: torch.Tensor) -> None:
-        """Add the tokens of a micro-batch that each expert got."""
-        for counts in (self.loads, self.seen):
-            counts[layer] = counts.get(layer, 0) + chosen
+    def count(self, layer: str, chosen: torch.Tensor, experts: int) -> None:
+        """Add what the tokens of a micro-batch chose, (tokens, chosen), of so many experts."""
+        both = chosen[:, :, None] * experts + chosen[:, None, :]
+        pairs = torch.bincount(both.flatten(), minlength=experts**2).view(experts, experts)
+        for counts, found in ((self.loads, pairs.diagonal()), (self.seen, pairs)):
+            counts[layer] = counts.get(layer, 0) + found
 
     def table(self) -> torch.Tensor:
         """A row of this rank's choices of the step for each correction of the model."""

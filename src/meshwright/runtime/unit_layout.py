@@ -25,11 +25,16 @@ Interval = tuple[int, int]
 
 
 class Cut(NamedTuple):
-    """Where a rank's part of a tensor begins and ends along a dim, before padding."""
+    """Where a rank's part of a tensor begins and ends along a dim, before padding; or which ``rows`` it is."""
 
     dim: int
     start: int
     stop: int
+    rows: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        here = f"{self.start}-{self.stop}" if self.rows is None else "+".join(map(str, self.rows))
+        return f"{self.dim}:{here}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +65,23 @@ def vocabulary_part(shape: LocalShape, pipeline_rank: int, tp_rank: int) -> int:
 
 
 def local_tensor(
-    name: str, parameter: Parameter, op: Operator, shape: LocalShape, place: Mapping[str, int]
+    name: str,
+    parameter: Parameter,
+    op: Operator,
+    shape: LocalShape,
+    place: Mapping[str, int],
+    experts: Sequence[int] | None = None,
 ) -> Tensor:
     """What a rank at a ``place`` (its index along pp, tp, ep and etp) holds of a parameter.
 
-    Even pieces of the dims that are cut, the vocabulary padded first.
+    Even pieces of the dims that are cut, the vocabulary padded first; of ``experts`` where they have an order.
     """
     sizes, cuts = list(parameter.shape), []
     for dim, padded, ranks, part in _cut_dims(parameter, op, shape, place):
         length, sizes[dim] = sizes[dim], ceil(padded / ranks)
-        cuts.append(Cut(dim, min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim])))
+        start, stop = min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim])
+        rows = tuple(experts[start:stop]) if experts and dim == parameter.ep_dim else None
+        cuts.append(Cut(dim, start, stop, rows))
     return Tensor(
         name,
         tuple(sizes),

@@ -77,6 +77,8 @@ class Stack:
         with sequence parallelism the backward pass gathers the column-parallel input again.
     ties_shards
         of a table that two stages share each rank sums up the shard of the gradient that it updates; False: all of it.
+    orders_experts
+        a plan may say which experts lie on which rank; False: as the model has them.
     deduplicates_exchange
         a token goes to another node once, however many of its experts are there, and inside the node to each rank once
         (DeepEP, HybridEP).
@@ -149,6 +151,7 @@ class Stack:
     sequence_parallel: bool = True
     tp_regathers_input: bool = True
     ties_shards: bool = False
+    orders_experts: bool = False
     deduplicates_exchange: bool = False
     overlap_expert_exchange: bool = False
     vocab_multiple: int = 128

@@ -23,6 +23,7 @@ from meshwright.search.space import Space
 from meshwright.units import format_bytes
 from meshwright.verbs.keeping import parse_forbid, parse_keep
 from meshwright.verbs.placing import spare_plans, with_orders
+from meshwright.verbs.placing_experts import with_expert_orders
 from meshwright.verbs.proposing import Proposal, proposal
 from meshwright.verbs.searching import Progress, Scope, scope_of, search
 from meshwright.verbs.solving import Solved, Solving, ranked, solved, solving_problems
@@ -121,7 +122,7 @@ def answer(question: Question, setting: Setting | None = None, tell: Progress | 
         better = solved(staged, question.header, setting, question.solving, limit, tell)
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
         proposals = ranked([*own, *better.proposals.values()], len(rows))
-    proposals = with_orders(proposals, setting, question.top)
+    proposals = with_orders(with_expert_orders(proposals, setting), setting, question.top)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space),

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from meshwright.cost.predict import closed_form, report
+from meshwright.placement.experts.gained import Gained
 from meshwright.placement.solve import Placed
 from meshwright.plan.expand import expand
 from meshwright.plan.files import dump_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.partition import written_stages
 from meshwright.plan.recomputing import recomputes_of_layers, recomputing
+from meshwright.plan.routing_file import seen_from
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan
 from meshwright.plan.written_lists import filed
@@ -31,7 +33,8 @@ from meshwright.verbs.searching import scoring
 class Proposal:
     """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out.
 
-    ``placed``: what came of looking for an order of nodes, where they are not alike.
+    ``placed``: what came of looking for an order of nodes, where they are not alike; ``experts``: what its order of
+    experts does, where it has one.
     """
 
     plan: ShortPlan
@@ -39,6 +42,7 @@ class Proposal:
     reasons: tuple[Reason, ...]
     long: LongPlan | None = None
     placed: Placed | None = None
+    experts: Gained | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -48,15 +52,22 @@ class Proposal:
             "predict": self.report.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
             "placement": None if self.placed is None else self.placed.to_json(),
+            "experts": None if self.experts is None else self.experts.to_json(),
         }
 
     def files(self, output: Path) -> dict[Path, str]:
         """The plan file at ``output``, and beside it one of lists that were searched; a pipe gets both in one.
 
-        A file of lists that was there before is named as it is seen from the plan's folder.
+        Files of lists and of pairs that were there before are named as they are seen from the plan's folder.
         """
+        if output.exists() and not output.is_file():
+            return {output: self.to_yaml()}
+        long = self.long and seen_from(self.long, output.parent)
+        return replace(self, plan=seen_from(self.plan, output.parent), long=long)._beside(output)
+
+    def _beside(self, output: Path) -> dict[Path, str]:
         written = self.plan.pipeline.choice.written
-        if written is None or (output.exists() and not output.is_file()):
+        if written is None:
             return {output: self.to_yaml()}
         if written.file is not None:
             seen = os.path.relpath(written.file, output.parent)

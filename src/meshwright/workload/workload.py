@@ -10,7 +10,7 @@ from typing import Literal
 
 from meshwright.errors import InputError, Problem
 from meshwright.workload.documents import Documents
-from meshwright.workload.routing import MAX_SKEW, Routing
+from meshwright.workload.routing import MAX_SKEW, Pairs, Routing
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
@@ -76,7 +76,7 @@ class Workload:
 
     def _wrong_routing(self) -> list[Problem]:
         counts = self.routing.said if self.routing else "balanced"
-        if isinstance(counts, str):
+        if isinstance(counts, str | Pairs):
             return []
         if not isinstance(counts, tuple):
             rule = f"Zipf's exponent must be from 0 (balanced) to {MAX_SKEW:g}"

@@ -40,6 +40,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "micro_batches": program.micro_batches,
         "seq_len": int(shape.seq_len),
         "documents": "together" if shape.documents is None else "apart",
+        "expert_orders": program.expert_orders,
         "sharding": {entry.kind: entry.layout for entry in program.states},
         "gather": mode.gather,
         "recompute": _recompute(program),

@@ -3,8 +3,9 @@
 A *stretch* is a part of one parameter, of one of its moments, or all of a buffer, which has none: elements start … stop
 of the flattened tensor of one tp rank. Its name in a file is ``STATE/PARAMETER/CUT/START-STOP``, CUT being ``whole`` or
 where tp cuts which dim (``0:24-48``), a table of a spread vocabulary with the pipeline ranks, experts ep and etp
-(``0:4-8,1:0-32``); the file's metadata has the shapes, whole and local, under ``PARAMETER/CUT``. So files can be put
-together again without the plan that wrote them. Each stretch is in the file of its first owner only.
+(``0:4-8,1:0-32``, or ``0:9+2+5+0`` where they have an order); the file's metadata has the shapes, whole and local,
+under ``PARAMETER/CUT``. So files can be put together again without the plan that wrote them. Each stretch is in the
+file of its first owner only.
 """
 
 import json
@@ -45,7 +46,7 @@ class Stretch:
     def place(self) -> str:
         """The parameter and the part of it that a rank holds."""
         t = self.tensor
-        return f"{t.name}/" + (",".join(f"{dim}:{start}-{stop}" for dim, start, stop in t.cuts) or "whole")
+        return f"{t.name}/" + (",".join(map(str, t.cuts)) or "whole")
 
     @property
     def name(self) -> str:

@@ -124,8 +124,7 @@ class DispatchKernel:
             loss, of_balance = self.balance.of_tokens(routes, batch)
             self.setting.tally.loss = self.setting.tally.loss + loss
             of_logits += of_balance
-        own = torch.bincount(routes.experts.flatten(), minlength=self.op.experts)
-        self.setting.tally.count(self._correction, own)
+        self.setting.tally.count(self._correction, routes.experts, self.op.experts)
         visit.routes = visit.way = None
         return (
             of_tokens.unflatten(0, (tokens, batch)),
@@ -150,7 +149,8 @@ class DispatchKernel:
     def _routes(self, logits: torch.Tensor, batch: int) -> Routes:
         experts = self.choosing.experts(logits, self.setting.buffers.get(self._correction))
         weights = self.choosing.weights(logits, experts).to(self.setting.precision.compute)
-        found = Routes(experts, weights, logits, order_of(experts), self._counts(experts), self._here)
+        places = experts if self._places is None else self._places[experts]
+        found = Routes(experts, places, weights, logits, order_of(places), self._counts(places), self._here)
         if self.balance is not None:
             own = self.balance.choices(experts, self.op.experts, batch)
             found.choices = summed(self.setting.communicator, own, SEQUENCE_RANKS)
@@ -161,13 +161,20 @@ class DispatchKernel:
         return FORMS[form](routes, self.setting.communicator, self.setting.precision.statistic)
 
     @cached_property
+    def _places(self) -> torch.Tensor | None:
+        """Where each expert stands among those of all ep ranks, if not at its number."""
+        communicator = self.setting.communicator
+        order = communicator.program.expert_order(self.setting.layer)
+        return None if order is None else torch.tensor(order, device=communicator.device).argsort()
+
+    @cached_property
     def _here(self) -> Place:
         communicator = self.setting.communicator
         return Place(communicator.place_in(ETP), communicator.place_in(EP))
 
-    def _counts(self, experts: torch.Tensor) -> torch.Tensor:
-        """Rows by etp rank, ep rank and expert of all ranks that have the experts between them, on the host."""
-        own = torch.bincount(experts.flatten(), minlength=self.op.experts)
+    def _counts(self, places: torch.Tensor) -> torch.Tensor:
+        """Rows by etp rank, ep rank and expert's place of all ranks that have them between them, on the host."""
+        own = torch.bincount(places.flatten(), minlength=self.op.experts)
         shape = self.setting.shape
         table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
         table[self._here] = own

@@ -32,7 +32,8 @@ class Place(NamedTuple):
 
 @dataclass
 class Routes:
-    """``experts`` of each token and their ``weights``, (tokens, chosen); ``logits`` that both came from.
+    """``experts`` of each token, their ``places`` among those of all ep ranks and their ``weights``, (tokens, chosen);
+    ``logits`` that all of them came from.
 
     ``order`` says which of the tokens · chosen rows, token by token, stands where in the order of experts. ``counts``
     are rows by etp rank, ep rank and expert, on the host; ``here`` is this rank's place among them.
@@ -41,6 +42,7 @@ class Routes:
     """
 
     experts: torch.Tensor
+    places: torch.Tensor
     weights: torch.Tensor
     logits: torch.Tensor
     order: torch.Tensor
@@ -107,9 +109,9 @@ class Routes:
         return rows[self.back].unflatten(0, (-1, self.chosen))
 
 
-def order_of(experts: torch.Tensor) -> torch.Tensor:
+def order_of(places: torch.Tensor) -> torch.Tensor:
     """The rows of tokens in the order of their experts; those of one expert stay in the order of tokens."""
-    return experts.flatten().argsort(stable=True)
+    return places.flatten().argsort(stable=True)
 
 
 def gathered(communicator: Communicator, item: Collective, rows: torch.Tensor, parts: list[int]) -> Exchange:

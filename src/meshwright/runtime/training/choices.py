@@ -1,10 +1,12 @@
-"""What routers chose in all steps of a run: a line for each routed layer, a number for each expert.
+"""What routers chose in all steps of a run, in files that ``plan --routing`` reads (``workload/counts_file.py``).
 
-As ``plan --routing`` reads it (``workload/counts_file.py``).
+Counts: a line for each routed layer, a number for each expert. Pairs: how often a token chose both of two experts, a
+table for each routed layer.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from meshwright.model.graph import ModelGraph
 from meshwright.model.running import counted_choices
@@ -12,19 +14,23 @@ from meshwright.runtime.choice_counts import summed
 from meshwright.runtime.rank import Rank
 from meshwright.runtime.step_states import WORLD
 from meshwright.runtime.tally import rows_of
-
-Counts = Sequence[Sequence[int]]
-
-
-def choices_of_run(rank: Rank, model: ModelGraph) -> Counts:
-    """The choices of all ranks together, by layer and expert; nothing for models without experts."""
-    layers = counted_choices(model)
-    if not layers:
-        return ()
-    own = rows_of(rank.interpreter.states.plan.tally.seen, layers).to(rank.communicator.device)
-    return [[int(count) for count in row] for row in summed(rank.communicator, own, WORLD).tolist()]
+from meshwright.workload.counts_file import PAIRS
 
 
-def write_choices(path: Path, counts: Counts) -> None:
-    """Write them to a file."""
-    path.write_text("".join(",".join(map(str, row)) + "\n" for row in counts), encoding="utf-8")
+def choices_of_run(rank: Rank, model: ModelGraph) -> torch.Tensor | None:
+    """The choices of all ranks together, (layers, experts, experts); None for models without experts."""
+    sizes = {name: (experts, experts) for name, (experts,) in counted_choices(model).items()}
+    if not sizes:
+        return None
+    own = rows_of(rank.interpreter.states.plan.tally.seen, sizes).to(rank.communicator.device)
+    return summed(rank.communicator, own, WORLD).cpu()
+
+
+def write_choices(counts: Path, pairs: Path, chosen: torch.Tensor) -> None:
+    """Write them to both files."""
+    counts.write_text(_lines(chosen.diagonal(dim1=1, dim2=2)), encoding="utf-8")
+    pairs.write_text(f"{PAIRS}\n" + _lines(chosen.flatten(0, 1)), encoding="utf-8")
+
+
+def _lines(table: torch.Tensor) -> str:
+    return "".join(",".join(map(str, row)) + "\n" for row in table.tolist())

@@ -10,7 +10,7 @@ from meshwright.runtime.rank import Job
 from meshwright.runtime.training.evaluation import HeldOut
 
 CHECKPOINTS, METRICS, PLAN, LISTS = "checkpoints", "metrics.jsonl", "plan.yaml", "schedule.csv"
-ROUTING = "routing.csv"
+ROUTING, ROUTING_PAIRS = "routing.csv", "routing-pairs.csv"
 """What a run writes below its output folder; ``ingest`` looks for the plan of a log beside it."""
 
 

@@ -24,7 +24,15 @@ from meshwright.runtime.random_tensors import RandomTensors
 from meshwright.runtime.rank import rank_of
 from meshwright.runtime.training.choices import choices_of_run, write_choices
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
-from meshwright.runtime.training.outcome import LISTS, METRICS, PLAN, ROUTING, Outcome, Training
+from meshwright.runtime.training.outcome import (
+    LISTS,
+    METRICS,
+    PLAN,
+    ROUTING,
+    ROUTING_PAIRS,
+    Outcome,
+    Training,
+)
 from meshwright.runtime.training.stopping import stopping
 from meshwright.runtime.weights.loading import load
 
@@ -61,9 +69,9 @@ def train(
             loop = Loop(rank, training, data, heard, shown, log, used)
             loop.saved = Path(chosen) if chosen else None
             outcome = loop.run(first)
-            counts = choices_of_run(rank, job.model)
-            if counts and place.rank == 0:
-                write_choices(training.options.output / ROUTING, counts)
+            choices, output = choices_of_run(rank, job.model), training.options.output
+            if choices is not None and place.rank == 0:
+                write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
         if training.export is None or outcome.stopped:
             return outcome
         export_weights(training.export, rank, job.model, training.config)

@@ -53,11 +53,13 @@ def _as_reached(program: Program, chosen: Experts) -> Counter[Axes]:
     for block, kind in program.block_items:
         if kind in kinds:
             of_blocks.setdefault(block, []).extend(_legs(program, block, kind))
-    of_layers = [legs for block in _layers(program) if (legs := of_blocks[block])]
+    of_layers = [(layer, legs) for layer, block in enumerate(_layers(program)) if (legs := of_blocks[block])]
     sums = Counter[Axes]()
-    for legs, experts in zip(of_layers, chosen if of_layers else (), strict=True):
+    for (layer, legs), experts in zip(of_layers, chosen if of_layers else (), strict=True):
+        order = program.expert_order(layer)
+        places = experts if order is None else torch.tensor(order).argsort()[experts.cpu()]
         for leg, row_bytes, of_part in legs:
-            sums[leg.axes] += row_bytes * _reached(experts.flatten(0, -2) // of_part)
+            sums[leg.axes] += row_bytes * _reached(places.flatten(0, -2) // of_part)
     return sums
 
 

@@ -143,8 +143,8 @@ def hierarchical(routes: Routes, communicator: Communicator, statistic: torch.dt
 
 def _way(routes: Routes, communicator: Communicator, statistic: torch.dtype, legs: Sequence[Axes]) -> OnceWay:
     ranks, experts = routes.counts.shape[1:]
-    origins = routes.experts.new_full((len(routes.experts),), routes.here.ep)
-    here, hops = Here(routes.experts, routes.weights, origins, (0, ranks)), []
+    origins = routes.places.new_full((len(routes.places),), routes.here.ep)
+    here, hops = Here(routes.places, routes.weights, origins, (0, ranks)), []
     for axes in legs:
         hop, here = _hop(here, communicator, axes, experts // ranks)
         hops.append(hop)

@@ -1,0 +1,42 @@
+"""What an order of experts does to a plan, in numbers and in words."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.placement.experts.solve import Placed
+from meshwright.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Gained:
+    """What an order of experts does, in the mean of layers, predicted: as the model has them, and in the order.
+
+    ``crossing`` are a token's copies that go to other nodes, ``busiest`` the busiest rank's rows over the mean's.
+    """
+
+    answer: Placed
+    crossing: tuple[float, float]
+    busiest: tuple[float, float]
+    step_s: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "copies_to_other_nodes": list(self.crossing),
+            "busiest_rank": list(self.busiest),
+            "step_time_s": list(self.step_s),
+            "gap": self.answer.gap,
+            "exact": self.answer.exact,
+            "origin": "predicted from what was counted; the first of each two is the model's order",
+        }
+
+    def __str__(self) -> str:
+        known = (
+            "the best of all orders" if self.answer.exact else f"at most {self.answer.gap:.1%} above the best"
+        )
+        crossing, busiest = (f"{one:.3g} → {other:.3g}" for one, other in (self.crossing, self.busiest))
+        seconds = " → ".join(map(format_seconds, self.step_s))
+        return (
+            f"copies of a token to other nodes {crossing}, rows of the busiest rank over the mean {busiest}, step "
+            f"{seconds} (predicted); time of these layers {known}"
+        )
