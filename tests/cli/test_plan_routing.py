@@ -78,7 +78,7 @@ def test_pairs_place_experts(tmp_path, stack):
     assert experts["step_time_s"] == sorted(experts["step_time_s"], reverse=True)
     assert experts["step_time_s"][1] == found["predict"]["step_time_s"]
     assert any("(predicted)" in str(one) for one in found["reasons"] if one["field"] == "expert_order")
-    assert "pairs: ../pairs.csv" in output.read_text()
+    assert "../pairs.csv" in output.read_text()
     again = run("predict", str(output), "--json")
     assert again.data["step_time_s"] == found["predict"]["step_time_s"]
     plain = run("predict", str(output), "--set", "expert_order=null", "--json")

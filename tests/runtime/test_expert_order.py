@@ -12,6 +12,7 @@ from proof_plans import Proven, told
 from tiny_models import tiny_config
 from training_runs import small_run
 
+from meshwright.program.program import expert_order
 from meshwright.runtime.kernels.dispatch import DispatchKernel
 from meshwright.runtime.verify.outcome import DOUBTFUL
 from meshwright.runtime.verify.tried import tried, tried_both_ways
@@ -34,7 +35,7 @@ def rows_go_as_the_model_numbers_experts():
 
 def rows_go_by_the_order_the_wrong_way_round():
     DispatchKernel._places = property(
-        lambda self: torch.tensor(self.setting.communicator.program.expert_order(self.setting.layer))
+        lambda self: torch.tensor(expert_order(self.setting.communicator.program, self.setting.layer))
     )
 
 

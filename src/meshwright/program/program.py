@@ -105,10 +105,6 @@ class Program:
     node_order: tuple[int, ...] | None = None
     expert_orders: tuple[tuple[int, ...] | None, ...] = ()
 
-    def expert_order(self, layer: int | None) -> tuple[int, ...] | None:
-        """The experts of a layer as ranks of ep hold them; None: as the model has them."""
-        return self.expert_orders[layer] if self.expert_orders and layer is not None else None
-
     @property
     def parts(self) -> tuple[Stage, ...]:
         """Stages and shares, each at its index."""
@@ -210,6 +206,11 @@ class Program:
         for part in _identity(self):
             digest.update(repr(part).encode())
         return digest.hexdigest()[:16]
+
+
+def expert_order(program: Program, layer: int | None) -> tuple[int, ...] | None:
+    """The experts of a layer as ranks of ep hold them; None: as the model has them."""
+    return program.expert_orders[layer] if program.expert_orders and layer is not None else None
 
 
 def _identity(program: Program) -> Iterator[object]:

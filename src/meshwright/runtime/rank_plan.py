@@ -18,7 +18,7 @@ from meshwright.model.numerics import Numerics
 from meshwright.model.running import named_buffers
 from meshwright.program.activations import keeps
 from meshwright.program.passes import Shared
-from meshwright.program.program import Program, Stage
+from meshwright.program.program import Program, Stage, expert_order
 from meshwright.program.states import EXPERT_MESH
 from meshwright.runtime.block_plan import BlockPlan
 from meshwright.runtime.communicator import Communicator
@@ -275,7 +275,7 @@ def tensors_of(
             op,
             program.shape,
             here | {"pp": communicator.pipeline_rank},
-            program.expert_order(place.layer),
+            expert_order(program, place.layer),
         )
         for op in program.blocks[place.block].operators
         if (op.place == "expert") == experts

@@ -16,6 +16,7 @@ from meshwright.model.operators import Combine, Dispatch
 from meshwright.model.running import CORRECTION
 from meshwright.program.exchange import EP, exchange_form
 from meshwright.program.items import Collective
+from meshwright.program.program import expert_order
 from meshwright.runtime.choice_counts import summed
 from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS, Communicator
 from meshwright.runtime.kernels.balance import Balance
@@ -164,7 +165,7 @@ class DispatchKernel:
     def _places(self) -> torch.Tensor | None:
         """Where each expert stands among those of all ep ranks, if not at its number."""
         communicator = self.setting.communicator
-        order = communicator.program.expert_order(self.setting.layer)
+        order = expert_order(communicator.program, self.setting.layer)
         return None if order is None else torch.tensor(order, device=communicator.device).argsort()
 
     @cached_property

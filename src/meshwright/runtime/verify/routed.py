@@ -13,7 +13,7 @@ import torch
 from meshwright.model.operators import Dispatch
 from meshwright.program.exchange import ACROSS
 from meshwright.program.items import Collective, PassKind, exchanges_of, legs_of
-from meshwright.program.program import Program
+from meshwright.program.program import Program, expert_order
 from meshwright.program.shape import ACTIVATION_BYTES
 from meshwright.runtime.communicator import Axes, Traffic
 from meshwright.runtime.verify.traffic import STEP, in_pass
@@ -56,7 +56,7 @@ def _as_reached(program: Program, chosen: Experts) -> Counter[Axes]:
     of_layers = [(layer, legs) for layer, block in enumerate(_layers(program)) if (legs := of_blocks[block])]
     sums = Counter[Axes]()
     for (layer, legs), experts in zip(of_layers, chosen if of_layers else (), strict=True):
-        order = program.expert_order(layer)
+        order = expert_order(program, layer)
         places = experts if order is None else torch.tensor(order).argsort()[experts.cpu()]
         for leg, row_bytes, of_part in legs:
             sums[leg.axes] += row_bytes * _reached(places.flatten(0, -2) // of_part)
