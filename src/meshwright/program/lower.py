@@ -53,6 +53,8 @@ from meshwright.schedule.times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
 
+REPLICAS = ("dp_replicate", "dp_shard")
+
 
 def lower(
     plan: LongPlan,
@@ -77,8 +79,7 @@ def lower(
     parts = stages + shares(model, len(stages), ranks)
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
-    replicas = grid.size(("dp_replicate", "dp_shard"))
-    micro_batches = workload.global_batch // (replicas * plan.pipeline.micro_batch)
+    micro_batches = workload.global_batch // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
     schedule = _schedule(plan, micro_batches, times)
     ways = choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
