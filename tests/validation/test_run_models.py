@@ -102,3 +102,11 @@ def test_what_can_not_be_built_is_refused_with_all_fields(table, changes, fields
     with pytest.raises(InputError) as caught:
         of(table, **changes)
     assert {problem.field for problem in caught.value.problems} == fields <= set(COLUMNS)
+
+
+def test_layers_that_predict_further_tokens_come_on_top(tmp_path):
+    shape = NO_SHAPE | {"layers": "61", "experts": "", "model": "deepseek-v3"}
+    plain, further = (of(tmp_path / "runs.csv", **shape, next_token_layers=count) for count in ("", "1"))
+    assert (plain.layers, plain.next_token_layers) == (61, 0)
+    assert (further.layers, further.next_token_layers) == (62, 1)
+    assert further.moe.layers == (*plain.moe.layers, True)

@@ -49,6 +49,11 @@ def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
     if not fields.flag(ASKED, False):
         said = f"{COUNT} = {count}: layers that predict further tokens; {ASKED}: true plans them"
         return replace(arch, left_out=(said,))
+    return predicting(arch, count, fields.number(WEIGHT, default=USUAL_WEIGHT, positive=True))
+
+
+def predicting(arch: Architecture, count: int, weight: float = USUAL_WEIGHT) -> Architecture:
+    """A model with ``count`` layers more, which predict further tokens; routed where it has experts."""
     moe = arch.moe and replace(arch.moe, layers=(*arch.moe.layers, *(True,) * count))
     return replace(
         arch,
@@ -56,7 +61,7 @@ def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
         windows=(*arch.windows, *arch.windows[-1:] * count),
         moe=moe,
         next_token_layers=count,
-        next_token_weight=fields.number(WEIGHT, default=USUAL_WEIGHT, positive=True),
+        next_token_weight=weight,
     )
 
 

@@ -4,8 +4,8 @@ That is the one at the path that the name is, on this machine, else a released m
 compared letter by letter and digit by digit, without remarks in brackets, hubs' owners and endings such as
 ``-instruct``; ``ALIASES`` maps names of releases with the same shape. The columns win over the configuration. Where
 the table has fewer layers than the model (a proxy), sliding windows keep their pattern and leading dense layers of a
-mixture of experts their share, rounded up. Columns that contradict the configuration in kind (experts or none, latent
-attention or none) leave it out of account.
+mixture of experts their share, rounded up. ``next_token_layers`` come on top of ``layers``. Columns that contradict the
+configuration in kind (experts or none, latent attention or none) leave it out of account.
 
 Without a configuration: GELU networks have layer norms and biases, gated ones root-mean-square norms and none;
 positions cost nothing; dropout is what the stack's recipes do to GPT models.
@@ -18,6 +18,7 @@ from functools import cache
 from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.load import load_model, zoo_names
+from meshwright.model.next_tokens import predicting
 from meshwright.model.on_disk import model_path
 from meshwright.stack.stack import Stack
 from meshwright.validation.rows import LATENT, Given
@@ -87,7 +88,7 @@ def architecture(given: Given, stack: Stack) -> Architecture:
     if arch.moe and not 1 <= arch.moe.experts_per_token <= arch.moe.experts:
         rule = f"must be from 1 to experts = {arch.moe.experts}"
         raise InputError(Problem("experts_per_token", arch.moe.experts_per_token, rule))
-    return arch
+    return predicting(arch, given.next_token_layers) if given.next_token_layers else arch
 
 
 def _configuration(given: Given) -> Architecture | None:

@@ -57,6 +57,7 @@ class Given:
     vocab: int | None
     experts: int | None
     experts_per_token: int | None
+    next_token_layers: int | None
     tied_embeddings: bool | None
     task: str | None
     seq_len: int
@@ -148,6 +149,7 @@ GIVEN: dict[str, Reader] = {
     "vocab": whole(1, 2**24),
     "experts": whole(0, 2**16),
     "experts_per_token": whole(0, 2**10),
+    "next_token_layers": whole(0, 2**6),
     "tied_embeddings": one_of(FLAGS),
     "task": str.lower,
     "seq_len": whole(1, MAX_SEQ_LEN),

@@ -12,7 +12,16 @@ from meshwright.errors import InputError, Problem
 
 HEADER = (
     *("run_id", "source", "locator", "model", "layers", "hidden", "ffn_hidden", "ffn", "heads", "kv_heads"),
-    *("vocab", "experts", "experts_per_token", "tied_embeddings", "head_dim", "task", "seq_len"),
+    *(
+        "vocab",
+        "experts",
+        "experts_per_token",
+        "next_token_layers",
+        "tied_embeddings",
+        "head_dim",
+        "task",
+        "seq_len",
+    ),
     *("device", "devices", "devices_per_node", "scaleup_domain", "node_nic_gbit_per_s"),
     *("global_batch", "micro_batch", "tp", "sequence_parallel", "pp", "virtual_stages", "schedule"),
     *("vocab_parallel", "cp", "ep", "etp", "dp", "sharding", "shard_group", "recompute"),
