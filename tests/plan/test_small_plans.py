@@ -52,6 +52,17 @@ def test_a_vocabulary_that_is_spread_stays_spread_where_there_is_a_pipeline():
         assert plan.long.choice.vocabulary == ("vocab-2" if "pp" in plan.features else None)
 
 
+def test_experts_stay_in_an_order_where_they_are_on_several_ranks():
+    layout = {"pp": 2, "dp_shard": 8, "ep": 8, "expert_order": (tuple(range(128))[::-1],)}
+    large = plan_of("qwen3-30b-a3b", layout, sharding="zero1")
+    small = small_plans(large.long, large.setting.model, 8).plans
+    orders = {plan.long.layouts["main"].expert_order for plan in small if plan.ranks > 1}
+    assert any(order and any(row != tuple(sorted(row)) for row in order) for order in orders)
+    for plan in small:
+        found = program_of(plan, load_stack(OWN_STACK)).expert_orders
+        assert any(found) == ("expert_order" in plan.features and "ep" in plan.features)
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_activations_go_to_the_host_in_small_plans_too(schedule):
     layout, offload = {"pp": 8, "dp_shard": 2, "tp": 4}, {"activations": 0.5, "ahead": 3}
