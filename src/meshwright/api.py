@@ -16,7 +16,7 @@ from meshwright.plan.change import apply_settings, moved_degrees
 from meshwright.plan.files import load_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.resolve import Resolved, beside, resolve
-from meshwright.plan.short import RoutingSpec, ShortPlan, WorkloadSpec
+from meshwright.plan.short import CapacitySpec, RoutingSpec, ShortPlan, WorkloadSpec
 from meshwright.plan.text import read_file
 from meshwright.plan.written_lists import with_lists
 from meshwright.result import Report
@@ -102,6 +102,7 @@ def plan(
     solving: "Solving | None" = None,
     documents: Iterable[int] | None = None,
     routing: "RoutingSpec | None" = None,
+    capacity: float | CapacitySpec | None = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
@@ -113,9 +114,9 @@ def plan(
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
-    ``solving``: how long a solver looks for better lists; ``documents``: the lengths of those that sequences are packed
-    with; ``routing``: how unevenly tokens choose experts (``workload/routing.py``); ``progress`` hears how far it is.
-    ``tokens`` and ``assume`` as of ``predict``. Raises InfeasibleError when nothing fits.
+    ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are packed
+    with; ``routing``, ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far
+    it is. ``tokens`` and ``assume`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.limits import Limits
     from meshwright.verbs.choosing import Wish, choose
@@ -129,11 +130,12 @@ def plan(
         precision=precision,
         documents=None if documents is None else tuple(documents),
         routing=routing,
+        capacity=capacity,
     )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
     question = Question(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
-    limits = Limits(budget_usd, deadline_days)
-    return choose(question, Wish(named, objective, limits, tokens, tuple(assume)), progress)
+    wish = Wish(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
+    return choose(question, wish, progress)
 
 
 def predict(
@@ -473,9 +475,7 @@ def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
     """A plan file with everything that it names; ``settings`` change it first. Raises InputError."""
     read = beside(load_plan(path), Path(path).parent)
     chosen = tuple(settings)
-    if not chosen:
-        return resolve(read)
-    return _changed(read, chosen)
+    return _changed(read, chosen) if chosen else resolve(read)
 
 
 def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> Resolved:

@@ -37,6 +37,7 @@ from meshwright.plan.short import Offload
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.simulate.ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.predict import played
+from meshwright.workload.capacity import Capacity
 from meshwright.workload.documents import Documents
 from meshwright.workload.routing import Routing
 
@@ -79,6 +80,11 @@ MIXTURES = {
     "every other layer": lambda place: ("full", "selective", "none")[int(100 * place) % 3],
 }
 """What a layer recomputes by its place between the ends."""
+CAPACITIES = (
+    Capacity(factor=1.1, pad=True),
+    Capacity(factor=0.8, scope="sequence"),
+    Capacity(factor=1.3, scope="micro-batch"),
+)
 FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS for stack in STACKS]
 
 
@@ -132,6 +138,14 @@ def test_closed_forms_equal_the_simulated_program_where_routing_is_told(said):
     chosen = family("sparse", "h100-sxm-80gb x 8", "generic", SOME, seed=0)
     told = replace(chosen.setting.workload, routing=Routing(said))
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=told)))
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES, ids=str)
+@pytest.mark.parametrize("routing", [None, Routing(0.8)], ids=str)
+def test_closed_forms_equal_the_simulated_program_where_experts_drop_tokens(routing, capacity):
+    chosen = family("sparse", "h100-sxm-80gb x 8", "generic", SOME, seed=0)
+    bounded = replace(chosen.setting.workload, routing=routing, capacity=capacity)
+    hold_together(replace(chosen, setting=replace(chosen.setting, workload=bounded)))
 
 
 def test_those_families_have_every_form():

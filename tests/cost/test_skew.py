@@ -12,7 +12,7 @@ from meshwright.cost.operators import operator_seconds
 from meshwright.model.operators import ExpertActivation, ExpertLinear, Linear
 from meshwright.plan.arrays import from_shorts
 from meshwright.program.activations import input_bytes
-from meshwright.program.busiest import busiest
+from meshwright.program.busiest import load
 from meshwright.program.items import Collective
 from meshwright.workload.routing import Routing
 
@@ -55,7 +55,7 @@ def of_experts(found):
 
 def test_the_busiest_rank_is_as_any_rank_with_more_tokens():
     workload = family("sparse", "h100-sxm-80gb x 8", "generic", 1, seed=0).setting.workload
-    ratio = busiest(replace(workload, routing=Routing(UNEVEN)), MODEL.architecture, EXPERTS)
+    ratio = load(replace(workload, routing=Routing(UNEVEN)), MODEL.architecture, EXPERTS, 1).busiest
     assert ratio > 1.5
     assert of_experts(prices(UNEVEN)) == pytest.approx(of_experts(_scaled(ratio)), rel=1e-12)
 

@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import torch
+from bounded_plans import BOUNDED, CUT, FEW
 from fault import Fault
 from proof_plans import Proven
 
 from meshwright.program.states import DENSE_MESH
 from meshwright.runtime import optimizer
-from meshwright.runtime.kernels import attention, expert_linear
+from meshwright.runtime.kernels import attention, capacity, expert_linear
+from meshwright.runtime.kernels.capacity import Admission
 from meshwright.runtime.kernels.choosing import Choosing
 from meshwright.runtime.kernels.latent import LatentAttentionKernel
 from meshwright.runtime.kernels.routes import Routes
 from meshwright.runtime.unit import Unit
+from meshwright.workload.capacity import Capacity
 
 
 def routed_twice():
@@ -83,10 +86,42 @@ def rotary_key_of_one_head():
     LatentAttentionKernel._fused = fused
 
 
+def the_heaviest_are_dropped():
+    original = capacity.first_places
+    capacity.first_places = lambda queues, worth, places: original(queues, -worth, places)
+
+
+def one_place_too_few():
+    original = Admission._places
+    Admission._places = lambda self, tokens: original(self, tokens) - 1
+
+
+def places_of_a_part_alone():
+    original = capacity.summed
+    capacity.summed = lambda communicator, table, axes: (
+        original(communicator, table.clone(), axes) * 0 + table
+    )
+
+
+def weights_of_those_left_made_whole():
+    original = Admission.sent
+
+    def sent(self, experts, weights, batch):
+        kept = self.admitted(experts, weights, batch)
+        share = (weights * kept).sum(-1, keepdim=True) / weights.sum(-1, keepdim=True)
+        found = original(self, experts, weights, batch)
+        weights /= share.clamp(min=1e-9)
+        return found
+
+    Admission.sent = sent
+
+
 EP = Proven("mixtral", dp_replicate=2, ep=2)
 ETP = Proven("gpt_oss", dp_replicate=2, etp=2)
 REPLICATED = Proven("mixtral", dp_replicate=2)
 LATENT = Proven("deepseek_v3", tp=2, sequence_parallel=True)
+PADDED = Capacity(factor=1.0, pad=True)
+WIDE = replace(CUT, capacity=replace(FEW, scope="sequence"))
 
 EXPERT_FAULTS = (
     Fault("a token is routed twice to one expert", EP, routed_twice),
@@ -98,5 +133,13 @@ EXPERT_FAULTS = (
     Fault("the norm counts experts as if they were dense", EP, experts_counted_as_if_dense, "gradient norm"),
     Fault("every etp rank adds the bias of a row-parallel expert", ETP, bias_added_by_every_etp_rank),
     Fault("sinks have no gradient", Proven("gpt_oss"), sinks_without_gradient),
+    Fault("the heaviest tokens are dropped", BOUNDED, the_heaviest_are_dropped),
+    Fault(
+        "an expert has a place too few", replace(BOUNDED, capacity=PADDED), one_place_too_few, "named error"
+    ),
+    Fault("ranks see their own tokens alone", WIDE, places_of_a_part_alone),
+    Fault(
+        "weights of a token with a dropped expert are made whole", BOUNDED, weights_of_those_left_made_whole
+    ),
     Fault("the rotary key learns from one head alone", LATENT, rotary_key_of_one_head),
 )

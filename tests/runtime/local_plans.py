@@ -46,6 +46,7 @@ def small(
     global_batch=8,
     once=False,
     node=8,
+    capacity=None,
     **degrees,
 ) -> Small:
     """``recomputes`` are the layers' own choices, where they differ; copies of tokens go ``once`` between nodes."""
@@ -56,7 +57,7 @@ def small(
         "plan": 1,
         "model": "tiny",
         "cluster": f"h100-sxm-80gb x {ranks}",
-        "workload": {"seq_len": SEQ_LEN, "global_batch": global_batch},
+        "workload": {"seq_len": SEQ_LEN, "global_batch": global_batch, "capacity": capacity},
         "stack": "meshwright",
         "layout": degrees,
         "sharding": sharding,

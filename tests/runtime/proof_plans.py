@@ -1,7 +1,7 @@
 """Small plans to be proven: one by one, and a covering set of all that the runtime can do, the same every time."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import prod
 
@@ -23,6 +23,7 @@ from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.vocabulary import FORMS
 from meshwright.stack.load import load_stack
+from meshwright.workload.capacity import Capacity
 
 SEQ_LEN = 24
 AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -56,6 +57,7 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
+    ``capacity``: of experts, as a plan says it.
     """
 
     model: str
@@ -90,6 +92,7 @@ class Proven:
     once: bool = False
     node: int = 8
     expert_order: tuple[tuple[int, ...], ...] | None = None
+    capacity: Capacity | None = None
 
     @property
     def ranks(self) -> int:
@@ -120,8 +123,7 @@ class Proven:
         if self.stages:
             update = {"stages": written_stages(self.stages)}
             plan = plan.model_copy(update={"pipeline": plan.pipeline.model_copy(update=update)})
-        if self.recomputes:
-            plan = recomputing(plan, self.recomputes)
+        plan = recomputing(plan, self.recomputes) if self.recomputes else plan
         cluster = in_nodes_of(load_cluster(plan.cluster), self.node)
         stack = replace(load_stack(OWN_STACK), deduplicates_exchange=self.once)
         legal = resolve_with(plan, model, cluster, stack)
@@ -138,19 +140,20 @@ class Proven:
     def _data(self):
         sequences = self.dp_replicate * self.dp_shard * self.micro_batches * self.micro_batch
         layout = {axis: getattr(self, axis) for axis in (*AXES, *EXPERT_AXES)}
-        layout |= {"sequence_parallel": self.sequence_parallel, "rank_order": self.rank_order}
-        layout |= {"context": self.context, "expert_order": self.expert_order}
+        named = ("sequence_parallel", "rank_order", "context", "expert_order")
+        layout |= {key: getattr(self, key) for key in named}
         pipeline = {
             "schedule": self._schedule(),
             "micro_batch": self.micro_batch,
             "virtual_stages": self.chunks,
         }
+        work = {"seq_len": SEQ_LEN, "global_batch": sequences, "documents": self.documents}
         return {
             "plan": 1,
             "model": self.model,
             "cluster": f"h100-sxm-80gb x {self.ranks}",
             "stack": OWN_STACK,
-            "workload": {"seq_len": SEQ_LEN, "global_batch": sequences, "documents": self.documents},
+            "workload": work | {"capacity": self.capacity and asdict(self.capacity)},
             "layout": layout,
             "sharding": self.sharding,
             "gather": self.gather,
@@ -457,7 +460,7 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
     later = "layers memory_limit unit recomputes vocabulary step_validation clip offload ahead cp context documents"
-    apart = (*EXPERT_AXES, *later.split(), "once", "node")
+    apart = (*EXPERT_AXES, *later.split(), "once", "node", "expert_order", "capacity")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
@@ -485,6 +488,7 @@ def told(plan: Proven) -> str:
     parts += ["packed documents"] if plan.documents else []
     parts += [f"copies go once, nodes of {plan.node}"] if plan.once else []
     parts += ["experts in another order"] if plan.expert_order else []
+    parts += [f"experts {plan.capacity}"] if plan.capacity else []
     parts.append(f"{plan.micro_batches} × {plan.micro_batch}")
     parts += ["order " + " ".join(plan.rank_order)] if plan.rank_order != DEFAULT_ORDER else []
     if plan.clip != OPTIONS.clip:

@@ -130,6 +130,12 @@ def test_routed_layers_keep_what_the_ledger_says(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
 
+@pytest.mark.parametrize("recompute", ["none", ("moe",), ("moe_act",)], ids=str)
+def test_padded_experts_keep_what_the_ledger_says(recompute):
+    pipeline, capacity = {"schedule": "zb-h1"}, {"factor": 1.2, "pad": True}
+    held_against_the_ledger(small(tiny("mixtral"), pipeline, recompute=recompute, pp=2, capacity=capacity))
+
+
 def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks():
     held_against_the_ledger(small(tiny("mixtral"), {"schedule": "zb-h1"}, pp=2, tp=2))
 

@@ -7,6 +7,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from meshwright.cluster.load import load_cluster
 from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
@@ -19,6 +21,7 @@ from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.schedule import SCHEDULES
 from meshwright.search.enumerate import enumerate_space
+from meshwright.search.exhaustive import MATTERS
 from meshwright.search.space import Space
 from meshwright.search.variants import Variants, leaves_open, usual_variants
 from meshwright.stack.load import load_stack
@@ -269,3 +272,12 @@ def as_set(choices) -> set[tuple]:
     ]
     assert len(set(listed)) == len(listed)
     return set(listed)
+
+
+def best_of_kinds(plans, step_s, fits):
+    """The best times of plans that differ in what matters, in ascending order."""
+    kinds = {}
+    for row in np.flatnonzero(fits):
+        kind = tuple(int(getattr(plans, name)[row]) for name in MATTERS)
+        kinds[kind] = min(float(step_s[row]), kinds.get(kind, np.inf))
+    return sorted(kinds.values())

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_questions import MODELS, asked
+from small_questions import MODELS, asked, best_of_kinds
 
 from meshwright.cost.constants import constants
 from meshwright.cost.evaluate import evaluate
 from meshwright.cost.memory import fits
 from meshwright.cost.quick_floor import quick_floor
 from meshwright.cost.step_floor import step_floor
-from meshwright.search.exhaustive import MATTERS
 from meshwright.stack.load import load_stack
 from meshwright.verbs.searching import scope_of, search, searched_space
 
@@ -40,15 +39,6 @@ def with_room_for(setting, total_bytes, share):
     memory = int(np.quantile(total_bytes, share) / constants()["usable_memory"]) + 1
     less = replace(pool, device=replace(pool.device, memory_bytes=memory))
     return replace(setting, cluster=replace(setting.cluster, pools=(less,)))
-
-
-def best_of_kinds(plans, step_s, fits):
-    """The best times of plans that differ in what matters, in ascending order."""
-    kinds = {}
-    for row in np.flatnonzero(fits):
-        kind = tuple(int(getattr(plans, name)[row]) for name in MATTERS)
-        kinds[kind] = min(float(step_s[row]), kinds.get(kind, np.inf))
-    return sorted(kinds.values())
 
 
 @pytest.mark.parametrize(

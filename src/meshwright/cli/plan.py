@@ -23,6 +23,7 @@ def plan(
     precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
     documents: options.Documents = None,
     routing: options.Routing = None,
+    capacity: options.Capacity = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
@@ -66,6 +67,7 @@ def plan(
             task=task,
             documents=options.lengths(documents),
             routing=options.routing(routing),
+            capacity=options.capacity(capacity),
             keep=keep or (),
             forbid=forbid or (),
             top=top,

@@ -1,5 +1,7 @@
-"""Options of ``plan``: documents, routing, schedules, and those that ask for a solver."""
+"""Options of ``plan``: documents, routing, capacity, schedules, and those that ask for a solver."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,7 +9,7 @@ import typer
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from meshwright.plan.short import RoutingSpec
+    from meshwright.plan.short import CapacitySpec, RoutingSpec
     from meshwright.verbs.solving import Solving
 
 MAX_DIGITS = 12
@@ -25,6 +27,14 @@ Routing = Annotated[
         "--routing",
         metavar="balanced|S|FILE",
         help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts or pairs of experts.",
+    ),
+]
+Capacity = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity",
+        metavar="F|MAPPING",
+        help="Experts take F times the mean of tokens, others are dropped: 1.25, {factor: 1.25, pad: true}.",
     ),
 ]
 Schedules = Annotated[
@@ -79,6 +89,22 @@ def routing(said: str | None) -> "RoutingSpec | None":
     from meshwright.plan.routing_file import routing_of_file
 
     return routing_of_file(said)
+
+
+def capacity(said: str | None) -> "CapacitySpec | None":
+    """How many tokens experts take. Raises InputError where it is neither a number nor a mapping."""
+    if said is None:
+        return None
+    from meshwright.plan.problems import validated
+    from meshwright.plan.short import CapacitySpec
+    from meshwright.plan.text import read_value
+
+    value = read_value(said, "capacity")
+    try:
+        return validated(CapacitySpec, value if isinstance(value, Mapping) else {"factor": value})
+    except InputError as error:
+        wrong = [replace(problem, field=f"workload.capacity.{problem.field}") for problem in error.problems]
+        raise InputError(wrong) from None
 
 
 def solving(seconds: float | None, steps: int | None, seed: int | None) -> "Solving | None":

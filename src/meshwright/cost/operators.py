@@ -197,7 +197,7 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     inputs: Number = op.inputs / shape.etp if op.split == "row" else op.inputs
     outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
     experts = op.experts / shape.ep
-    unsaid = c["expert_imbalance"] if shape.busiest is None else 1.0
+    unsaid = np.minimum(c["expert_imbalance"], shape.most_busy) if shape.busiest is None else 1.0
     imbalance = 1.0 + (unsaid - 1.0) * (shape.ep > 1)
     if phase != "W":
         return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
@@ -216,7 +216,7 @@ def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
     """Tokens are put in the order of their experts, and back in the combine: both are counted here."""
     if phase == "W":
         return 0.0
-    rows = local.shape.sequence_tokens(local.mode) * op.experts_per_token
+    rows = local.shape.sent_rows(local.mode, op.experts_per_token)
     return local.moved(op.width * rows, local.forms.constants["permute_bytes"])
 
 

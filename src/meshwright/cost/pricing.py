@@ -23,7 +23,7 @@ from meshwright.plan.long import DEFAULT_EXPERT_ORDER
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import NodeOrder
 from meshwright.program.bodies import BLOCK_PASSES
-from meshwright.program.busiest import busiest
+from meshwright.program.busiest import load, scope_tokens
 from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.counted import reached_by
 from meshwright.program.hops import Fabric, slowdown
@@ -31,7 +31,7 @@ from meshwright.program.items import Item, PassKind
 from meshwright.program.lower import product_input_bytes
 from meshwright.program.mesh import Ints, strides, together
 from meshwright.program.program import Program
-from meshwright.program.shape import LocalShape, Mode
+from meshwright.program.shape import LocalShape, Mode, Number
 from meshwright.program.vocabulary import share_items
 from meshwright.schedule.choice import ScheduleChoice
 from meshwright.schedule.pipeline import returns_to_first
@@ -83,6 +83,7 @@ def pass_kinds(schedule: ScheduleChoice) -> tuple[PassKind, ...]:
 
 def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
     """The local shape of every plan."""
+    sent, busiest, most = _load(plans, setting)
     return LocalShape(
         micro_batch=plans.micro_batch,
         seq_len=setting.workload.seq_len,
@@ -97,18 +98,29 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         product_input_bytes=product_input_bytes(setting.workload),
         ulysses=heads_exchanged(plans),
         documents=setting.workload.documents,
-        busiest=_busiest(plans, setting),
+        capacity=setting.workload.capacity,
+        sent=sent,
+        busiest=busiest,
+        most_busy=most,
         ep_inside=together(plans.ep, plans.etp, usable_domain(setting.cluster.pool)),
         reached=reached_by(setting.workload.routing, setting.model.architecture.moe, plans.expert_order),
     )
 
 
-def _busiest(plans: PlanArrays, setting: Setting) -> NDArray[np.float64] | None:
-    """What the workload says of the busiest rank of experts of every plan."""
-    if setting.workload.routing is None or setting.model.architecture.moe is None:
-        return None
-    arch, order = setting.model.architecture, plans.expert_order
-    return looked_up(lambda ep: busiest(setting.workload, arch, ep, order), [plans.ep])
+def _load(plans: PlanArrays, setting: Setting) -> tuple[Number, Number | None, Number]:
+    """Rows of experts of every plan: those sent over those chosen, the busiest rank's over the mean, and at most."""
+    workload, arch = setting.workload, setting.model.architecture
+    if arch.moe is None or (workload.routing is None and workload.capacity is None):
+        return 1.0, None, np.inf
+
+    def of(ep: int, tokens: int) -> tuple[float, float, float]:
+        found = load(workload, arch, ep, tokens, plans.expert_order)
+        return found.sent, np.nan if found.busiest is None else found.busiest, found.most
+
+    cut = plans.cp * np.where(plans.sequence_parallel, plans.tp, 1)
+    tokens = np.broadcast_to(scope_tokens(workload, plans.micro_batch, cut), plans.ep.shape)
+    sent, busiest, most = looked_up(of, [plans.ep, tokens.astype(np.int64)]).T
+    return sent, None if np.isnan(busiest).any() else busiest, most
 
 
 def heads_exchanged(plans: PlanArrays) -> Ints:

@@ -101,7 +101,7 @@ def _check_alike(own: Resolved, other: Resolved, where: str) -> None:
     if ours.model.architecture != theirs.model.architecture:
         rule = f"is a plan for {theirs.model.name}, and parts of a step are compared for one model"
         problems.append(Problem("against", where, rule, f"a plan for {ours.model.name}"))
-    for name in ("task", "seq_len", "global_batch", "documents", "routing"):
+    for name in ("task", "seq_len", "global_batch", "documents", "routing", "capacity"):
         mine, its = getattr(ours.workload, name), getattr(theirs.workload, name)
         if mine != its:
             rule = f"has workload.{name} {its} in place of {mine}, and seconds of another step do not compare"

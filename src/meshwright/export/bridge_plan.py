@@ -10,6 +10,7 @@ its default (``UNASKED``). Its count of virtual stages is per pipeline rank. Sou
 from collections.abc import Mapping
 from typing import Any
 
+from meshwright.export.capacity import FACTOR, PAD, POLICY
 from meshwright.export.megatron_plan import plan_options
 from meshwright.export.option_list import Option
 from meshwright.export.uniform import UniformPlan
@@ -25,6 +26,9 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--expert-model-parallel-size": ("model.expert_model_parallel_size",),
     "--expert-tensor-parallel-size": ("model.expert_tensor_parallel_size",),
     "--overlap-moe-expert-parallel-comm": ("model.overlap_moe_expert_parallel_comm",),
+    FACTOR: ("model.moe_expert_capacity_factor",),
+    POLICY: ("model.moe_token_drop_policy",),
+    PAD: ("model.moe_pad_expert_input_to_capacity",),
     "--sequence-parallel": ("model.sequence_parallel",),
     "--use-tp-pp-dp-mapping": ("dist.use_tp_pp_dp_mapping",),
     "--use-distributed-optimizer": ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"),
@@ -105,6 +109,8 @@ EXPERTS: Mapping[str, object] = {
     "model.moe_token_dispatcher_type": "alltoall",
     "model.moe_shared_expert_overlap": False,
     "model.overlap_moe_expert_parallel_comm": False,
+    "model.moe_expert_capacity_factor": None,
+    "model.moe_pad_expert_input_to_capacity": False,
     "model.delay_wgrad_compute": False,
 }
 NAMED_PRECISIONS = {"bf16": ("bf16_mixed", 4), "fp16": ("fp16_mixed", 2)}
@@ -163,6 +169,8 @@ def _value(name: str, values: list[str]) -> object:
         return values
     if name == "--hierarchical-context-parallel-sizes":
         return [int(value) for value in values]
+    if name == FACTOR:
+        return float(values[0])
     text = values[0] if values else ""
     return int(text) if text.isdecimal() else text or True
 

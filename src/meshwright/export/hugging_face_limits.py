@@ -8,6 +8,7 @@ configurations (linear layers are cut, norms see whole sequences); rank orders o
 from collections.abc import Collection, Mapping
 
 from meshwright.errors import Problem
+from meshwright.export.capacity import dropless_problems
 from meshwright.export.uniform import UniformPlan
 from meshwright.plan.short import ShardingName
 
@@ -28,6 +29,7 @@ def script_problems(plan: UniformPlan, target: str, precisions: Collection[str])
         *_schedule_problems(plan, target),
         *_layer_problems(plan),
         *_precision_problems(plan, target, precisions),
+        *dropless_problems(plan, target),
     ]
 
 

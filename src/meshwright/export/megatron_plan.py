@@ -9,6 +9,7 @@ uses them.
 from collections.abc import Mapping
 from itertools import groupby
 
+from meshwright.export.capacity import capacity_options
 from meshwright.export.option_list import Option
 from meshwright.export.result import Refusal
 from meshwright.export.uniform import UniformPlan
@@ -48,6 +49,7 @@ def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
     return [
         *_degrees(plan),
         *_exchange(plan, stack),
+        *capacity_options(plan),
         *_states(plan, stack),
         *_pipeline(plan, stack),
         *_recompute(plan),

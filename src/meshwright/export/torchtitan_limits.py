@@ -5,6 +5,7 @@ Sources: torchtitan 0.3.0, ``distributed/parallel_dims.py``, ``distributed/pipel
 """
 
 from meshwright.errors import Problem
+from meshwright.export.capacity import dropless_problems
 from meshwright.export.torchtitan_models import ShippedModel
 from meshwright.export.torchtitan_plan import LOOPED_SCHEDULES, MULTI_STAGE, V_SCHEDULES
 from meshwright.export.uniform import UniformPlan
@@ -21,6 +22,7 @@ def plan_problems(plan: UniformPlan, model: ShippedModel | None) -> list[Problem
         *_expert_problems(plan),
         *_pipeline_problems(plan),
         *_training_problems(plan, model),
+        *dropless_problems(plan, "torchtitan"),
     ]
 
 

@@ -178,7 +178,8 @@ def _workload(
     if seq_len is None:
         problems.append(Problem("seq_len", None, "the file does not say it", "--seq-len 4096"))
     precision = foreign.value("workload.precision", "bf16")
-    return {
+    capacity = foreign.value("workload.capacity")
+    return ({} if capacity is None else {"capacity": capacity}) | {
         "task": foreign.value("workload.task", "pretrain"),
         "seq_len": seq_len or 1,
         "global_batch": batch,

@@ -12,6 +12,7 @@ from typing import Any
 from meshwright.errors import nearest
 from meshwright.export.megatron_plan import OPTIMIZERS, ORDERS, STRATEGIES
 from meshwright.import_.bridge_stages import stage_facts
+from meshwright.import_.capacity_facts import capacity_facts
 from meshwright.import_.foreign import Fact
 from meshwright.import_.megatron_facts import CONTEXT_OF, RECOMPUTES, context_said
 from meshwright.import_.settings import Settings
@@ -40,6 +41,7 @@ NUMBERS: Mapping[str, str] = {
 }
 """Fields that are a number of a plan, of its workload or of its model; of several for one fact the last counts."""
 EXPERTS = "model.num_moe_experts"
+CAPACITY = "model.moe_expert_capacity_factor"
 SIZES = "model.hierarchical_context_parallel_sizes"
 DISTRIBUTED = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
 SHARDED = ("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")
@@ -73,7 +75,7 @@ def config_facts(settings: Settings) -> Facts:
             facts[path] = settings.fact(key, value)
     parts: tuple[Callable[[Settings, Facts], Facts], ...] = (
         *(_layout, _experts, _sharding, stage_facts, _recompute),
-        *(_precision, _optimizer, _width, _stack),
+        *(_precision, _optimizer, _width, _capacity, _stack),
     )
     for part in parts:
         facts |= part(settings, facts)
@@ -207,6 +209,15 @@ def _width(settings: Settings, facts: Facts) -> Facts:
     key = "model.ffn_hidden_size"
     width = settings.number(key) if "model.experts" not in facts else None
     return {"model.intermediate": settings.fact(key, width)} if width else {}
+
+
+def _capacity(settings: Settings, facts: Facts) -> Facts:
+    factor = settings.get(CAPACITY)
+    if factor is None or (EXPERTS in settings and settings.get(EXPERTS) is None):
+        return {}
+    policy = str(settings.get("model.moe_token_drop_policy", "probs"))
+    padded = settings.truth("model.moe_pad_expert_input_to_capacity")
+    return capacity_facts(str(factor), policy, padded, settings.words(CAPACITY))
 
 
 def _stack(settings: Settings, facts: Facts) -> Facts:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from meshwright.errors import Problem
+from meshwright.export.capacity import FACTOR, PAD, POLICY
 from meshwright.export.megatron_plan import CONTEXTS, STRATEGIES
+from meshwright.import_.capacity_facts import capacity_facts
 from meshwright.import_.command_line import Given, whole_number
 from meshwright.import_.foreign import Fact, Stage
 from meshwright.import_.megatron_layout import read_layout
@@ -68,6 +70,9 @@ OTHERS = (
     "--overlap-grad-reduce",
     "--overlap-param-gather",
     "--sft",
+    FACTOR,
+    POLICY,
+    PAD,
     "--group-query-attention",
 )
 RELEVANT = frozenset((*NUMBERS, *OTHERS))
@@ -83,7 +88,7 @@ def option_facts(options: Options, problems: list[Problem]) -> Facts:
             value = whole_number(options[name], problems)
             if value is not None:
                 facts[path] = Fact(value, options[name].words)
-    for of_one in (_model, _layout, _sharding, _stages, _recompute, _workload, _stack):
+    for of_one in (_model, _layout, _sharding, _stages, _recompute, _workload, _capacity, _stack):
         facts |= of_one(options, facts, problems)
     return facts
 
@@ -238,6 +243,13 @@ def _workload(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
             {"adam": "adamw"}.get(optimizer, optimizer), f"--optimizer {optimizer}"
         )
     return found
+
+
+def _capacity(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
+    if FACTOR not in options or "model.experts" not in facts:
+        return {}
+    policy = _first(options, POLICY, "probs")
+    return capacity_facts(_first(options, FACTOR, ""), policy, PAD in options, options[FACTOR].words)
 
 
 def _stack(options: Options, facts: Facts, problems: list[Problem]) -> Facts:

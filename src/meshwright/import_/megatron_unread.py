@@ -24,8 +24,6 @@ WHY: Mapping[str, str] = {
     "--rampup-batch-size": "the plan has the full batch",
     "--step-batch-size-schedule": "the plan has the full batch",
     "--mtp-num-layers": "prediction modules are those of the model's own configuration",
-    "--moe-expert-capacity-factor": "experts take all their tokens",
-    "--moe-pad-expert-input-to-capacity": "experts take all their tokens",
     "--moe-layer-recompute": "recomputation of the expert layer by an older option",
     "--hybrid-layer-pattern": "the layers are those of the model's own configuration",
     "--hybrid-override-pattern": "the layers are those of the model's own configuration",

@@ -13,7 +13,8 @@ which tensors there are):
 7. the layer's result is Σ weight · expert(x), + the shared experts' result, which is first multiplied by
    sigmoid(w·x) where ``Experts.shared_gate``.
 
-Gradients flow through the weights, not through the choice. No token is dropped. Nothing here knows a tensor.
+Gradients flow through the weights, not through the choice. Which choices are dropped, a workload says
+(``workload/capacity.py``). Nothing here knows a tensor.
 
 Sources: softmax before the choice GShard, arXiv 2006.16668, after it Mixtral, arXiv 2401.04088 (the same numbers as
 softmax before it, normalised); groups and sequence-wise balance DeepSeek-V2, arXiv 2405.04434; sigmoid and correction

@@ -21,8 +21,8 @@ from meshwright.plan.text import read_value
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
 IN_FILES = {"workload.routing": routing_of_file, "layout.expert_order": order_of_file}
-NAME_IN = {"context": "form"}
-"""Where a mapping has what a name alone says, if not under ``name``."""
+NAME_IN = {"context": "form", "capacity": "factor"}
+"""Where a mapping has what a name or a number alone says, if not under ``name``."""
 
 
 def apply_settings(plan: ShortPlan, settings: Iterable[str], devices: int | None) -> ShortPlan:

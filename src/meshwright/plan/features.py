@@ -10,6 +10,7 @@ from meshwright.plan.layers import chain_layers
 from meshwright.plan.long import LongPlan
 from meshwright.plan.recomputing import layer_recomputes, told
 from meshwright.plan.short import DEFAULT_RANK_ORDER, ShortPlan
+from meshwright.plan.supported import workload_of
 
 AXIS_DEGREE = 2
 """An axis of degree 2 shows what any degree does."""
@@ -67,6 +68,8 @@ def features(
         found["tied_embeddings"] = Feature("embedding and last stage share a table")
     if model.architecture.next_token_layers:
         found["next_tokens"] = Feature("layers predict further tokens")
+    if short.workload.capacity is not None:
+        found["capacity"] = Feature(f"experts drop tokens: {workload_of(short).capacity}")
     if micro_batches(short) > 1:
         found["micro_batches"] = Feature("gradients of several micro-batches are summed")
     if short.pipeline.micro_batch > 1:

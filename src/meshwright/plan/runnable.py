@@ -110,7 +110,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
         "decoders with grouped heads or latent attention, windows, sinks, head norms, biases, tied embeddings, any "
-        "rotation of the zoo, routed and shared experts without a limit of tokens",
+        "rotation of the zoo, routed and shared experts, with or without a capacity",
         "unknown arithmetic",
         _model,
     ),

@@ -15,10 +15,12 @@ from meshwright.plan.strict import (
     name_or_mapping,
     name_or_number,
     number_or_list,
+    number_or_mapping,
 )
 from meshwright.schedule.choice import ScheduleChoice, StepValidation
 from meshwright.schedule.offload import OffloadRule
 from meshwright.schedule.written import WrittenLists
+from meshwright.workload.capacity import CapacityScope, DropPolicy
 
 MAX_DEGREE = 2**20
 MAX_AHEAD = 1000
@@ -78,6 +80,30 @@ RoutingSpec = Annotated[
 ]
 """How unevenly tokens choose experts: a name, Zipf's exponent, or what was counted."""
 
+
+class CapacitySpec(Strict):
+    """How many tokens an expert takes, and which others are dropped (``workload/capacity.py``)."""
+
+    factor: float
+    drop: DropPolicy = "probs"
+    scope: CapacityScope = "rank"
+    pad: bool = False
+
+
+def capacity_spec(value: "float | CapacitySpec") -> "float | CapacitySpec":
+    """The factor alone where nothing else is said."""
+    if isinstance(value, CapacitySpec) and value == CapacitySpec(factor=value.factor):
+        return value.factor
+    return value
+
+
+NamedCapacity = Annotated[
+    Annotated[float, Tag("<number>")] | Annotated[CapacitySpec, Tag("<mapping>")],
+    Discriminator(number_or_mapping),
+    AfterValidator(capacity_spec),
+]
+"""A factor, or a mapping where more is said."""
+
 DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
 
@@ -86,7 +112,7 @@ class WorkloadSpec(Strict):
 
     ``documents``: sequences are packed with documents of these lengths, which do not attend to each other; None: each
     sequence is one. ``routing``: how unevenly tokens choose experts (``workload/routing.py``); None: as in the runs
-    that constants were fitted to.
+    that constants were fitted to. ``capacity``: how many tokens an expert takes; None: all that chose it.
     """
 
     task: str = "pretrain"
@@ -96,6 +122,7 @@ class WorkloadSpec(Strict):
     optimizer: str = "adamw"
     documents: Lengths | None = None
     routing: RoutingSpec | None = None
+    capacity: NamedCapacity | None = None
 
 
 class ShortLayout(Strict):

@@ -34,6 +34,7 @@ from meshwright.plan.partition import written_stages
 from meshwright.plan.recomputing import layer_recomputes, recomputing, sampled, told
 from meshwright.plan.runnable import OWN_STACK
 from meshwright.plan.short import (
+    CapacitySpec,
     Gather,
     Offload,
     Schedule,
@@ -51,6 +52,8 @@ EXPERT_AXES = ("ep", "etp")
 AXES = ("pp", *STAGE_AXES)
 SEQ_LEN = 16
 MICRO_BATCHES = 2
+DROPPING = 0.75
+"""Experts with so many places for a mean token drop some, however balanced they are."""
 USUAL = ScheduleChoice("1f1b")
 LEAST_LAYERS = 2
 DEVICE = "h100-sxm-80gb"
@@ -186,7 +189,9 @@ def _small_short(
         plan=short.plan,
         model=short.model,
         cluster=f"{DEVICE} x {prod(degrees[axis] for axis in AXES)}",
-        workload=WorkloadSpec(seq_len=SEQ_LEN, global_batch=batch, documents=_documents(short)),
+        workload=WorkloadSpec(
+            seq_len=SEQ_LEN, global_batch=batch, documents=_documents(short), capacity=_capacity(short)
+        ),
         stack=OWN_STACK,
         layout=ShortLayout(
             pp=degrees["pp"],
@@ -218,6 +223,15 @@ def _with_order(one: ShortPlan, moe: Experts) -> ShortPlan:
 def _documents(short: ShortPlan) -> int | None:
     """A length, where sequences are packed: what is tried draws documents of its own."""
     return None if short.workload.documents is None else SEQ_LEN
+
+
+def _capacity(short: ShortPlan) -> CapacitySpec | None:
+    """The plan's, with so few places that some tokens are dropped."""
+    said = short.workload.capacity
+    if said is None:
+        return None
+    spec = said if isinstance(said, CapacitySpec) else CapacitySpec(factor=said)
+    return spec.model_copy(update={"factor": min(spec.factor, DROPPING)})
 
 
 def _offload(short: ShortPlan) -> Offload | None:
@@ -294,5 +308,7 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         said.append(f"offload {short.offload}")
     if short.workload.documents is not None:
         said.append("packed documents")
+    if short.workload.capacity is not None:
+        said.append("capacity of experts")
     said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
     return said

@@ -39,6 +39,11 @@ def name_or_mapping(value: object) -> str:
     return "<mapping>" if isinstance(value, Mapping | Strict) else "<name>"
 
 
+def number_or_mapping(value: object) -> str:
+    """Which branch of a union "a number or a mapping" a value means."""
+    return "<mapping>" if isinstance(value, Mapping | Strict) else "<number>"
+
+
 def name_or_number(value: object) -> str:
     """Which branch of a union "a name or a number" a value means."""
     return "<number>" if isinstance(value, int | float) and not isinstance(value, bool) else "<name>"

@@ -11,10 +11,11 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.plan.expand import ZERO_STATES
 from meshwright.plan.long import SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plan.routing_file import said_of
-from meshwright.plan.short import ShardingName, ShortPlan
+from meshwright.plan.short import CapacitySpec, ShardingName, ShortPlan, WorkloadSpec
 from meshwright.schedule import SCHEDULES
 from meshwright.schedule.choice import stage_placement
 from meshwright.schedule.vocabulary import FORMS
+from meshwright.workload.capacity import Capacity
 from meshwright.workload.documents import Documents
 from meshwright.workload.routing import Routing
 from meshwright.workload.workload import (
@@ -45,7 +46,15 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         optimizer=cast(Optimizer, spec.optimizer),
         documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
         routing=None if spec.routing is None else Routing(said_of(spec.routing)),
+        capacity=_capacity(spec),
     )
+
+
+def _capacity(spec: WorkloadSpec) -> Capacity | None:
+    said = spec.capacity
+    if isinstance(said, CapacitySpec):
+        return Capacity(**said.model_dump())
+    return None if said is None else Capacity(factor=said)
 
 
 def _lengths(said: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -207,7 +207,7 @@ def _combine(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> Number
     """The results: where tokens are, or with their experts, where those of copies that go once are weighed."""
     if stack.deduplicates_exchange:
         return ACTIVATION_BYTES * op.width * shape.busiest_rows(mode, op.experts_per_token) / shape.etp
-    return ACTIVATION_BYTES * op.width * op.experts_per_token * shape.sequence_tokens(mode)
+    return ACTIVATION_BYTES * op.width * shape.sent_rows(mode, op.experts_per_token)
 
 
 def _loss(op: Loss, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

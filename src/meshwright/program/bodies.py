@@ -268,9 +268,10 @@ def _tp(kind: str, width: int, tokens: Number, phase: Phase, what: str) -> Colle
 def _expert_exchange(
     op: Dispatch | Combine, shape: LocalShape, mode: Mode, phase: Phase, stack: Stack
 ) -> Collective:
-    row_bytes = ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
     if not stack.deduplicates_exchange:
-        return Collective("all-to-all", EP, row_bytes * op.experts_per_token, op.name, phase)
+        size = ACTIVATION_BYTES * op.width * shape.sent_rows(mode, op.experts_per_token)
+        return Collective("all-to-all", EP, size, op.name, phase, routed=shape.rows_as_routed)
+    row_bytes = ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
     choice = Choice(op.experts, op.experts_per_token, op.groups, op.chosen_groups)
     once = sent_once(row_bytes, choice, shape)
     size = logical_bytes(once, shape)

@@ -1,12 +1,18 @@
-"""Rows of the busiest rank of experts, from what a workload says of how tokens choose them.
+"""How many rows go to the experts, and to those of the busiest rank, from what a workload says of how tokens choose.
 
 Experts lie on the ep ranks as the model has them, or in the order that a plan says, as many on each. A step waits for
 the busiest rank of each layer: what counts is its rows over those of the mean rank, in the mean of layers. Of s it is
 the mean over ``DRAWN`` orders of experts, drawn once for all, whatever a plan says, for who is popular lies anywhere;
 no expert is chosen by a token twice, so none has more than one in k of all choices.
+
+With a capacity an expert that is chosen as often as is said gets no more rows than it has places in a scope of T
+tokens; where nothing is said all experts are chosen alike. Padded experts get as many rows as they have places.
+Ignored: that one scope differs from the next, so that some are dropped even where there are places enough in the mean.
 """
 
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,28 +28,59 @@ DRAWN = 512
 SEED = 0
 
 
-def busiest(
-    workload: Workload, arch: Architecture, ep: int, order: ExpertOrder | None = None
-) -> float | None:
-    """Rows of the busiest of ``ep`` ranks over the mean rank's; None where nothing is said, or nobody chooses."""
-    routing, moe = workload.routing, arch.moe
-    if routing is None or moe is None:
-        return None
-    if routing.said == "balanced":
-        return 1.0
-    return _busiest(routing.said, ep, moe.experts, moe.experts_per_token, order)
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Rows of experts: ``sent`` are those of all ranks over what tokens chose, ``busiest`` the busiest's over the mean.
+
+    ``busiest`` is None where nothing is said of it; ``most`` is what it could be at most.
+    """
+
+    sent: float = 1.0
+    busiest: float | None = None
+    most: float = np.inf
+
+
+def load(
+    workload: Workload, arch: Architecture, ep: int, scope_tokens: int, order: ExpertOrder | None = None
+) -> Load:
+    """What ``ep`` ranks of experts get, where an expert has places for each ``scope_tokens``."""
+    routing, capacity, moe = workload.routing, workload.capacity, arch.moe
+    if moe is None:
+        return Load()
+    room = np.inf
+    if capacity is not None:
+        places = capacity.places(scope_tokens, moe.experts, moe.experts_per_token)
+        room = places * moe.experts / (scope_tokens * moe.experts_per_token)
+    said = "balanced" if routing is None else routing.said
+    if capacity is not None and capacity.pad:
+        return Load(room, 1.0, 1.0)
+    sent, busy = min(1.0, room), 1.0
+    if said != "balanced":
+        sent, busy = _load(said, ep, moe.experts, moe.experts_per_token, order, room)
+    return Load(sent, None if routing is None else busy, room / sent)
+
+
+def scope_tokens(workload: Workload, micro_batch: Any, cut: Any) -> Any:
+    """Tokens of a scope of the capacity, where ``cut`` ranks have the sequences of a micro-batch; 1 without a capacity.
+
+    Numbers, or arrays of them.
+    """
+    capacity, whole = workload.capacity, workload.seq_len * micro_batch
+    return 1 if capacity is None else capacity.scope_tokens(whole // cut, workload.seq_len, micro_batch)
 
 
 @cache
-def _busiest(
-    said: float | Counts | Pairs, ep: int, experts: int, chosen: int, order: ExpertOrder | None
-) -> float:
+def _load(
+    said: float | Counts | Pairs, ep: int, experts: int, chosen: int, order: ExpertOrder | None, room: float
+) -> tuple[float, float]:
+    """The share of choices that is not dropped, and the busiest rank's rows over the mean rank's."""
     counts = said.counts if isinstance(said, Pairs) else said
     shares = (
         in_order(np.array(counts), order) if isinstance(counts, tuple) else _drawn(counts, experts, chosen)
     )
-    ranks = shares.reshape(len(shares), ep, -1).sum(2)
-    return float((ranks.max(1) / ranks.mean(1)).mean())
+    shares = np.minimum(shares / shares.mean(1, keepdims=True), room)
+    ranks = shares.reshape(len(shares), ep, -1).mean(2)
+    return float(ranks.mean()), float(ranks.max(1).mean() / ranks.mean())
 
 
 def in_order(rows: Floats, order: ExpertOrder | None) -> Floats:

@@ -22,7 +22,7 @@ from meshwright.plan.recomputing import layer_recomputes
 from meshwright.plan.short import Recompute
 from meshwright.program.activations import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.bodies import BLOCK_PASSES
-from meshwright.program.busiest import busiest
+from meshwright.program.busiest import load, scope_tokens
 from meshwright.program.context import CONTEXT_PARTS
 from meshwright.program.counted import reached_by
 from meshwright.program.exchange import ExchangeForm, ep_parts, exchange_form
@@ -177,12 +177,16 @@ def local_shape(
     arch: Architecture,
 ) -> LocalShape:
     """What one rank sees of one micro-batch."""
+    grid, micro_batch, ep = layout.grid, plan.pipeline.micro_batch, experts.sizes["ep"]
+    cut = grid.cp * (grid.tp if layout.sequence_parallel else 1)
+    tokens = scope_tokens(workload, micro_batch, cut)
+    found = load(workload, arch, ep, tokens, layout.expert_order)
     return LocalShape(
-        micro_batch=plan.pipeline.micro_batch,
+        micro_batch=micro_batch,
         seq_len=workload.seq_len,
         cp=layout.grid.cp,
         tp=layout.grid.tp,
-        ep=experts.sizes["ep"],
+        ep=ep,
         etp=experts.sizes["etp"],
         shard=layout.grid.dp_shard * layout.grid.cp if plan.sharding != "none" else 1,
         expert_shard=experts.sizes["edp_shard"] if plan.sharding != "none" else 1,
@@ -191,7 +195,10 @@ def local_shape(
         product_input_bytes=product_input_bytes(workload),
         ulysses=layout.context_in_full.heads(layout.grid.cp),
         documents=workload.documents,
-        busiest=busiest(workload, arch, experts.sizes["ep"], layout.expert_order),
+        capacity=workload.capacity,
+        sent=found.sent,
+        busiest=found.busiest,
+        most_busy=found.most,
         ep_inside=_ep_inside(experts, cluster),
         reached=reached_by(workload.routing, arch.moe, layout.expert_order),
     )

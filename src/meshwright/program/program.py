@@ -229,6 +229,8 @@ def _identity(program: Program) -> Iterator[object]:
     yield from (format_actions(actions) for actions in program.lists)
     if program.shape.documents is not None:
         yield "documents are kept apart"
+    if program.shape.capacity is not None:
+        yield str(program.shape.capacity)
     if program.stack.deduplicates_exchange:
         yield "copies of tokens go once", program.expert_grid.parts
     if any(program.expert_orders):

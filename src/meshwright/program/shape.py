@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.context import USUAL, Context
+from meshwright.workload.capacity import Capacity
 from meshwright.workload.documents import Documents
 
 Number = int | float | NDArray[Any]
@@ -58,8 +59,10 @@ class LocalShape:
     takes: 2, or 1 where products run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's
     ranks that have whole sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one
     fast domain. ``documents`` are those that sequences are packed with and attention is confined to; None: each
-    sequence is one. ``busiest`` is how many times the mean rank's rows the busiest rank of experts has; None: nothing
-    is said of it. ``reached`` says how many parts of the experts a token reaches, where pairs were counted.
+    sequence is one. ``capacity`` bounds the tokens of an expert; None: it takes all. ``sent`` are the rows that go to
+    experts over those that tokens chose, ``busiest`` is how many times the mean rank's rows the busiest rank of experts
+    has, None where nothing is said of it, and ``most_busy`` how many times it can have. ``reached`` says how many parts
+    of the experts a token reaches, where pairs were counted.
     """
 
     micro_batch: Number
@@ -75,7 +78,10 @@ class LocalShape:
     product_input_bytes: int = 2
     ulysses: Number = 1
     documents: Documents | None = None
+    capacity: Capacity | None = None
+    sent: Number = 1.0
     busiest: Number | None = None
+    most_busy: Number = np.inf
     ep_inside: Number = 1
     reached: Callable[[float], Number] | None = None
 
@@ -88,9 +94,19 @@ class LocalShape:
         """Tokens in the sequence region: cut over tp too with sequence parallelism."""
         return self.tokens / self.tp if mode.sequence_parallel else self.tokens
 
+    @property
+    def rows_as_routed(self) -> bool:
+        """How many rows a rank sends to experts depends on what routers choose: what has no place is not sent."""
+        return self.capacity is not None and not self.capacity.pad
+
+    def sent_rows(self, mode: Mode, experts_per_token: int) -> Number:
+        """Rows that one rank sends to experts; in the mean of ranks where that depends on routers."""
+        rows = self.sequence_tokens(mode) * experts_per_token * self.sent
+        return np.rint(rows) if self.capacity is not None and self.capacity.pad else rows
+
     def expert_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Rows that the experts of one rank process, when routing is balanced."""
-        return self.sequence_tokens(mode) * experts_per_token * self.etp
+        return self.sent_rows(mode, experts_per_token) * self.etp
 
     def busiest_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Rows that the experts of the busiest rank process, as far as anything is said of it."""

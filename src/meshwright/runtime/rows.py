@@ -26,3 +26,11 @@ def positions_of(program: Program, rank: int) -> list[int]:
         int(shape.seq_len), int(shape.cp), int(shape.ulysses), program.mode.context.pieces, place
     )
     return [position for start, stop in held for position in range(start, stop)]
+
+
+def places_of(program: Program, rank: int) -> list[int]:
+    """The positions of every sequence that are a rank's outside of the tensor region."""
+    held = positions_of(program, rank)
+    cut = int(program.shape.tp) if program.mode.sequence_parallel else 1
+    size, part = len(held) // cut, program.grid.coordinates(rank)["tp"] % cut
+    return held[part * size : (part + 1) * size]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plan.arrays import PlanArrays, usual_codes
+from meshwright.plan.check_routing import shares_padding
 from meshwright.plan.coded import CODED, GATHERS, NEVER, SHARDINGS
 from meshwright.plan.distinct import looked_up
 from meshwright.plan.setting import Setting
@@ -194,6 +195,9 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     for name, width in widths.items():
         cutter.cut((f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0))
     cutter.cut((f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers))
+    if shares_padding(setting.workload):
+        alone = cutter.column("cp") * cutter.column("tp") == 1
+        cutter.cut(("cp and tp share a scope whose experts are padded", alone))
     cp = cutter.column("cp")
     cutter.cut(
         (f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))

@@ -84,6 +84,8 @@ class Stack:
         (DeepEP, HybridEP).
     overlap_expert_exchange
         exchanges with the experts run beside the compute of another micro-batch's pass over the same layers.
+    capacity_scopes
+        scopes in which it bounds the tokens of an expert (``workload/capacity.py``); none: experts take all tokens.
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
@@ -154,6 +156,7 @@ class Stack:
     orders_experts: bool = False
     deduplicates_exchange: bool = False
     overlap_expert_exchange: bool = False
+    capacity_scopes: tuple[str, ...] = ()
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
     schedule_knobs: tuple[str, ...] = ()

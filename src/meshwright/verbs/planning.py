@@ -171,7 +171,7 @@ def setting_of(header: ShortPlan) -> Setting:
         problems += _cluster_problems(cluster, workload)
     if workload is not None and model is not None:
         problems += _length_problems(model.architecture, workload)
-        problems += routing_problems(workload, model.architecture)
+        problems += routing_problems(workload, model.architecture, stack)
     if problems or model is None or cluster is None or stack is None or workload is None:
         raise InputError(problems)
     return Setting.of(model, cluster, workload, stack)

@@ -6,9 +6,11 @@ fine-tuning are part of the language and are refused by name where a verb cannot
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from meshwright.errors import InputError, Problem
+from meshwright.workload.capacity import MAX_FACTOR, Capacity
 from meshwright.workload.documents import Documents
 from meshwright.workload.routing import MAX_SKEW, Pairs, Routing
 
@@ -31,7 +33,8 @@ class Workload:
     """One step's work. ``seq_len`` in tokens, ``global_batch`` in sequences.
 
     ``documents`` are what sequences are packed with; None: each sequence is one. ``routing`` is how unevenly tokens
-    choose experts; None: as in the runs that constants were fitted to.
+    choose experts; None: as in the runs that constants were fitted to. ``capacity`` is how many tokens an expert takes;
+    None: all that chose it.
     """
 
     task: Task = "pretrain"
@@ -41,6 +44,7 @@ class Workload:
     optimizer: Optimizer = "adamw"
     documents: Documents | None = None
     routing: Routing | None = None
+    capacity: Capacity | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -72,7 +76,7 @@ class Workload:
         ):
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
-        return problems + self._wrong_documents() + self._wrong_routing()
+        return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()
 
     def _wrong_routing(self) -> list[Problem]:
         counts = self.routing.said if self.routing else "balanced"
@@ -88,6 +92,13 @@ class Workload:
         return [
             Problem("workload.routing", str(self.routing), rule, hint) for rule, bad in rules.items() if bad
         ]
+
+    def _wrong_capacity(self) -> list[Problem]:
+        factor = self.capacity.factor if self.capacity else 1.0
+        if isfinite(factor) and 0 < factor <= MAX_FACTOR:
+            return []
+        rule = f"must be above 0 and at most {MAX_FACTOR:g}"
+        return [Problem("workload.capacity.factor", factor, rule, "e.g. 1.25")]
 
     def _wrong_documents(self) -> list[Problem]:
         field, lengths = "workload.documents", self.documents.lengths if self.documents else (1,)

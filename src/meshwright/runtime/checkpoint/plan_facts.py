@@ -41,6 +41,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "seq_len": int(shape.seq_len),
         "documents": "together" if shape.documents is None else "apart",
         "expert_orders": program.expert_orders,
+        "capacity": str(shape.capacity),
         "sharding": {entry.kind: entry.layout for entry in program.states},
         "gather": mode.gather,
         "recompute": _recompute(program),

@@ -20,6 +20,7 @@ from meshwright.program.program import expert_order
 from meshwright.runtime.choice_counts import summed
 from meshwright.runtime.communicator import EXPERT_RANKS, SEQUENCE_RANKS, Communicator
 from meshwright.runtime.kernels.balance import Balance
+from meshwright.runtime.kernels.capacity import Admission, Sent
 from meshwright.runtime.kernels.choosing import Choosing
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
 from meshwright.runtime.kernels.routes import (
@@ -97,6 +98,12 @@ class DispatchKernel:
             return None
         return Balance(routing.balance, routing, program, self.setting.precision.statistic)
 
+    @cached_property
+    def admission(self) -> Admission | None:
+        """Who has a place where experts have a capacity."""
+        capacity = self.setting.shape.capacity
+        return None if capacity is None else Admission(self.op, self.setting, capacity)
+
     def forward(self, x: Value, visit: Visit) -> torch.Tensor:
         """((sequence, batch, width), (sequence, batch, experts)) → (rows, width)."""
         tokens, logits = x
@@ -149,9 +156,14 @@ class DispatchKernel:
 
     def _routes(self, logits: torch.Tensor, batch: int) -> Routes:
         experts = self.choosing.experts(logits, self.setting.buffers.get(self._correction))
-        weights = self.choosing.weights(logits, experts).to(self.setting.precision.compute)
+        weights = self.choosing.weights(logits, experts)
         places = experts if self._places is None else self._places[experts]
-        found = Routes(experts, places, weights, logits, order_of(places), self._counts(places), self._here)
+        sent = Sent(order_of(places), torch.bincount(places.flatten(), minlength=self.op.experts))
+        if self.admission is not None:
+            sent = self.admission.sent(places, weights, batch)
+        weights, counts = weights.to(self.setting.precision.compute), self._counts(sent.counts)
+        limited = self.admission is not None
+        found = Routes(experts, places, weights, logits, sent.order, counts, self._here, limited)
         if self.balance is not None:
             own = self.balance.choices(experts, self.op.experts, batch)
             found.choices = summed(self.setting.communicator, own, SEQUENCE_RANKS)
@@ -173,9 +185,8 @@ class DispatchKernel:
         communicator = self.setting.communicator
         return Place(communicator.place_in(ETP), communicator.place_in(EP))
 
-    def _counts(self, places: torch.Tensor) -> torch.Tensor:
+    def _counts(self, own: torch.Tensor) -> torch.Tensor:
         """Rows by etp rank, ep rank and expert's place of all ranks that have them between them, on the host."""
-        own = torch.bincount(places.flatten(), minlength=self.op.experts)
         shape = self.setting.shape
         table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
         table[self._here] = own

@@ -4,6 +4,7 @@ A rank puts its rows in the order of their experts, which is the order of the ra
 evenly. How they get there over ep is the matter of a form of exchange (``travel/``). Where etp cuts experts' widths,
 all ranks of an etp group need all rows of the group: they are gathered, padded to the longest part. What has come is
 sorted by expert. Results take the same way back: sums over etp, the exchange over ep, the order of the tokens.
+Where experts have a capacity some choices are not sent, and some rows are of no token.
 
 Before that ranks tell each other how many rows they have for each expert: few numbers, which are no part of the
 Program.
@@ -35,7 +36,8 @@ class Routes:
     """``experts`` of each token, their ``places`` among those of all ep ranks and their ``weights``, (tokens, chosen);
     ``logits`` that all of them came from.
 
-    ``order`` says which of the tokens · chosen rows, token by token, stands where in the order of experts. ``counts``
+    ``order`` says which of the tokens · chosen rows, token by token, stands where in the order of experts; where they
+    have a ``capacity`` not all of them do, and the number behind the last one is a row of zeros. ``counts``
     are rows by etp rank, ep rank and expert, on the host; ``here`` is this rank's place among them.
     ``weights_gradient`` is what the way back has found, ``choices`` what all tokens of each scope of a balancing loss
     chose.
@@ -48,6 +50,7 @@ class Routes:
     order: torch.Tensor
     counts: torch.Tensor
     here: Place
+    capacity: bool = False
     weights_gradient: torch.Tensor | None = None
     choices: torch.Tensor | None = None
 
@@ -102,11 +105,23 @@ class Routes:
 
     def of_tokens(self, x: torch.Tensor) -> torch.Tensor:
         """Tokens (sequence, batch, width) as rows in the order of experts."""
-        return x.flatten(0, 1)[self.order // self.chosen]
+        return self._with_zeros(x.flatten(0, 1))[self.order // self.chosen]
 
     def by_token(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows in the order of experts as (tokens, chosen, width)."""
-        return rows[self.back].unflatten(0, (-1, self.chosen))
+        """Rows in the order of experts, (rows, …), as (tokens, chosen, …); zeros where nothing was sent."""
+        if not self.capacity:
+            return rows[self.back].unflatten(0, (-1, self.chosen))
+        found = rows.new_zeros((self.experts.numel() + 1, *rows.shape[1:]))
+        found[self.order] = rows
+        return found[:-1].unflatten(0, (-1, self.chosen))
+
+    def of_choices(self, values: torch.Tensor) -> torch.Tensor:
+        """Numbers of choices, (tokens, chosen), in the order of experts."""
+        return self._with_zeros(values.flatten())[self.order]
+
+    def _with_zeros(self, x: torch.Tensor) -> torch.Tensor:
+        """What rows of no token have stands behind the last one."""
+        return torch.cat([x, x.new_zeros((1, *x.shape[1:]))]) if self.capacity else x
 
 
 def order_of(places: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.model.running import TOKEN_TABLE, named_buffers, numerics_to_run, stored_shapes
 from meshwright.runtime.reference.attention import attended, places, positioned
+from meshwright.runtime.reference.capacity import Bounded
 from meshwright.runtime.reference.elementwise import capped, linear, normed
 from meshwright.runtime.reference.feedforward import dense, routed
 from meshwright.runtime.reference.latent import latent_heads
@@ -37,14 +38,16 @@ def reference_loss(
     divisor: float,
     micro_batch: int | None = None,
     begins_BL: Tensor | None = None,
+    bounded: Bounded | None = None,
 ) -> Tensor:
     """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels.
 
     Plus those of further tokens, weighed, and what keeps experts in balance, averaged over these sequences, or over
     micro-batches of ``micro_batch`` of them in a row (None: they are one); the whole batch must be given where a model
     has it. ``begins_BL``: the position at which the document of each token begins; None: each sequence is one.
+    ``bounded``: experts have a capacity.
     """
-    (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL)
+    (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL, bounded)
     arch = model.architecture
     loss = _summed(logits_BLV, labels_BL) / divisor
     for ahead, logits in enumerate(further, start=1):
@@ -80,33 +83,45 @@ def labels_ahead(labels_BL: Tensor, by: int, begins_BL: Tensor | None) -> Tensor
     return ahead_BL
 
 
+def reference_choices(
+    model: ModelGraph,
+    tensors: Mapping[str, Tensor],
+    tokens_BL: Tensor,
+    begins_BL: Tensor | None = None,
+    bounded: Bounded | None = None,
+) -> list[Choice]:
+    """What the router of every routed layer chose for these sequences."""
+    return _run(model, tensors, tokens_BL, begins_BL, bounded)[1]
+
+
 def reference_corrections(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
+    model: ModelGraph,
+    tensors: Mapping[str, Tensor],
+    tokens_BL: Tensor,
+    begins_BL: Tensor | None = None,
+    bounded: Bounded | None = None,
 ) -> dict[str, Tensor]:
     """The routers' corrections after a step on these sequences, by their names."""
     routing, names = model.architecture.numerics.routing, named_buffers(model)
     if routing is None or not names:
         return {}
-    choices = reference_choices(model, tensors, tokens_BL, begins_BL)
+    choices = reference_choices(model, tensors, tokens_BL, begins_BL, bounded)
     return {name: moved(routing, tensors[name], choice) for name, choice in zip(names, choices, strict=True)}
 
 
-def reference_choices(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
-) -> list[Choice]:
-    """What the router of every routed layer chose for these sequences."""
-    return _run(model, tensors, tokens_BL, begins_BL)[1]
-
-
 def _run(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None
+    model: ModelGraph,
+    tensors: Mapping[str, Tensor],
+    tokens_BL: Tensor,
+    begins_BL: Tensor | None,
+    bounded: Bounded | None = None,
 ) -> tuple[list[Tensor], list[Choice]]:
     """Logits of the next token and of further ones, and the choices of every routed layer."""
     numerics = numerics_to_run(model.architecture)
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
-    decoder = Decoder(model.architecture, numerics, tensors, begins_BL)
+    decoder = Decoder(model.architecture, numerics, tensors, begins_BL, bounded)
     hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
     plain = arch.layers - arch.next_token_layers
     for layer in range(plain):
@@ -127,13 +142,14 @@ def _run(
 class Decoder:
     """The parts of a decoder, one after another; ``tensors`` may be those of some layers alone.
 
-    ``begins``: the position at which the document of each token begins, (B, L).
+    ``begins``: the position at which the document of each token begins, (B, L); ``bounded``: a capacity of experts.
     """
 
     arch: Architecture
     numerics: Numerics
     tensors: Mapping[str, Tensor]
     begins: Tensor
+    bounded: Bounded | None = None
 
     def embedded(self, tokens_BL: Tensor) -> Tensor:
         """Token ids → the stream before the first layer."""
@@ -165,7 +181,7 @@ class Decoder:
         before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
         y_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
         if moe is not None and moe.layers[layer]:
-            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, y_BLD)
+            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, y_BLD, self.bounded)
         else:
             y_BLD = dense(self.arch, self.numerics, self.tensors, f"{unit}.mlp", y_BLD)
         if four:

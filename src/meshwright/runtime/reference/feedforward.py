@@ -13,6 +13,7 @@ from torch import Tensor
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.numerics import Numerics
 from meshwright.model.running import CORRECTION
+from meshwright.runtime.reference.capacity import Bounded, with_places
 from meshwright.runtime.reference.elementwise import ACTIVATIONS, clamped_swiglu, linear
 from meshwright.runtime.reference.routing import Choice, chosen
 
@@ -35,12 +36,15 @@ def routed(
     tensors: Mapping[str, Tensor],
     unit: str,
     x_BLD: Tensor,
+    bounded: Bounded | None = None,
 ) -> tuple[Tensor, Choice]:
     """The weighted sum of each token's experts, with the shared ones, and what was chosen."""
     assert numerics.routing is not None
     logits_BLE = linear(tensors, f"{unit}.mlp.gate", x_BLD)
     correction_E = tensors[f"{unit}.{CORRECTION}"] if moe.router_correction else None
     choice = chosen(numerics.routing, moe.experts_per_token, logits_BLE, correction_E)
+    if bounded is not None:
+        choice = with_places(bounded, moe, choice)
     weights_BLE = torch.zeros_like(choice.probabilities).scatter(-1, choice.experts, choice.weights)
     y_BLD = torch.zeros_like(x_BLD)
     for expert in range(moe.experts):

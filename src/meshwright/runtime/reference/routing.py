@@ -18,12 +18,13 @@ from meshwright.model.routing import Groups, LoadBalance, Routing
 class Choice:
     """``experts`` (…, K) are numbers, ``weights`` (…, K) what their results are multiplied by.
 
-    ``probabilities`` (…, E) are those of the balance.
+    ``probabilities`` (…, E) are those of the balance. ``kept`` (…, K) have a place at their expert; None: all have.
     """
 
     experts: Tensor
     weights: Tensor
     probabilities: Tensor
+    kept: Tensor | None = None
 
 
 def chosen(routing: Routing, per_token: int, logits_TE: Tensor, correction_E: Tensor | None) -> Choice:

@@ -9,7 +9,7 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 from meshwright.model.running import is_matrix, named_parameters
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
-from meshwright.runtime.verify.routed import Experts
+from meshwright.runtime.verify.routed import NOWHERE, Experts
 from meshwright.runtime.verify.trial import Batch, Trial
 
 Tensors = Mapping[str, torch.Tensor]
@@ -35,18 +35,19 @@ def reference_steps(trial: Trial) -> Steps:
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
     adam = _adam(trained, options)
     losses, norms, gradients, chosen = [], [], [], []
+    bounded = trial.bounded
     for batch in trial.batches():
         adam.zero_grad()
         together = int(trial.program.shape.micro_batch)
         loss = reference_loss(
-            trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins
+            trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins, bounded
         )
         loss.backward()
         gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
         norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
         losses.append(loss.item())
         chosen.append(_chosen(trial, tensors, batch))
-        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins)
+        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
         adam.step()
         tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}
@@ -55,11 +56,11 @@ def reference_steps(trial: Trial) -> Steps:
 
 @torch.no_grad()
 def _chosen(trial: Trial, tensors: Tensors, batch: Batch) -> Experts:
-    """What routers chose, where copies of tokens go once."""
-    if not trial.program.stack.deduplicates_exchange:
+    """What routers chose, where copies of tokens go once or some are dropped, which go ``NOWHERE``."""
+    if not (trial.program.stack.deduplicates_exchange or trial.bounded):
         return ()
-    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins)
-    return [choice.experts for choice in choices]
+    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, trial.bounded)
+    return [c.experts if c.kept is None else c.experts.masked_fill(~c.kept, NOWHERE) for c in choices]
 
 
 def _adam(tensors: Tensors, options: AdamW) -> torch.optim.AdamW:

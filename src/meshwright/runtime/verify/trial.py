@@ -15,9 +15,12 @@ import torch
 from meshwright.model.graph import ModelGraph
 from meshwright.program.program import Program
 from meshwright.runtime import batch_parts
+from meshwright.runtime.communicator import SEQUENCE_RANKS
 from meshwright.runtime.kernels.softmax import IGNORED
 from meshwright.runtime.optimizer import AdamW
 from meshwright.runtime.random_tensors import random_tensors
+from meshwright.runtime.reference.capacity import Bounded
+from meshwright.runtime.rows import places_of
 from meshwright.runtime.visit import MicroBatch
 
 STEPS = 3
@@ -60,6 +63,21 @@ class Trial:
     def batches(self) -> list[Batch]:
         """One for each step."""
         return [self._batch(SEED + step) for step in range(STEPS)]
+
+    @property
+    def bounded(self) -> Bounded | None:
+        """In which scope of a capacity every token is."""
+        program = self.program
+        capacity, size = program.shape.capacity, int(program.shape.micro_batch)
+        if capacity is None:
+            return None
+        sequences = torch.arange(self.sequences)[:, None]
+        parts = torch.zeros(1, int(program.shape.seq_len), dtype=torch.long)
+        if capacity.scope == "rank":
+            for part, rank in enumerate(program.grid.group_of(0, SEQUENCE_RANKS)):
+                parts[0, places_of(program, rank)] = part
+        of = sequences if capacity.scope == "sequence" else sequences // size
+        return Bounded(capacity, of * (int(parts.max()) + 1) + parts)
 
     def _batch(self, seed: int) -> Batch:
         draw = torch.Generator().manual_seed(seed)

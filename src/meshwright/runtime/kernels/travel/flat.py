@@ -44,8 +44,8 @@ class Flat:
         routes, rows = self.routes, visit.kept.pop("input")
         of_rows = routes.of_tokens(g)
         found = (rows.to(self.statistic) * of_rows).sum(-1)
-        routes.weights_gradient = found[routes.back].view_as(routes.weights)
-        return of_rows * routes.weights.flatten()[routes.order][:, None]
+        routes.weights_gradient = routes.by_token(found)
+        return of_rows * routes.of_choices(routes.weights)[:, None]
 
     def gradients(self, item: Collective, sent: torch.Tensor, visit: Visit) -> Exchange:
         """The way out."""
@@ -63,7 +63,7 @@ class Flat:
     def _all_to_all(
         self, item: Collective, rows: torch.Tensor, sent: list[int], received: list[int], counted: int
     ) -> Exchange:
-        """The Program counts the tokens' side, which has the same rows whatever routers choose."""
+        """The Program counts the tokens' side, which has the same rows whatever routers choose, if none is dropped."""
         out, elements = rows.new_empty((sum(received), *rows.shape[1:])), counted * rows.shape[-1]
         splits = sent, received
         rows = rows.contiguous()

@@ -144,7 +144,7 @@ def hierarchical(routes: Routes, communicator: Communicator, statistic: torch.dt
 def _way(routes: Routes, communicator: Communicator, statistic: torch.dtype, legs: Sequence[Axes]) -> OnceWay:
     ranks, experts = routes.counts.shape[1:]
     origins = routes.places.new_full((len(routes.places),), routes.here.ep)
-    here, hops = Here(routes.places, routes.weights, origins, (0, ranks)), []
+    here, hops = Here(_going(routes), routes.weights, origins, (0, ranks)), []
     for axes in legs:
         hop, here = _hop(here, communicator, axes, experts // ranks)
         hops.append(hop)
@@ -167,6 +167,13 @@ def _hop(here: Here, communicator: Communicator, axes: Axes, size: int) -> tuple
     left = number // members
     span = first + communicator.place_in(axes) * left, left
     return hop, Here(numbers[:, :-1], weights, numbers[:, -1], span)
+
+
+def _going(routes: Routes) -> torch.Tensor:
+    """The places of the experts that tokens go to, (tokens, chosen)."""
+    flat = routes.places.flatten()
+    sent = torch.full_like(flat, NOWHERE).index_copy(0, routes.order, flat[routes.order])
+    return sent.view_as(routes.places)
 
 
 def _own(here: Here, size: int) -> torch.Tensor:
