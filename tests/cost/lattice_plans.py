@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.cluster.load import load_cluster
-from meshwright.model.architecture import Architecture, Experts
+from meshwright.model.architecture import Architecture, Experts, LinearLayers
 from meshwright.model.blocks import build_graph
 from meshwright.plan.case import Case
 from meshwright.plan.check_context import context_dimensions, context_heads
@@ -81,8 +81,17 @@ SPARSE = replace(
         layers=(False,) + (True,) * 16,
     ),
 )
+LINEAR = replace(
+    TIED,
+    name="linear",
+    tied_embeddings=False,
+    residual_after_norm=True,
+    linear=LinearLayers(block=64, layers=(True, True, True, False) * 4),
+)
 
 MODELS = {architecture.name: build_graph(architecture) for architecture in (TIED, UNTIED, SPARSE)}
+LINEAR_MODELS = {LINEAR.name: build_graph(LINEAR)}
+"""With linear attention in most layers: in tests of their own."""
 CLUSTERS = {
     "h100-sxm-80gb x 8": 64,
     "a100-sxm-80gb x 16": 64,
@@ -164,7 +173,7 @@ def family(
     """
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
-    setting = Setting(MODELS[model], load_cluster(cluster), Workload(**workload), load_stack(stack))
+    setting = Setting((MODELS | LINEAR_MODELS)[model], load_cluster(cluster), Workload(**workload), load_stack(stack))
     header = ShortPlan(
         plan=1,
         model=model,

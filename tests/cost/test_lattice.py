@@ -12,6 +12,7 @@ import pytest
 from lattice_plans import (
     CLUSTERS,
     CONTEXTS,
+    LINEAR_MODELS,
     MODELS,
     SEQ_LEN,
     SPLIT,
@@ -130,6 +131,25 @@ def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
     chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=0)
     chosen = in_other_contexts(chosen, IN_CONTEXTS)
     packed = replace(chosen.setting.workload, documents=Documents((SEQ_LEN // 5, 40)))
+    hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
+
+
+@COUNTS
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("model", LINEAR_MODELS)
+@pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "a100-sxm-80gb x 16"])
+def test_closed_forms_equal_the_simulated_program_with_linear_attention(cluster, model, schedules, count):
+    hold_together(family(model, cluster, "megatron-core", count, seed=0, schedules=schedules))
+
+
+@pytest.mark.parametrize("documents", [None, Documents((SEQ_LEN // 5, 40))], ids=["whole", "packed"])
+@pytest.mark.parametrize("model", LINEAR_MODELS)
+@pytest.mark.parametrize("stack", ["megatron-lm-2021", "generic"])
+def test_closed_forms_equal_the_simulated_program_with_states_passed(stack, model, documents):
+    chosen = family(model, "h100-sxm-80gb x 8", stack, PLANS_PER_FAMILY, seed=0)
+    chosen = in_other_contexts(chosen, 2 * len(CONTEXTS))
+    assert len({plan.layout.context_in_full for plan in chosen.plans}) == len(CONTEXTS)
+    packed = replace(chosen.setting.workload, documents=documents)
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
 
 

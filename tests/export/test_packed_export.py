@@ -19,6 +19,21 @@ def test_who_keeps_documents_apart_is_told(target: str) -> None:
     assert told["workload.documents"].value == "[900, 4000]"
 
 
+@pytest.mark.parametrize("target", ["deepspeed", "accelerate"])
+def test_documents_over_which_a_state_would_go_on_are_refused(target: str) -> None:
+    layout = {"dp_shard": 16}
+    plain = case("minimax-text-01", layout=layout, sharding="zero3", gather="per-layer")
+    assert plain.to(target).files
+    packed = case(
+        "minimax-text-01",
+        layout=layout,
+        sharding="zero3",
+        gather="per-layer",
+        workload={**PACKED, "task": "sft"},
+    )
+    assert problem_fields(packed, target) == {"workload.documents"}
+
+
 def test_torchtitan_needs_no_word_for_it() -> None:
     plain, packed = (
         case(stack_name="torchtitan", sharding="zero3", workload=work).to("torchtitan")

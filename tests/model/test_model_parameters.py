@@ -34,6 +34,7 @@ PUBLISHED_B = {
     "qwen3-32b": 32.762,
     "gemma-2-9b": 9.242,
     "gemma-2-27b": 27.227,
+    "minimax-text-01": 456.09,
     "mixtral-8x7b": 46.703,
     "mixtral-8x22b": 140.63,
     "qwen3-30b-a3b": 30.532,
@@ -49,6 +50,7 @@ PUBLISHED_B = {
 
 # Active parameters in billions as their authors state them, rounded by them.
 ACTIVE_B = {
+    "minimax-text-01": 45.9 + 2 * 1.23,  # without the embedding's and the head's table, 200064 · 6144 each
     "mixtral-8x7b": 12.9,
     "mixtral-8x22b": 39.0,
     "qwen3-30b-a3b": 3.3,

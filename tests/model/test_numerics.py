@@ -16,7 +16,7 @@ from meshwright.model.describe import describe_model
 from meshwright.model.families import FAMILIES, read_architecture
 from meshwright.model.family_numerics import FAMILY_NUMERICS
 from meshwright.model.load import load_model, zoo_names
-from meshwright.model.numerics import UNKNOWN, Numerics, QueryGrowth
+from meshwright.model.numerics import UNKNOWN, Mixing, Numerics, QueryGrowth
 from meshwright.model.rotary import Llama3, Rotary, Yarn
 from meshwright.model.running import named_parameters, numerics_to_run
 
@@ -118,7 +118,9 @@ def test_granite_has_four_multipliers():
     keys = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
     granite = numerics(model_type="granite", **dict(zip(keys, (0.1, 2.0, 0.3, 4.0), strict=True)))
     assert granite.attention_scales == (0.1,) * 4
-    assert (granite.embedding_multiplier, granite.residual_multiplier) == (2.0, 0.3)
+    assert granite.embedding_multiplier == 2.0
+    assert granite.attention_mixing == (Mixing(part=0.3),) * 4
+    assert granite.feedforward_mixing == Mixing(part=0.3)
     assert (granite.logit_divisor, granite.embedding_multiplier_rounded) == (4.0, False)
 
 

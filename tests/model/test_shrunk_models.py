@@ -13,11 +13,13 @@ SEQ_LEN, FULL = 16, 4096
 SAME = (
     *("family", "gated", "activation", "norm", "norms_per_layer", "embedding_norm", "qk_norm", "qkv_bias"),
     *("output_bias", "mlp_bias", "positions", "norm_epsilon", "tied_embeddings", "attention_sinks"),
+    "residual_after_norm",
 )
 SAME_NUMERICS = (
     *("activation", "attention_soft_cap", "logit_soft_cap", "logit_divisor", "embedding_multiplier"),
     *(
-        "residual_multiplier",
+        "feedforward_mixing",
+        "linear_norm_epsilon",
         "norm_offset",
         "norm_weight_in_fp32",
         "latent_norm_epsilon",
@@ -49,8 +51,8 @@ def test_structure_and_arithmetic_are_the_same(pair):
 def test_tensors_are_those_of_a_model_with_fewer_layers(pair):
     (large, ends), (small, small_ends) = map(_cuts, pair)
     assert small_ends == ends
-    kinds = {routed: layer for layer, routed in zip(large, _routed(pair[0]), strict=True)}
-    assert [small[layer] for layer in small] == [large[kinds[routed]] for routed in _routed(pair[1])]
+    kinds = {kind: layer for layer, kind in zip(large, _kinds(pair[0]), strict=True)}
+    assert [small[layer] for layer in small] == [large[kinds[kind]] for kind in _kinds(pair[1])]
 
 
 def _cuts(graph):
@@ -66,15 +68,17 @@ def _cuts(graph):
     return layers, ends
 
 
-def _routed(graph):
+def _kinds(graph):
+    """Of every layer: whether it has experts, and whether its attention is linear."""
     arch = graph.architecture
-    return arch.moe.layers if arch.moe else (False,) * arch.layers
+    parts = (part.layers if part else (False,) * arch.layers for part in (arch.moe, arch.linear))
+    return tuple(zip(*parts, strict=True))
 
 
 def test_every_kind_of_layer_is_there(pair):
     large, small = (graph.architecture for graph in pair)
     assert layer_kinds(small) == layer_kinds(large)
-    assert set(_routed(pair[0])) == set(_routed(pair[1]))
+    assert set(_kinds(pair[0])) == set(_kinds(pair[1]))
     kinds = {(window is None, rotary is None) for window, rotary in _layers(large)}
     assert {(window is None, rotary is None) for window, rotary in _layers(small)} == kinds
     assert all(window is None or 1 < window < SEQ_LEN for window in small.windows)

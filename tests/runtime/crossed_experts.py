@@ -21,6 +21,7 @@ FAMILIES = (
     "glm4_moe",
     "dots1",
     "deepseek_v3 direct",
+    "minimax",
 )
 LEVELS = {
     "experts": ("one rank", "ep", "etp", "ep and etp"),

@@ -12,6 +12,7 @@ from context_faults import CONTEXT_FAULTS
 from expert_faults import EXPERT_FAULTS
 from fault import Fault
 from late_faults import LATE_FAULTS
+from linear_faults import LINEAR_FAULTS
 from next_token_faults import NEXT_TOKEN_FAULTS
 from offload_faults import OFFLOAD_FAULTS
 from packing_faults import PACKING_FAULTS
@@ -437,5 +438,6 @@ FAULTS = (
     *LATE_FAULTS,
     *EXPERT_FAULTS,
     *PACKING_FAULTS,
+    *LINEAR_FAULTS,
     *NEXT_TOKEN_FAULTS,
 )

@@ -45,7 +45,7 @@ def borders_of_the_first_sequence():
 
 
 def borders_one_position_late():
-    original = Packing._documents.func
+    original = Packing.documents.func
 
     def documents(self):
         return tuple(
@@ -53,7 +53,7 @@ def borders_one_position_late():
             for of_one in original(self)
         )
 
-    Packing._documents = property(documents)
+    Packing.documents = property(documents)
 
 
 PACKING_FAULTS = (

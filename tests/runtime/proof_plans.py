@@ -93,6 +93,7 @@ class Proven:
     node: int = 8
     expert_order: tuple[tuple[int, ...], ...] | None = None
     capacity: Capacity | None = None
+    seq_len: int = SEQ_LEN
 
     @property
     def ranks(self) -> int:
@@ -147,7 +148,7 @@ class Proven:
             "micro_batch": self.micro_batch,
             "virtual_stages": self.chunks,
         }
-        work = {"seq_len": SEQ_LEN, "global_batch": sequences, "documents": self.documents}
+        work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
         return {
             "plan": 1,
             "model": self.model,

@@ -64,6 +64,13 @@ def test_passes_keep_what_the_ledger_says_where_sequences_are_cut(context):
     held_against_the_ledger(small(tiny("llama"), {"schedule": "zb-h1"}, pp=2, cp=4, context=context))
 
 
+@pytest.mark.parametrize("context", ["ring", {"form": "ring", "ulysses": 2}], ids=str)
+@pytest.mark.parametrize("recompute", ["none", ("core_attn",)])
+def test_linear_attention_keeps_what_enters_the_pieces_of_a_rank(context, recompute):
+    plan = {"pp": 2, "cp": 4, "context": context, "recompute": recompute}
+    held_against_the_ledger(small(tiny("minimax"), {"schedule": "zb-h1"}, **plan))
+
+
 OFFLOADS = {
     "1f1b": ({"schedule": "1f1b"}, {"pp": 4}),
     "split": ({"schedule": "zb-h1"}, {"pp": 4, "recompute": ("layernorm", "mlp")}),
@@ -123,6 +130,9 @@ def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_paral
         ("mixtral", ("moe_act", "core_attn")),
         ("qwen3_moe", "none"),
         ("gpt_oss", ("moe_act",)),
+        ("minimax", "none"),
+        ("minimax", "full"),
+        ("minimax", ("core_attn", "layernorm")),
     ],
     ids=str,
 )
@@ -136,8 +146,9 @@ def test_padded_experts_keep_what_the_ledger_says(recompute):
     held_against_the_ledger(small(tiny("mixtral"), pipeline, recompute=recompute, pp=2, capacity=capacity))
 
 
-def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks():
-    held_against_the_ledger(small(tiny("mixtral"), {"schedule": "zb-h1"}, pp=2, tp=2))
+@pytest.mark.parametrize("family", ["mixtral", "minimax"])
+def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks(family):
+    held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, pp=2, tp=2))
 
 
 @pytest.mark.parametrize("node", [8, 2])

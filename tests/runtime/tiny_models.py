@@ -212,6 +212,23 @@ TINY: dict[str, dict[str, Any]] = {
     "llama yarn factor": _text(
         "llama", rope_parameters={**YARN, "attention_factor": 1.25, "truncate": False}
     ),
+    "minimax": _text(
+        "minimax",
+        head_dim=16,
+        num_local_experts=6,
+        num_experts_per_tok=2,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        block_size=5,
+        rope_theta=100.0,
+        full_attn_alpha_factor=1.3,
+        linear_attn_alpha_factor=1.6,
+        linear_attn_beta_factor=0.8,
+        mlp_alpha_factor=1.4,
+        mlp_beta_factor=0.7,
+    ),
+    "minimax alternating": _text(
+        "minimax", num_local_experts=4, num_experts_per_tok=2, num_key_value_heads=4, sliding_window=5
+    ),
     "ministral3": _text("ministral3", head_dim=20, rope_parameters={**YARN, **GROWTH}),
     "ministral3 defaults": _text("ministral3", head_dim=20),
     "mistral": _text("mistral", head_dim=20, sliding_window=5),

@@ -21,7 +21,7 @@ from meshwright.cost.group_time import Pipelined, length_of, pipelined
 from meshwright.cost.operators import operator_seconds
 from meshwright.cost.predict import group_of
 from meshwright.cost.prices import total
-from meshwright.model.operators import Attention, ExpertLinear, Linear, Operator
+from meshwright.model.operators import Attention, ExpertLinear, Linear, LinearAttention, Operator
 from meshwright.plan.long import Stages
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import Recompute, ShortPlan
@@ -32,6 +32,7 @@ KERNELS: Mapping[type[Operator], str] = {
     Linear: "matrix_products",
     ExpertLinear: "experts",
     Attention: "attention",
+    LinearAttention: "attention",
 }
 """Kinds of kernels by operator; all others move bytes."""
 MOVING = "memory_bound"

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from meshwright.cost.evaluate import distinct_shapes
 from meshwright.cost.prices import Prices, total
 from meshwright.cost.pricing import array_prices
-from meshwright.model.operators import Attention
+from meshwright.model.operators import Attention, LinearAttention
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.distinct import distinct
 from meshwright.plan.setting import Setting
-from meshwright.program.activations import inner_bytes
-from meshwright.program.attending import attending, attending_buffers, entering, leaving
-from meshwright.program.items import Phase
+from meshwright.program.activations import brought_bytes, inner_bytes
+from meshwright.program.attending import attending, entering, leaving
+from meshwright.program.items import Item, Phase
+from meshwright.program.passing import passing
 from meshwright.program.shape import Mode, Number
 
 PHASES: tuple[Phase, ...] = ("F", "I")
@@ -87,7 +88,10 @@ def _costs(shapes: PlanArrays, code: int, setting: Setting) -> Floats:
     plans = replace(shapes.take(possible), context=np.full(len(possible), code))
     prices = array_prices(plans, Mode(sequence_parallel=False, context=context), setting)
     every = {
-        op: None for block in setting.model.blocks for op in block.operators if isinstance(op, Attention)
+        op: None
+        for block in setting.model.blocks
+        for op in block.operators
+        if isinstance(op, Attention | LinearAttention)
     }
     result = np.full((len(every), COSTS, len(shapes)), np.inf)
     for of_op, op in zip(result, every, strict=True):
@@ -96,18 +100,30 @@ def _costs(shapes: PlanArrays, code: int, setting: Setting) -> Floats:
     return result
 
 
-def _of_one(op: Attention, prices: Prices) -> Iterator[Number]:
+def _of_one(op: Attention | LinearAttention, prices: Prices) -> Iterator[Number]:
     shape, mode, stack = prices.local.shape, prices.local.mode, prices.local.stack
-    enter, attend, leave = (
-        [
-            sum((total(prices.item(item)) for item in part(op, shape, mode, phase)), start=0.0)
+    (enter, enter_back), (attend, attend_back), (leave, leave_back) = zip(
+        *(
+            [
+                sum((total(prices.item(item)) for item in part), start=0.0)
+                for part in _parts(op, prices, phase)
+            ]
             for phase in PHASES
-        ]
-        for part in (entering, attending, leaving)
+        ),
+        strict=True,
     )
-    yield enter[0] + attend[0] + leave[0]
-    backward = enter[1] + attend[1] + leave[1]
-    yield from (backward + again for again in (0.0, enter[0], attend[0], enter[0] + attend[0]))
+    yield enter + attend + leave
+    backward = enter_back + attend_back + leave_back
+    yield from (backward + again for again in (0.0, enter, attend, enter + attend))
     kept = inner_bytes(op, shape, mode, stack)
     yield kept
-    yield kept + attending_buffers(op, shape, mode)
+    yield kept + brought_bytes(op, shape, mode)
+
+
+def _parts(op: Attention | LinearAttention, prices: Prices, phase: Phase) -> Iterator[list[Item]]:
+    """What is exchanged before attention, attention itself with what it exchanges, and what is exchanged after it."""
+    shape, mode = prices.local.shape, prices.local.mode
+    if isinstance(op, LinearAttention):
+        yield from ([], passing(op, shape, mode, phase), [])
+    else:
+        yield from (part(op, shape, mode, phase) for part in (entering, attending, leaving))

@@ -19,7 +19,9 @@ from meshwright.model.operators import (
     Embedding,
     ExpertActivation,
     ExpertLinear,
+    GatedNorm,
     Linear,
+    LinearAttention,
     Loss,
     Norm,
     Operator,
@@ -172,6 +174,29 @@ def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Num
     return passes + (matmuls if phase == "F" else 2 * matmuls)
 
 
+def _linear_attention(op: LinearAttention, phase: Phase, local: Local) -> Number:
+    """The recurrence and the squares of blocks, as quick as FlashAttention 2; five products backward for two forward.
+
+    A guess: no kernel of it was measured. Lightning attention's is written in Triton as FlashAttention 2 can be.
+    """
+    c, shape = local.forms.constants, local.shape
+    if phase == "W":
+        return 0.0
+    rows = op.width * shape.tokens / shape.tp
+    flops, moved = 4.0 * (op.head_dim + op.block) * rows, BYTES_16 * 4 * rows
+    activated = local.moved(3 * rows, c["reshape_bytes"])
+    if phase == "F":
+        return activated + local.forms.flash(flops, moved, "flash")
+    ratio = c["attention_backward_efficiency"]
+    return activated + local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, "flash", ratio)
+
+
+def _gated_norm(op: GatedNorm, phase: Phase, local: Local) -> Number:
+    """Reads a row and its gate and writes the result; backward as an activation."""
+    elements = op.width * local.shape.tokens / local.shape.tp
+    return _elementwise(elements, True, phase, local)
+
+
 def _activation(op: Activation, phase: Phase, local: Local) -> Number:
     elements = op.width * local.tokens(op) / local.shape.tp
     return _elementwise(elements, op.gated, phase, local)
@@ -234,6 +259,8 @@ RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
     Norm: _norm,
     Linear: _linear,
     Attention: _attention,
+    LinearAttention: _linear_attention,
+    GatedNorm: _gated_norm,
     Activation: _activation,
     Residual: _residual,
     ExpertLinear: _expert_linear,

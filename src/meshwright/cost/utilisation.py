@@ -3,14 +3,14 @@
 MFU counts 6·N_active + 12·layers·heads·head_dim·seq per token: N_active without the input embedding table (a tied
 table counts once, as the head), no causal discount, no recomputation; latent attention takes the mean of its
 query-key and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311,
-appendix B, made exact for these cases). Where sequences are packed with documents, twice what a token attends to
-stands for seq: Σ l² / Σ l of documents of l tokens that are not cut. ``mfu_causal`` counts only unmasked positions; HFU
-adds what is recomputed.
+appendix B, made exact for these cases), linear attention head_dim of them: what its recurrence takes. Where sequences
+are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l tokens that are
+not cut. ``mfu_causal`` counts only unmasked positions; HFU adds what is recomputed.
 """
 
 from meshwright.cost.attended import attended
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.operators import Attention
+from meshwright.model.operators import Attention, LinearAttention
 from meshwright.workload.documents import Documents
 
 
@@ -44,5 +44,5 @@ def _attention_flops(block: Block, seq_len: int, causal: bool, documents: Docume
     return sum(
         op.flops_per_token(attended(op, seq_len, causal, documents))
         for op in block.operators
-        if isinstance(op, Attention)
+        if isinstance(op, Attention | LinearAttention)
     )

@@ -8,6 +8,7 @@ cut experts over tp. There is no axis for experts (huggingface/accelerate#4200 w
 from meshwright.errors import Problem
 from meshwright.export.accelerate_plan import MIXED_PRECISION
 from meshwright.export.hugging_face_limits import SHARDED_STATES, script_problems
+from meshwright.export.packing import linear_packing_problems
 from meshwright.export.uniform import UniformPlan
 from meshwright.model.architecture import Architecture
 
@@ -27,6 +28,7 @@ def plan_problems(plan: UniformPlan, arch: Architecture) -> list[Problem]:
         *_tensor_problems(plan, arch),
         *_expert_problems(plan),
         *_sequence_problems(plan, arch),
+        *linear_packing_problems(plan, arch),
     ]
 
 
@@ -100,7 +102,7 @@ def _sequence_problems(plan: UniformPlan, arch: Architecture) -> list[Problem]:
         rule = f"seq_len mod 2·cp = {length} mod {cut} = {length % cut}, must be 0"
         problems.append(Problem("workload.seq_len", length, rule, f"a multiple of {cut}"))
     masked = any(window is not None for window in arch.windows) or arch.positions == "alibi"
-    if masked or arch.attention_sinks:
+    if masked or arch.attention_sinks or arch.linear is not None:
         rule = f"Accelerate's context parallelism knows plain causal attention, not that of {arch.name}"
         problems.append(Problem("layout.cp", plan.cp, rule, "cp: 1"))
     return problems

@@ -13,6 +13,7 @@
 from meshwright.errors import Problem
 from meshwright.export.deepspeed_plan import EXPERT_PRESETS, TENSOR_PRESETS
 from meshwright.export.hugging_face_limits import SHARDED_STATES, script_problems
+from meshwright.export.packing import linear_packing_problems
 from meshwright.export.uniform import UniformPlan
 from meshwright.model.architecture import Architecture
 
@@ -32,6 +33,7 @@ def plan_problems(plan: UniformPlan, arch: Architecture) -> list[Problem]:
         *_state_problems(plan),
         *_tensor_problems(plan, arch),
         *_expert_problems(plan, arch),
+        *linear_packing_problems(plan, arch),
     ]
 
 

@@ -52,6 +52,7 @@ def model_problems(arch: Architecture) -> list[Problem]:
         ("model.positions", arch.positions == "alibi", arch.positions, "rope, learned or none"),
         ("model.activation", _activation(arch) is None, _spoken(arch), "swiglu, gelu or squared relu"),
         ("model.biases", _biases(arch) is None, _bias_facts(arch), "all, none, or only q, k and v"),
+        ("model.linear", arch.linear is not None, "linear attention", "attention with a softmax"),
         ("model.windows", len(_widths(arch)) > 1, sorted(_widths(arch)), "one window width"),
         ("model.rope_theta", not float(arch.rope_theta).is_integer(), arch.rope_theta, "a whole number"),
     ]

@@ -9,6 +9,7 @@ documents, which they do. Scripts on Hugging Face's classes have collators for i
 from meshwright.errors import Problem
 from meshwright.export.result import Refusal
 from meshwright.export.uniform import UniformPlan
+from meshwright.model.architecture import Architecture
 from meshwright.plan.supported import workload_of
 
 KEPT_APART = {
@@ -23,6 +24,15 @@ def packing_refusals(plan: UniformPlan, target: str) -> list[Refusal]:
     """What is told of a plan with documents."""
     documents = workload_of(plan.long).documents
     return [] if documents is None else [Refusal("workload.documents", str(documents), KEPT_APART[target])]
+
+
+def linear_packing_problems(plan: UniformPlan, arch: Architecture) -> list[Problem]:
+    """transformers' linear attention goes on over the borders of documents, whatever positions say."""
+    documents = workload_of(plan.long).documents
+    if documents is None or arch.linear is None:
+        return []
+    rule = "states of transformers' linear attention do not begin again with a document"
+    return [Problem("workload.documents", str(documents), rule, "leave documents out")]
 
 
 def megatron_packing_problems(plan: UniformPlan) -> list[Problem]:

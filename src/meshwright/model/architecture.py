@@ -53,6 +53,18 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinearLayers:
+    """Lightning attention in some layers (MiniMax-01, arXiv 2501.08313, section 2.2): True for each that has it.
+
+    It has as many query, key and value heads as softmax attention has query heads, of ``head_dim`` elements, and a
+    gate as wide as all of them. ``block``: positions that a kernel takes at a time.
+    """
+
+    block: int
+    layers: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """One decoder-only language model. Widths are in elements; ``windows`` has one entry per layer.
 
@@ -62,6 +74,7 @@ class Architecture:
     mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
     embedding table. The last ``next_token_layers`` of the layers predict further tokens, which
     count ``next_token_weight`` in the loss (``next_tokens.py``).
+    ``residual_after_norm``: a part is added to its own norm's result instead of what entered that norm.
     ``assumed`` lists what the configuration left out, with the value that its family's convention gives,
     ``left_out`` what it has and nothing here counts. ``numerics`` is what running the model needs besides.
     """
@@ -95,6 +108,8 @@ class Architecture:
     tied_embeddings: bool
     latent: LatentAttention | None = None
     moe: Experts | None = None
+    linear: LinearLayers | None = None
+    residual_after_norm: bool = False
     windows: tuple[int | None, ...]
     next_token_layers: int = 0
     next_token_weight: float = 0.0

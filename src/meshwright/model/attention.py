@@ -2,16 +2,20 @@
 
 Plain (multi-head, grouped): norm → enter → qkv → [head norms] → attention → o → leave → [norm] → residual.
 Latent (DeepSeek-V2, arXiv 2405.04434): the down-projections and their norms run on sequence shards, only the
-compressed rows are gathered, and the up-projections are cut by heads. Rotary embeddings, soft caps and scales
-are elementwise and belong to the attention operator's kernel; their FLOPs are not counted (< 0.1 %).
+compressed rows are gathered, and the up-projections are cut by heads.
+Linear (MiniMax-01, arXiv 2501.08313): norm → enter → qkv and gate → attention → gated norm → o → leave →
+residual. Rotary embeddings, soft caps and scales are elementwise and belong to the attention operator's kernel; their
+FLOPs are not counted (< 0.1 %).
 """
 
 from meshwright.model.architecture import Architecture, LatentAttention
 from meshwright.model.operators import (
     Attention,
     EnterTensor,
+    GatedNorm,
     LeaveTensor,
     Linear,
+    LinearAttention,
     Norm,
     Operator,
     Parameter,
@@ -19,16 +23,53 @@ from meshwright.model.operators import (
 )
 from meshwright.model.tensors import linear_tensors, norm_tensors
 
+ATTENTION_RESIDUAL = "attention_residual"
 
-def attention_part(arch: Architecture, window: int | None) -> tuple[Operator, ...]:
-    """The chain of one layer's attention; ``window`` in positions, None = all."""
+
+def attention_part(arch: Architecture, window: int | None, linear: bool = False) -> tuple[Operator, ...]:
+    """The chain of one layer's attention; ``window`` in positions, None = all; ``linear``: without a softmax."""
     norm = Norm(
         name="input_norm",
         width=arch.hidden,
         parameters=norm_tensors("input_layernorm", arch.hidden, arch.norm),
     )
+    if linear:
+        return norm, *_linear(arch), *_output(arch, "linear_attn")
     core = _plain(arch, window) if arch.latent is None else _latent(arch, arch.latent, window)
     return norm, *core, *_output(arch)
+
+
+def _linear(arch: Architecture) -> tuple[Operator, ...]:
+    assert arch.linear is not None
+    width = arch.heads * arch.head_dim
+    return (
+        EnterTensor(name="enter_attention", width=arch.hidden),
+        Linear(
+            name="qkv",
+            place="tensor",
+            inputs=arch.hidden,
+            outputs=4 * width,
+            split="column",
+            parameters=tuple(
+                tensor
+                for name in ("q_proj", "k_proj", "v_proj", "gate_proj")
+                for tensor in linear_tensors(f"linear_attn.{name}", width, arch.hidden, "column", False)
+            ),
+        ),
+        LinearAttention(
+            name="attention",
+            place="tensor",
+            heads=arch.heads,
+            head_dim=arch.head_dim,
+            block=arch.linear.block,
+        ),
+        GatedNorm(
+            name="attention_norm",
+            place="tensor",
+            width=width,
+            parameters=(Parameter("linear_attn.norm.weight", (width,), tp_dim=0),),
+        ),
+    )
 
 
 def _plain(arch: Architecture, window: int | None) -> tuple[Operator, ...]:
@@ -148,7 +189,7 @@ def _attention(
     )
 
 
-def _output(arch: Architecture) -> tuple[Operator, ...]:
+def _output(arch: Architecture, prefix: str = "self_attn") -> tuple[Operator, ...]:
     width = arch.heads * arch.v_head_dim
     o = Linear(
         name="o",
@@ -156,10 +197,11 @@ def _output(arch: Architecture) -> tuple[Operator, ...]:
         inputs=width,
         outputs=arch.hidden,
         split="row",
-        parameters=linear_tensors("self_attn.o_proj", arch.hidden, width, "row", arch.output_bias),
+        parameters=linear_tensors(f"{prefix}.o_proj", arch.hidden, width, "row", arch.output_bias),
     )
     leave = LeaveTensor(name="leave_attention", width=arch.hidden)
-    residual = Residual(name="attention_residual", width=arch.hidden, dropout=arch.dropout)
+    stream = "input_norm" if arch.residual_after_norm else None
+    residual = Residual(name=ATTENTION_RESIDUAL, width=arch.hidden, dropout=arch.dropout, stream=stream)
     if arch.norms_per_layer == 2:
         return o, leave, residual
     tensors = norm_tensors("post_attention_layernorm", arch.hidden, arch.norm)

@@ -1,7 +1,7 @@
 """From an ``Architecture`` to a ``ModelGraph``: embed, decoder layers, head as chains of operators.
 
-Layers with the same feed-forward and window are one ``Block``; the chain is run-length coded. Layers that predict
-further tokens are blocks of their own, before the head.
+Layers with the same feed-forward, kind of attention and window are one ``Block``; the chain is run-length coded.
+Layers that predict further tokens are blocks of their own, before the head.
 """
 
 from itertools import groupby
@@ -30,9 +30,10 @@ EMBEDDING_TABLE = "embed_tokens.weight"
 def build_graph(arch: Architecture) -> ModelGraph:
     """The graph of a model: embed ×1, the layers in order, head ×1."""
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
+    linear = arch.linear.layers if arch.linear else (False,) * arch.layers
     plain = arch.layers - arch.next_token_layers
     further = [min(2, max(0, layer + 1 - plain)) for layer in range(arch.layers)]
-    kinds = list(zip(routed, arch.windows, further, strict=True))
+    kinds = list(zip(routed, linear, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))
     layers = [_layer(arch, *kind) for kind in distinct]
     runs = [(1 + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
@@ -44,13 +45,14 @@ def build_graph(arch: Architecture) -> ModelGraph:
     )
 
 
-def _layer(arch: Architecture, moe: bool, window: int | None, further: int) -> Block:
-    """One decoder layer, named ``dense`` or ``moe``, with its window where it has one.
+def _layer(arch: Architecture, moe: bool, linear: bool, window: int | None, further: int) -> Block:
+    """One decoder layer, named ``dense`` or ``moe``, with ``linear`` or its window where it has one.
 
     ``further`` is 1 for the first that predicts further tokens, which has a copy of the table, 2 for the next ones.
     """
-    name = ("moe" if moe else "dense") + ("" if window is None else f"-window-{window}")
-    operators = (*attention_part(arch, window), *feedforward_part(arch, arch.moe if moe else None))
+    name = ("moe" if moe else "dense") + ("-linear" if linear else "")
+    name += "" if window is None else f"-window-{window}"
+    operators = (*attention_part(arch, window, linear), *feedforward_part(arch, arch.moe if moe else None))
     if further:
         table = _vocabulary(arch, EMBEDDING_TABLE)
         before = before_layer(arch, table, first=further == 1)

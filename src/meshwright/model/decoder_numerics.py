@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.fields import Fields
-from meshwright.model.numerics import ActivationKind, Numerics, QueryGrowth
+from meshwright.model.numerics import ActivationKind, Mixing, Numerics, QueryGrowth
 from meshwright.model.rotary import Rotary, Yarn
 from meshwright.model.rotary_fields import ORIGINAL, read_rotary, rope_mapping
 
@@ -88,11 +88,13 @@ def llama(fields: Fields, arch: Architecture) -> Numerics:
 def granite(fields: Fields, arch: Architecture) -> Numerics:
     """Llama with four multipliers."""
     scale = fields.number("attention_multiplier", default=1.0, positive=True)
+    mixing = Mixing(part=fields.number("residual_multiplier", default=1.0, positive=True))
     return replace(
         llama(fields, arch),
         attention_scales=(scale,) * arch.layers,
         embedding_multiplier=fields.number("embedding_multiplier", default=1.0, positive=True),
-        residual_multiplier=fields.number("residual_multiplier", default=1.0, positive=True),
+        attention_mixing=(mixing,) * arch.layers,
+        feedforward_mixing=mixing,
         logit_divisor=fields.number("logits_scaling", default=1.0, positive=True),
     )
 

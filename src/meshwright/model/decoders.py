@@ -6,7 +6,7 @@ counts agree exactly. Position scaling, soft caps and multipliers change no shap
 reads them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.model.architecture import Architecture
@@ -69,16 +69,24 @@ def read_theta(fields: Fields, default: float) -> float:
 
 def read_windows(fields: Fields, layers: int, window: int | None, sliding: Callable[[int], bool]) -> Windows:
     """One window per layer: by ``layer_types``, else ``sliding(layer)`` says which layers slide."""
-    kinds = fields.items("layer_types", lambda kind: isinstance(kind, str), "names of layer types")
+    kinds = read_layer_types(fields, layers, LAYER_TYPES)
     if kinds is None:
         return tuple(window if sliding(layer) else None for layer in range(layers))
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+def read_layer_types(fields: Fields, layers: int, known: Sequence[str]) -> Sequence[str] | None:
+    """``layer_types``, one of those ``known`` for each layer; None where the file has none."""
+    kinds = fields.items("layer_types", lambda kind: isinstance(kind, str), "names of layer types")
+    if kinds is None:
+        return None
     if fields.sound("num_hidden_layers") and len(kinds) != layers:
         rule = f"len(layer_types) = {len(kinds)} must be num_hidden_layers = {layers}"
         fields.problem("layer_types", f"{len(kinds)} entries", rule, "one entry for each layer")
-    for kind in sorted(set(kinds) - set(LAYER_TYPES)):
+    for kind in sorted(set(kinds) - set(known)):
         rule = f"layers of type {kind} are not supported"
-        fields.unsupported("layer_types", kind, rule, "supported are " + ", ".join(LAYER_TYPES))
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+        fields.unsupported("layer_types", kind, rule, "supported are " + ", ".join(known))
+    return kinds
 
 
 def late_windows(fields: Fields, arch: Architecture) -> Architecture:

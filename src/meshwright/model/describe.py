@@ -77,4 +77,6 @@ def _architecture(arch: Architecture) -> dict[str, object]:
     data["windows"] = dict(windows)
     if arch.moe is not None:
         data["moe"]["layers"] = sum(arch.moe.layers)
+    if arch.linear is not None:
+        data["linear"]["layers"] = sum(arch.linear.layers)
     return data

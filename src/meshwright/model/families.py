@@ -37,6 +37,7 @@ from meshwright.model.expert_decoders import (
 )
 from meshwright.model.family_numerics import read_numerics
 from meshwright.model.fields import Fields
+from meshwright.model.linear_decoders import minimax
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "bloom": bloom,
@@ -52,6 +53,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "granite": llama,
     "kimi_k2": deepseek_v3,
     "llama": llama,
+    "minimax": minimax,
     "ministral3": ministral3,
     "mistral": mistral,
     "mixtral": mixtral,

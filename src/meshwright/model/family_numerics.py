@@ -30,6 +30,7 @@ from meshwright.model.expert_numerics import (
 )
 from meshwright.model.fields import Fields
 from meshwright.model.gemma_numerics import gemma2, gemma3
+from meshwright.model.linear_decoders import minimax_numerics
 from meshwright.model.numerics import Numerics
 
 FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
@@ -46,6 +47,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "granite": granite,
     "kimi_k2": deepseek_v3,
     "llama": llama,
+    "minimax": minimax_numerics,
     "ministral3": ministral3,
     "mistral": llama,
     "mixtral": mixtral,

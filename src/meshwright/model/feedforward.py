@@ -33,7 +33,12 @@ def feedforward_part(arch: Architecture, moe: Experts | None) -> tuple[Operator,
         _norm(arch, "ffn_norm", before),
         *body,
         *([_norm(arch, "post_ffn_norm", after)] if after else []),
-        Residual(name="ffn_residual", width=arch.hidden, dropout=arch.dropout),
+        Residual(
+            name="ffn_residual",
+            width=arch.hidden,
+            dropout=arch.dropout,
+            stream="ffn_norm" if arch.residual_after_norm else None,
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 Most operators work on the result of the one before. Those that do not say so (``Operator.reads``): a router reads the
 norm that shared experts have read too. A residual adds the branch before it to the stream, which is the result of the
-residual before it, or what enters the block, or of an operator that begins another one.
+residual before it, or what enters the block, or of an operator that begins another one, unless it names what it adds to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def sources(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
     for op in operators:
         found[op.name] = op.reads or (before,)
         if isinstance(op, Residual):
-            found[op.name] = (*found[op.name], stream)
+            found[op.name] = (*found[op.name], op.stream or stream)
         if isinstance(op, Residual) or op.begins_stream:
             stream = op.name
         before = op.name

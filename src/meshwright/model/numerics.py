@@ -32,6 +32,31 @@ class ClampedSwiglu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mixing:
+    """How a part's result is added to the stream: ``stream``·x + ``part``·f(x)."""
+
+    stream: float = 1.0
+    part: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadDecay:
+    """The decay of linear attention: head h of layer l multiplies its state by exp(−rate) at every position.
+
+    rate = 2^(−8(h + 1)/H)·(1 − l/(L − 1 + 10⁻⁵) + 10⁻⁵) of H heads and L layers (MiniMax-01's released code): ALiBi's
+    slopes, which become flatter from layer to layer.
+    """
+
+    heads: int
+    layers: int
+
+    def rates(self, layer: int) -> tuple[float, ...]:
+        """One for each head."""
+        factor = 1 - layer / (self.layers - 1 + 1e-5) + 1e-5
+        return tuple(2.0 ** (-8 * (head + 1) / self.heads) * factor for head in range(self.heads))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """The arithmetic of one decoder, in the order in which a token meets it.
 
@@ -47,10 +72,13 @@ class Numerics:
       then + slope · (j − i) for key j of query i where there are ``alibi_slopes``, one for each head.
     * Where the architecture has attention sinks, a head's sink is one more score of every query, unscaled, of a key
       whose value is zero.
+    * Linear attention takes the ``activation`` of queries, keys and values, neither rotates nor scales them, and keeps
+      states that ``decay``; its gated norm has an ε of its own, ``linear_norm_epsilon``.
     * ``activation``: ``gelu`` is exact, ``gelu-tanh`` its approximation, ``gelu-bloom`` that with BLOOM's constant.
       ``expert_activation`` stands in its place in routed experts.
     * ``routing``: how a router chooses and weighs, in every routed layer; None without experts.
-    * Each part's result is multiplied by ``residual_multiplier`` where it is added to the stream.
+    * Each part's result is added to the stream as ``attention_mixing[layer]`` (plainly where there is none) and
+      ``feedforward_mixing`` say.
     * Logits are divided by ``logit_divisor``, then capped by ``logit_soft_cap`` as the scores are.
 
     ``refused`` lists what the configuration asks for and is not supported.
@@ -64,7 +92,10 @@ class Numerics:
     logit_divisor: float = 1.0
     embedding_multiplier: float = 1.0
     embedding_multiplier_rounded: bool = False
-    residual_multiplier: float = 1.0
+    attention_mixing: tuple[Mixing, ...] = ()
+    feedforward_mixing: Mixing = Mixing()
+    decay: HeadDecay | None = None
+    linear_norm_epsilon: float = 1e-6
     norm_offset: float = 0.0
     norm_weight_in_fp32: bool = False
     query_growth: QueryGrowth | None = None
@@ -73,6 +104,10 @@ class Numerics:
     expert_activation: ClampedSwiglu | None = None
     routing: Routing | None = None
     refused: tuple[Problem, ...] = ()
+
+    def mixing_of_attention(self, layer: int) -> Mixing:
+        """How a layer's attention is added to the stream."""
+        return self.attention_mixing[layer] if self.attention_mixing else Mixing()
 
 
 UNKNOWN = Numerics(

@@ -127,6 +127,36 @@ class Attention(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAttention(Operator):
+    """o_t = q_t·S_t with S_t = λ·S_{t−1} + k_tᵀ·v_t, one state of head_dim² and one λ for each head.
+
+    Heads are cut over tp. It reads queries, keys, values and a gate side by side, and hands the gate on. Kernels walk
+    over a sequence in blocks of ``block`` positions, within which the product is (QKᵀ∘decay)·V (lightning attention,
+    arXiv 2405.17381).
+    """
+
+    heads: int
+    head_dim: int
+    block: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """4·heads·head_dim² of the recurrence: what the squares within blocks take besides is the kernel's own."""
+        return 4.0 * self.heads * self.head_dim**2
+
+    @property
+    def width(self) -> int:
+        """Of queries, keys, values or gate, all heads together."""
+        return self.heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedNorm(Operator):
+    """σ(gate)·RMSNorm(x) over ``width`` elements that tp cuts: a row's mean of squares is summed over tp."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activation(Operator):
     """Elementwise non-linearity; gated: (tokens, 2·width) → (tokens, width)."""
 
@@ -136,10 +166,14 @@ class Activation(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual(Operator):
-    """x + f(x), with dropout on f(x) where the model has it."""
+    """x + f(x), with dropout on f(x) where the model has it.
+
+    ``stream`` names the operator whose result x is, where that is not the stream so far.
+    """
 
     width: int
     dropout: bool = False
+    stream: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

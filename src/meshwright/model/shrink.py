@@ -17,7 +17,7 @@ from math import ceil, lcm
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.blocks import build_graph
 from meshwright.model.graph import ModelGraph
-from meshwright.model.numerics import Numerics
+from meshwright.model.numerics import HeadDecay, Numerics
 from meshwright.model.rotary import Linear, LongRope, Rotary, Scaling, slopes_of
 from meshwright.model.routing import Groups
 
@@ -29,7 +29,7 @@ WIDTH = 20
 VOCABULARY = 61
 """A prime: no degree divides it."""
 MOST_QUERIES = 3
-"""Query heads per key-value head, where they are grouped."""
+"""Query heads per key-value head, where they are grouped; one less where linear attention has as many of all."""
 LATENT = LatentAttention(q_rank=16, kv_rank=12, qk_nope_dim=8, qk_rope_dim=4, v_dim=8)
 EXPERTS = 8
 """So many or a few more, where ep does not divide it."""
@@ -37,6 +37,8 @@ EXPERTS_PER_TOKEN = 2
 EXPERT_WIDTH = 4
 """Feed-forward elements of an expert per etp rank."""
 GROUPS = 4
+BLOCK = 3
+"""Positions that a kernel of linear attention takes at a time."""
 
 
 def layer_kinds(arch: Architecture) -> int:
@@ -69,7 +71,11 @@ def shrunk_model(
     head_dim = latent.qk_nope_dim + latent.qk_rope_dim if latent else HEAD_DIM
     moe = _experts(arch.moe, chosen, tp, ep, etp) if arch.moe else None
     kv_heads = 1 if arch.kv_heads == 1 else tp * (2 if arch.kv_heads > tp else 1)
-    heads = kv_heads * min(MOST_QUERIES, arch.heads // arch.kv_heads)
+    queries = MOST_QUERIES - (arch.linear is not None)
+    heads = kv_heads * min(queries, arch.heads // arch.kv_heads)
+    linear = arch.linear and replace(
+        arch.linear, block=BLOCK, layers=tuple(arch.linear.layers[layer] for layer in chosen)
+    )
     narrow = arch.hidden != arch.heads * arch.head_dim
     small = replace(
         arch,
@@ -83,6 +89,7 @@ def shrunk_model(
         intermediate=0 if moe and all(moe.layers) else WIDTH * tp,
         latent=latent,
         moe=moe,
+        linear=linear,
         vocab=VOCABULARY,
         windows=lengths.windows(arch, chosen),
         max_positions=seq_len + 3,
@@ -93,11 +100,12 @@ def shrunk_model(
 
 
 def _firsts(arch: Architecture) -> list[int]:
-    """The first layer of each kind: equal window, equal rotation, experts or none."""
+    """The first layer of each kind: equal window, equal rotation, a softmax or none, experts or none."""
     rotary = arch.numerics.rotary or (None,) * arch.layers
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
+    linear = arch.linear.layers if arch.linear else (False,) * arch.layers
     kinds: dict[object, int] = {}
-    for layer, kind in enumerate(zip(arch.windows, rotary, routed, strict=True)):
+    for layer, kind in enumerate(zip(arch.windows, rotary, linear, routed, strict=True)):
         if layer < _plain(arch):
             kinds.setdefault(kind, layer)
     return list(kinds.values())
@@ -168,6 +176,8 @@ def _numerics(
         attention_scales=tuple(
             numerics.attention_scales[layer] * (arch.head_dim / head_dim) ** 0.5 for layer in chosen
         ),
+        attention_mixing=tuple(numerics.mixing_of_attention(layer) for layer in chosen),
+        decay=numerics.decay and HeadDecay(heads=heads, layers=len(chosen)),
         query_growth=growth and replace(growth, positions=max(1, lengths.seq_len // 3)),
         alibi_slopes=slopes_of(heads) if numerics.alibi_slopes else (),
         routing=routing and replace(routing, groups=routing.groups and _groups(routing.groups)),

@@ -109,8 +109,8 @@ def _sinks(plan: LongPlan, model: ModelGraph) -> Iterator[Problem]:
 LIMITS: tuple[Limit, ...] = (
     Limit(
         "model",
-        "decoders with grouped heads or latent attention, windows, sinks, head norms, biases, tied embeddings, any "
-        "rotation of the zoo, routed and shared experts, with or without a capacity",
+        "decoders with grouped heads, latent or linear attention, windows, sinks, head norms, biases, tied embeddings, "
+        "any rotation of the zoo, routed and shared experts, with or without a capacity",
         "unknown arithmetic",
         _model,
     ),

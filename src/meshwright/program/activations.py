@@ -27,14 +27,17 @@ from meshwright.model.operators import (
     EnterTensor,
     ExpertActivation,
     ExpertLinear,
+    GatedNorm,
     LeaveTensor,
     Linear,
+    LinearAttention,
     Loss,
     Norm,
     Operator,
     Residual,
 )
 from meshwright.program.attending import attending_buffers
+from meshwright.program.passing import gathered_bytes, state_bytes
 from meshwright.program.shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
 
@@ -121,8 +124,15 @@ def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Nu
 
 def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back."""
-    brought = sum(attending_buffers(op, shape, mode) for op in block.operators if isinstance(op, Attention))
+    brought = sum(brought_bytes(op, shape, mode) for op in block.operators)
     return brought + _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
+
+
+def brought_bytes(op: Operator, shape: LocalShape, mode: Mode) -> Number:
+    """Bytes that an operator's backward pass has on a rank of what belongs to others."""
+    if isinstance(op, Attention):
+        return attending_buffers(op, shape, mode)
+    return gathered_bytes(op, shape, mode) if isinstance(op, LinearAttention) else 0
 
 
 def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
@@ -179,6 +189,26 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
     return output + score_bytes(op, stack) * rows * shape.seq_len
 
 
+def _linear_attention_inputs(op: LinearAttention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Queries, keys and values before their activation."""
+    return ACTIVATION_BYTES * 3 * op.width * shape.tokens / shape.tp
+
+
+def _linear_attention_inner(op: LinearAttention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """What enters this rank's pieces; states within a piece are made again."""
+    return state_bytes(op, shape, mode)
+
+
+def _gated_norm_inputs(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """What is normalised, and the gate."""
+    return ACTIVATION_BYTES * 2 * op.width * shape.tokens / shape.tp
+
+
+def _gated_norm_inner(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Rows' sums of squares."""
+    return STATISTIC_BYTES * shape.tokens
+
+
 def score_bytes(op: Attention, stack: Stack) -> int:
     """Bytes per score: result of the softmax, result of dropout (a copy even at rate 0), and dropout's mask."""
     eager = 0 if stack.fused_softmax else EAGER_SOFTMAX_BYTES
@@ -220,6 +250,8 @@ _INPUTS: dict[type[Operator], _Rule] = {
     Norm: _norm,
     Linear: _linear,
     Attention: _attention_inputs,
+    LinearAttention: _linear_attention_inputs,
+    GatedNorm: _gated_norm_inputs,
     Activation: _activation,
     ExpertLinear: _expert_linear,
     ExpertActivation: _expert_activation,
@@ -227,6 +259,8 @@ _INPUTS: dict[type[Operator], _Rule] = {
 }
 _INNER: dict[type[Operator], _Rule] = {
     Attention: _attention_inner,
+    LinearAttention: _linear_attention_inner,
+    GatedNorm: _gated_norm_inner,
     Residual: _residual,
     Loss: _loss,
 }

@@ -13,14 +13,13 @@ Dispatch       all-to-all ep, all-gather etp       reduce-scatter etp, all-to-al
 Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 =============  ==================================  =====================================
 
-With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that
-input (Korthikanti et al., arXiv 2205.05198, section 4.2.2). What attention exchanges over cp is in ``attending.py``.
-Full recomputation repeats the
-whole forward pass with its collectives; a set repeats its operators, in forward order before the first gradient that
-needs their results, with the exchanges of its own (experts' all-to-all, ring) and, with sequence parallelism, the one
-that it begins with. A stack whose checkpoints keep no result of an exchange walks the whole layer before its first
-gradient: all exchanges run again, and the operators of the set between them (``Stack.recomputes_exchanges``).
-Activations travel in 2 bytes.
+With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that input
+(Korthikanti et al., arXiv 2205.05198, section 4.2.2). What attention exchanges over cp is in ``attending.py``, what
+linear attention does in ``passing.py``. Full recomputation repeats the whole forward pass with its collectives; a set
+repeats its operators, in forward order before the first gradient that needs their results, with the exchanges of its
+own (experts' all-to-all, ring) and, with sequence parallelism, the one that it begins with. A stack whose checkpoints
+keep no result of an exchange walks the whole layer before its first gradient: all exchanges run again, and the
+operators of the set between them (``Stack.recomputes_exchanges``). Activations travel in 2 bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,14 +33,18 @@ from meshwright.model.operators import (
     Combine,
     Dispatch,
     EnterTensor,
+    GatedNorm,
     LeaveTensor,
+    LinearAttention,
     Loss,
     Operator,
+    Residual,
 )
 from meshwright.program.activations import drops_output
 from meshwright.program.attending import attending, entering, leaving
 from meshwright.program.exchange import EP, logical_bytes, sent_once
 from meshwright.program.items import Collective, Compute, Item, Overlap, PassKind, Phase, exchanges_of
+from meshwright.program.passing import normalising, passing
 from meshwright.program.reached import Choice
 from meshwright.program.shape import ACTIVATION_BYTES, LocalShape, Mode, Number
 from meshwright.stack.stack import Stack
@@ -111,12 +114,14 @@ def recomputed_runs(block: Block) -> dict[str, list[tuple[Operator, ...]]]:
 def _user(last: Operator, block: Block) -> str:
     """The operator that needs the result of ``last`` again first, backwards.
 
-    Itself where its result is kept, or leaves the region. A dispatch that is not run again needs its input no more.
+    Itself where its result is kept, or leaves the region. A dispatch that is not run again needs its input no
+    more, and a residual never needs the stream.
     """
     waiting = [
         op
         for op in users(block.operators)[last.name]
-        if not isinstance(op, Dispatch) or block.recomputes(op.recompute)
+        if not (isinstance(op, Dispatch) and not block.recomputes(op.recompute))
+        and not (isinstance(op, Residual) and op.stream == last.name)
     ]
     kept = not waiting or isinstance(waiting[-1], LeaveTensor) or not drops_output(last, block)
     return last.name if kept else waiting[-1].name
@@ -189,6 +194,10 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
             *attending(op, shape, mode, "F"),
             *leaving(op, shape, mode, "F"),
         ]
+    if isinstance(op, LinearAttention):
+        return passing(op, shape, mode, "F")
+    if isinstance(op, GatedNorm):
+        return normalising(op, shape, "F")
     if isinstance(op, Loss):
         return [*_loss_collectives(op, shape, stack), Compute(op, "F")]
     return [Compute(op, "F")]
@@ -207,6 +216,10 @@ def _input_gradient(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -
             *attending(op, shape, mode, "I"),
             *entering(op, shape, mode, "I"),
         ]
+    if isinstance(op, LinearAttention):
+        return passing(op, shape, mode, "I")
+    if isinstance(op, GatedNorm):
+        return normalising(op, shape, "I")
     return [Compute(op, "I")]
 
 

@@ -36,13 +36,13 @@ class Packing:
         if key not in self._tiles:
             self._tiles[key] = tuple(
                 (slice(at, at + 1), tile)
-                for at, documents in enumerate(self._documents)
+                for at, documents in enumerate(self.documents)
                 for tile in tiles(queries, keys, window, documents)
             )
         return self._tiles[key]
 
     @cached_property
-    def _documents(self) -> tuple[Stretches, ...]:
+    def documents(self) -> tuple[Stretches, ...]:
         """Those of each sequence."""
         length = self.begins.shape[1]
         found = []

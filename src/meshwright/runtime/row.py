@@ -13,6 +13,7 @@ from meshwright.model.operators import EnterTensor, Operator, Residual
 from meshwright.program.items import Collective, Compute, Item
 from meshwright.runtime.block_plan import BlockPlan
 from meshwright.runtime.kernels.attention import AttentionKernel
+from meshwright.runtime.kernels.linear_attention import LinearAttentionKernel
 from meshwright.runtime.values import Results, Value, of_all
 from meshwright.runtime.visit import Visit
 
@@ -82,7 +83,7 @@ class Row:
     def _from_kept(self, op: Operator, item: Item) -> Value:
         """Begin with what an operator kept; behind an edge, with the part of its input that this rank holds."""
         kernel = self.plan.kernel(op)
-        if isinstance(kernel, AttentionKernel) and not isinstance(item, Compute):
+        if isinstance(kernel, AttentionKernel | LinearAttentionKernel) and not isinstance(item, Compute):
             return kernel.kept_value(self.visits[op.name])
         if isinstance(item, Collective):
             behind = [name for name, of in self.plan.sources.items() if op.name in of]

@@ -16,8 +16,10 @@ from meshwright.model.operators import (
     EnterTensor,
     ExpertActivation,
     ExpertLinear,
+    GatedNorm,
     LeaveTensor,
     Linear,
+    LinearAttention,
     Loss,
     Norm,
     Operator,
@@ -38,6 +40,7 @@ from meshwright.runtime.kernels.latent import (
     WideningKernel,
 )
 from meshwright.runtime.kernels.linear import JoiningKernel, LinearKernel
+from meshwright.runtime.kernels.linear_attention import GatedNormKernel, LinearAttentionKernel
 from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
 from meshwright.runtime.kernels.positions import PositionsKernel
@@ -53,8 +56,10 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     EnterTensor: BoundaryKernel,
     ExpertActivation: ActivationKernel,
     ExpertLinear: ExpertLinearKernel,
+    GatedNorm: GatedNormKernel,
     LeaveTensor: BoundaryKernel,
     Linear: LinearKernel,
+    LinearAttention: LinearAttentionKernel,
     Loss: LossKernel,
     Norm: NormKernel,
     Residual: ResidualKernel,

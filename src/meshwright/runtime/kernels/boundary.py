@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from meshwright.model.attention import ATTENTION_RESIDUAL
+from meshwright.model.numerics import Mixing
 from meshwright.model.operators import EnterTensor, LeaveTensor, Residual
 from meshwright.program.items import Collective
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
@@ -51,9 +53,9 @@ class ResidualKernel:
     setting: Setting
 
     def forward(self, x: Value, visit: Visit) -> torch.Tensor:
-        """The branch, times the model's multiplier, and the stream."""
+        """The branch and the stream, each times the model's factor."""
         branch, stream = x
-        return stream + self._multiplied(branch)
+        return _times(stream, self._mixing.stream) + _times(branch, self._mixing.part)
 
     def again(self, visit: Visit) -> torch.Tensor:
         """A residual keeps nothing that a row could begin with."""
@@ -64,7 +66,7 @@ class ResidualKernel:
 
     def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
         """The gradients of branch and stream."""
-        return self._multiplied(g), g
+        return _times(g, self._mixing.part), _times(g, self._mixing.stream)
 
     def weight_gradient(self, visit: Visit) -> None:
         """There are no weights."""
@@ -74,6 +76,13 @@ class ResidualKernel:
         raise AssertionError(item)
         yield
 
-    def _multiplied(self, x: torch.Tensor) -> torch.Tensor:
-        multiplier = self.setting.numerics.residual_multiplier
-        return x if multiplier == 1 else x * multiplier
+    @property
+    def _mixing(self) -> Mixing:
+        numerics = self.setting.numerics
+        if self.op.name != ATTENTION_RESIDUAL:
+            return numerics.feedforward_mixing
+        return numerics.mixing_of_attention(self.setting.decoder_layer)
+
+
+def _times(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x if factor == 1 else x * factor

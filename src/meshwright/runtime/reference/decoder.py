@@ -18,13 +18,14 @@ from torch.nn import functional
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
-from meshwright.model.numerics import Numerics
+from meshwright.model.numerics import Mixing, Numerics
 from meshwright.model.running import TOKEN_TABLE, named_buffers, numerics_to_run, stored_shapes
 from meshwright.runtime.reference.attention import attended, places, positioned
 from meshwright.runtime.reference.capacity import Bounded
 from meshwright.runtime.reference.elementwise import capped, linear, normed
 from meshwright.runtime.reference.feedforward import dense, routed
 from meshwright.runtime.reference.latent import latent_heads
+from meshwright.runtime.reference.linear import linearly_attended
 from meshwright.runtime.reference.routing import Choice, imbalance, moved
 
 NO_LABEL = -100
@@ -162,14 +163,26 @@ class Decoder:
     def after_attention(self, layer: int, x_BLD: Tensor) -> Tensor:
         """The stream with a layer's attention added."""
         unit = f"layers.{layer}"
-        y_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
-        sinks_H = self.tensors[f"{unit}.self_attn.sinks"] if self.arch.attention_sinks else None
-        heads = self._heads(layer, y_BLD) if self.arch.latent is None else self._latent_heads(layer, y_BLD)
-        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H)
-        y_BLD = linear(self.tensors, f"{unit}.self_attn.o_proj", y_BLHN.flatten(2))
+        n_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
+        if self.arch.linear is not None and self.arch.linear.layers[layer]:
+            y_BLD = linearly_attended(self.arch, self.numerics, self.tensors, layer, n_BLD, self.begins)
+        else:
+            y_BLD = self._softly_attended(layer, n_BLD)
         if self.arch.norms_per_layer == 4:
             y_BLD = self._norm(f"{unit}.post_attention_layernorm", y_BLD)
-        return x_BLD + y_BLD * self.numerics.residual_multiplier
+        return self._mixed(self.numerics.mixing_of_attention(layer), x_BLD, n_BLD, y_BLD)
+
+    def _softly_attended(self, layer: int, x_BLD: Tensor) -> Tensor:
+        name = f"layers.{layer}.self_attn"
+        sinks_H = self.tensors[f"{name}.sinks"] if self.arch.attention_sinks else None
+        heads = self._heads(layer, x_BLD) if self.arch.latent is None else self._latent_heads(layer, x_BLD)
+        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H)
+        return linear(self.tensors, f"{name}.o_proj", y_BLHN.flatten(2))
+
+    def _mixed(self, mixing: Mixing, x_BLD: Tensor, n_BLD: Tensor, y_BLD: Tensor) -> Tensor:
+        """The stream ``x``, or its norm ``n``, with the result of a part."""
+        stream_BLD = n_BLD if self.arch.residual_after_norm else x_BLD
+        return stream_BLD * mixing.stream + y_BLD * mixing.part
 
     def after_feedforward(self, layer: int, x_BLD: Tensor) -> Tensor:
         """The stream with a layer's feed-forward added."""
@@ -179,14 +192,14 @@ class Decoder:
         """The same, with the choice of experts where the layer is routed."""
         unit, four, moe = f"layers.{layer}", self.arch.norms_per_layer == 4, self.arch.moe
         before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
-        y_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
+        n_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
         if moe is not None and moe.layers[layer]:
-            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, y_BLD, self.bounded)
+            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, n_BLD, self.bounded)
         else:
-            y_BLD = dense(self.arch, self.numerics, self.tensors, f"{unit}.mlp", y_BLD)
+            y_BLD = dense(self.arch, self.numerics, self.tensors, f"{unit}.mlp", n_BLD)
         if four:
             y_BLD = self._norm(f"{unit}.post_feedforward_layernorm", y_BLD)
-        return x_BLD + y_BLD * self.numerics.residual_multiplier, choice
+        return self._mixed(self.numerics.feedforward_mixing, x_BLD, n_BLD, y_BLD), choice
 
     def further(self, layer: int, x_BLD: Tensor, tokens_BL: Tensor) -> tuple[Tensor, Choice | None]:
         """A stream behind its norm and tokens ahead → the next such stream (DeepSeek-V3, eq. 21 and 22)."""

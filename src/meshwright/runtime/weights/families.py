@@ -14,6 +14,7 @@ from meshwright.runtime.weights.experts import EXPERTS, GPT_OSS, MIXTRAL, ONE_BY
 from meshwright.runtime.weights.parts import Part, Place
 
 QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+LINEAR_QKV = ("linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj")
 GATE_UP = ("mlp.gate_proj", "mlp.up_proj")
 HEAD = "lm_head"
 
@@ -27,7 +28,7 @@ class Checkpoint:
     * ``outer`` are the modules of embedding and head, ``layers`` is the list's name, ``inner`` renames modules of a
       layer; what is not named keeps its name.
     * ``fused``: a stored module, and ours of which it is the stack along dim 0; ``by_heads`` says that it begins
-      with the first head of each, then come the second heads (BLOOM).
+      with the first head of each, then come the second heads (BLOOM, linear attention of MiniMax).
     * ``transposed``: stored modules whose weight is (inputs, outputs).
     * ``experts`` says where the matrices of experts are.
     """
@@ -94,6 +95,17 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "granite": PLAIN,
     "kimi_k2": PLAIN,
     "llama": PLAIN,
+    "minimax": Checkpoint(
+        inner={
+            "mlp.gate": "block_sparse_moe.gate",
+            "linear_attn.gate_proj": "self_attn.output_gate",
+            "linear_attn.norm": "self_attn.norm",
+            "linear_attn.o_proj": "self_attn.out_proj",
+        },
+        fused={"self_attn.qkv_proj": LINEAR_QKV},
+        by_heads=True,
+        experts=MIXTRAL,
+    ),
     "ministral3": PLAIN,
     "mistral": PLAIN,
     "mixtral": Checkpoint(inner={"mlp.gate": "block_sparse_moe.gate"}, experts=MIXTRAL),

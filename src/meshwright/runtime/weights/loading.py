@@ -22,8 +22,11 @@ DTYPES = ("F64", "F32", "BF16", "F16")
 FEW = 4
 """Names that are told one by one."""
 OTHER_TOWERS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
-BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
-"""What older releases wrote besides weights: causal masks, frequencies."""
+BUFFERS = (
+    *(".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"),
+    *(".slope_rate", ".query_decay", ".key_decay", ".diagonal_decay"),
+)
+"""What is written besides weights and follows from the configuration: causal masks, frequencies, decays."""
 NEXT_TOKEN = "eh_proj.weight"
 """A layer that has it predicts further tokens (DeepSeek-V3, GLM-4.5); a model that trains none is read without."""
 
@@ -99,7 +102,7 @@ def _grouped(names: set[str], value: str | None, what: str, suggestion: str) -> 
 
 
 def _ignored(name: str, tied: bool) -> bool:
-    """Other towers, buffers of older releases, and a second copy of a tied table."""
+    """Other towers, buffers that can be computed, and a second copy of a tied table."""
     tower = name.removeprefix("model.").startswith(OTHER_TOWERS)
     return tower or name.endswith(BUFFERS) or (tied and name.endswith(f"{HEAD}.weight"))
 

@@ -1,0 +1,114 @@
+"""The pieces of a sequence that a rank has, and how states of linear attention come from piece to piece.
+
+A piece is a stretch of positions in a row. With documents a sequence's part of a piece falls into *runs*, one for each
+document: the first goes on with what stands before the piece where its document began there, the last leaves something
+to pieces behind. Every rank knows all pieces and all borders, so that states are all that is exchanged
+(``program/passing.py``).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from meshwright.program.context import Stretch, Stretches, rank_stretches
+from meshwright.program.passing import most_pieces
+from meshwright.runtime.kernels.kernel import Setting
+from meshwright.runtime.kernels.linear_core import Decay
+from meshwright.runtime.packing import Packing
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of some sequences that belong to one document, and to piece number ``piece`` of this rank."""
+
+    sequences: slice
+    rows: slice
+    piece: int
+    enters: bool
+    leaves: bool
+
+    @property
+    def place(self) -> tuple[slice, slice, slice]:
+        """Where it is in (batch, heads, positions, …)."""
+        return self.sequences, slice(None), self.rows
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Those of one layer on one rank; ``packing``: within documents."""
+
+    setting: Setting
+    decay: Decay
+    packing: Packing | None = None
+
+    @cached_property
+    def everywhere(self) -> Sequence[Stretches]:
+        """What each rank of cp has."""
+        shape, context = self.setting.shape, self.setting.context
+        return [
+            rank_stretches(int(shape.seq_len), int(shape.cp), int(shape.ulysses), context.pieces, place)
+            for place in range(int(shape.cp))
+        ]
+
+    @property
+    def mine(self) -> Stretches:
+        """What this rank has."""
+        return self.everywhere[self.setting.cp_rank]
+
+    def no_states(self, like: torch.Tensor) -> torch.Tensor:
+        """Zeros for the states of all pieces that a rank may have: (pieces, batch, heads, head_dim, head_dim)."""
+        most = int(most_pieces(self.setting.shape, self.setting.communicator.program.mode))
+        batch, heads, _, width = like.shape
+        return like.new_zeros((most, batch, heads, width, width))
+
+    def runs(self, sequences: int) -> Iterator[Run]:
+        """All rows of this rank, document by document."""
+        at = 0
+        for piece, (start, stop) in enumerate(self.mine):
+            if self.packing is None:
+                yield Run(slice(0, sequences), slice(at, at + stop - start), piece, enters=True, leaves=True)
+            else:
+                yield from self._of_documents(self.packing, piece, (start, stop), at - start)
+            at += stop - start
+
+    def _of_documents(self, packing: Packing, piece: int, stretch: Stretch, shift: int) -> Iterator[Run]:
+        for sequence, documents in enumerate(packing.documents):
+            for begin, end in documents:
+                first, last = max(begin, stretch[0]), min(end, stretch[1])
+                if first < last:
+                    yield Run(
+                        slice(sequence, sequence + 1),
+                        slice(first + shift, last + shift),
+                        piece,
+                        enters=begin < stretch[0],
+                        leaves=end > stretch[1],
+                    )
+
+    def entered(self, gathered: torch.Tensor) -> torch.Tensor:
+        """What enters each piece of this rank: the states of those before it, decayed."""
+        return self._summed(gathered, lambda mine, other: self._passed(other, mine))
+
+    def left(self, gathered: torch.Tensor) -> torch.Tensor:
+        """Backward: gradients of what each piece leaves, from those of what entered the ones behind it."""
+        return self._summed(gathered, self._passed)
+
+    def _summed(
+        self, gathered: torch.Tensor, factor: Callable[[Stretch, Stretch], torch.Tensor]
+    ) -> torch.Tensor:
+        by_rank = gathered.unflatten(0, (len(self.everywhere), -1))
+        found = torch.zeros_like(by_rank[0])
+        for total, mine in zip(found, self.mine, strict=False):
+            for states, stretches in zip(by_rank, self.everywhere, strict=True):
+                for state, other in zip(states, stretches, strict=False):
+                    total += state * factor(mine, other)
+        return found
+
+    def _passed(self, before: Stretch, behind: Stretch) -> torch.Tensor:
+        """How much of a piece's state enters another one, 0 where that is not behind: (batch or 1, heads, 1, 1)."""
+        between = torch.tensor(behind[0] - before[1], device=self.decay.rates.device)
+        part = self.decay.after(between)[None, :, None, None]
+        if self.packing is None:
+            return part
+        return part * (self.packing.begins[:, behind[0]] < before[1]).to(part)[:, None, None, None]
