@@ -87,6 +87,13 @@ LARGE = (
         "zb-h1",
         1,
     ),
+    (
+        "minimax-text-01",
+        {"pp": 4, "dp_shard": 8, "cp": 4, "tp": 4, "ep": 32},
+        {"sharding": "zero1"},
+        "interleaved-1f1b",
+        5,
+    ),
     ("qwen3-235b-a22b", {"dp_shard": 64, "ep": 16}, {"sharding": "zero3"}, "1f1b", 1),
     ("gpt-oss-120b", {"pp": 4, "dp_replicate": 8, "tp": 2, "ep": 8}, {}, "1f1b", 1),
 )

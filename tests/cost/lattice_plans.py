@@ -173,7 +173,9 @@ def family(
     """
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
-    setting = Setting((MODELS | LINEAR_MODELS)[model], load_cluster(cluster), Workload(**workload), load_stack(stack))
+    setting = Setting(
+        (MODELS | LINEAR_MODELS)[model], load_cluster(cluster), Workload(**workload), load_stack(stack)
+    )
     header = ShortPlan(
         plan=1,
         model=model,

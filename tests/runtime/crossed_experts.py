@@ -177,7 +177,7 @@ SPECIAL = (
 def folded() -> Iterator[Proven]:
     """Every family with experts over all ranks of data and tensor parallelism (Parallel Folding, arXiv 2504.14960)."""
     for model in FAMILIES:
-        widths = {"num_local_experts": 8} if model in ("mixtral", "gpt_oss") else {}
+        widths = {"num_local_experts": 8} if model in ("mixtral", "gpt_oss", "minimax") else {}
         widths = {"num_experts": 8} if model == "qwen2_moe" else widths
         yield Proven(
             model,

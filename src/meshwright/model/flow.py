@@ -2,7 +2,7 @@
 
 Most operators work on the result of the one before. Those that do not say so (``Operator.reads``): a router reads the
 norm that shared experts have read too. A residual adds the branch before it to the stream, which is the result of the
-residual before it, or what enters the block, or of an operator that begins another one, unless it names what it adds to.
+residual before it, or what enters the block, or of an operator that begins another one, or of the one that it names.
 """
 
 from collections.abc import Mapping, Sequence
