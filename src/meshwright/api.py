@@ -101,7 +101,7 @@ def plan(
     schedule: str | None = None,
     solving: "Solving | None" = None,
     documents: Iterable[int] | None = None,
-    routing: "RoutingSpec | None" = None,
+    routing: RoutingSpec | None = None,
     capacity: float | CapacitySpec | None = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),

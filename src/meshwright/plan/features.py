@@ -49,10 +49,8 @@ def features(
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
     if layout.ep > 1:
-        found["ep"] = Feature("experts over ep", AXIS_DEGREE)
-    if layout.ep > 1 and hands_on:
-        said = "experts over ep, copies of tokens handed on inside of nodes"
-        found["ep"] = Feature(said, AXIS_DEGREE**2)
+        handed_on = Feature("experts over ep, copies of tokens handed on inside of nodes", AXIS_DEGREE**2)
+        found["ep"] = handed_on if hands_on else Feature("experts over ep", AXIS_DEGREE)
     if layout.expert_order is not None:
         found["expert_order"] = Feature("experts on other ranks than the model has them")
     if layout.etp > 1:
