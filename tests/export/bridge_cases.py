@@ -20,7 +20,7 @@ MODELS = (
     "gpt-oss-20b",
     "gemma-2-9b",
 )
-LETTERS = {"E": "embedding", "t": "decoder", "L": "loss"}
+LETTERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
 
 
 def exported(this: Case) -> Export:

@@ -44,11 +44,13 @@ def test_several_pools_are_refused() -> None:
     assert problem_fields(mixed, "megatron") == {"cluster"}
 
 
-def test_layers_that_predict_further_tokens_are_refused() -> None:
+def test_layers_that_predict_further_tokens_are_refused_where_the_target_has_no_words() -> None:
     this = case()
     further = replace(this.model.architecture, next_token_layers=1)
     model = replace(this.model, architecture=further)
-    assert problem_fields(replace(this, model=model), "megatron") == {"model"}
+    (problem,) = read_uniform(this.plan, model, this.cluster).problems
+    assert problem.field == "model"
+    assert not read_uniform(this.plan, model, this.cluster, next_tokens=True).problems
 
 
 def test_the_summary_is_one_line() -> None:

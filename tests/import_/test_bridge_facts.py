@@ -206,7 +206,7 @@ def test_what_a_plan_has_no_word_for_is_unread():
     text = tree(
         model={
             "cpu_offloading": "true",
-            "mtp_num_layers": 1,
+            "mtp_use_repeated_layer": "true",
             "cuda_graph_impl": "none",
             "cp_comm_type": "a2a",
         },
@@ -215,7 +215,7 @@ def test_what_a_plan_has_no_word_for_is_unread():
     )
     foreign = import_bridge(text)
     assert {unread.key for unread in foreign.unread} == {
-        *("model.cpu_offloading", "model.mtp_num_layers"),
+        *("model.cpu_offloading", "model.mtp_use_repeated_layer"),
         *("comm_overlap.tp_comm_overlap", "optimizer.optimizer"),
     }
     assert all(unread.value and unread.why for unread in foreign.unread)

@@ -207,6 +207,7 @@ def test_other_text_is_refused(text):
     [
         (("--num-layers 10", "--pipeline-model-parallel-size 4"), None),
         (("--num-layers 61", "--pipeline-model-parallel-size 16"), None),
+        (("--num-layers 61", "--pipeline-model-parallel-size 16", "--mtp-num-layers 2"), None),
         (("--num-experts 8", "--expert-model-parallel-size 3"), "--expert-model-parallel-size 3"),
     ],
 )

@@ -12,6 +12,7 @@ from meshwright.model.blocks import build_graph
 from meshwright.model.describe import describe_model
 from meshwright.model.families import read_architecture
 from meshwright.model.load import load_model
+from meshwright.model.next_tokens import without_next_tokens
 from meshwright.model.operators import Loss
 from meshwright.model.running import numerics_to_run
 from meshwright.model.shrink import shrunk_model
@@ -38,6 +39,13 @@ def test_they_are_left_out_and_that_is_said():
     assert told["architecture"]["next_token_layers"] == 0
     assert describe_model(load_model("kimi-k2"))["left_out"] == []
     assert describe_model(FURTHER)["left_out"] == []
+
+
+def test_the_main_model_alone_is_that_without_them():
+    told = {"source": "", "assumed": (), "left_out": ()}
+    plain, main = PLAIN.architecture, without_next_tokens(FURTHER.architecture)
+    assert replace(main, **told) == replace(plain, **told)
+    assert (FURTHER.architecture.main_layers, plain.main_layers) == (61, 61)
 
 
 def test_a_layer_has_a_projection_three_norms_and_all_of_a_decoder_layer():

@@ -7,21 +7,27 @@ release's own list, the fields of its configuration classes. Sources: Megatron-B
 ``training/utils/omegaconf_utils.py``, ``training/pretrain.py``, ``recipes``.
 """
 
+from dataclasses import replace
+
 from meshwright.cluster.graph import Cluster
 from meshwright.errors import Problem
 from meshwright.export.bridge_limits import plan_problems, plan_refusals
 from meshwright.export.bridge_plan import bridge_overrides
-from meshwright.export.bridge_recipes import BridgeModel, model_with_recipe
+from meshwright.export.bridge_recipes import BridgeModel, bridge_models, model_with_recipe
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.export.launchers.yaml_text import yaml_documents
 from meshwright.export.megatron import SELECTIVE, connections
+from meshwright.export.megatron_next_tokens import next_token_refusals
 from meshwright.export.nested_keys import unknown_keys
 from meshwright.export.option_list import option_names
 from meshwright.export.packing import packing_refusals
 from meshwright.export.result import Export, foreign_stack_refusals
 from meshwright.export.uniform import UniformPlan, read_uniform, unsupported_error
+from meshwright.model.architecture import Architecture
+from meshwright.model.blocks import build_graph
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
+from meshwright.model.next_tokens import without_next_tokens
 from meshwright.plan.long import LongPlan
 from meshwright.stack.stack import Stack
 
@@ -63,7 +69,7 @@ if __name__ == "__main__":
 
 def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
     """The files that run ``plan``. Raises UnsupportedError with all that Bridge cannot say."""
-    arch, uniform = model.architecture, read_uniform(plan, model, cluster)
+    arch, uniform = model.architecture, read_uniform(plan, model, cluster, next_tokens=True)
     known = _with_recipe(model)
     if isinstance(known, Problem):
         raise unsupported_error(plan, [known, *uniform.problems, *plan_problems(uniform, arch, None)])
@@ -85,18 +91,38 @@ def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: St
             "bridge/launch.sh": launch_script(top, job, _body(uniform, known, cluster, job), sources=()),
             "bridge/job.sbatch": sbatch_script(top, job),
         },
-        refused=(*foreign, *plan_refusals(uniform, arch, stack), *packing_refusals(uniform, "bridge")),
+        refused=(
+            *foreign,
+            *plan_refusals(uniform, arch, stack),
+            *packing_refusals(uniform, "bridge"),
+            *next_token_refusals(uniform, arch),
+        ),
     )
 
 
 def _with_recipe(model: ModelGraph) -> BridgeModel | Problem:
-    """The model's row; a model that only has the name of ours is another one than the recipe's."""
-    name = model.architecture.name
-    known = model_with_recipe(name)
-    if isinstance(known, BridgeModel) and load_model(name).parameters != model.parameters:
-        rule = f"{known.recipe} trains a model of {load_model(name).parameters} parameters"
-        return Problem("model", model.parameters, rule, f"model: {name} from the zoo")
+    """The main model's row; one that only has the name of ours is another than the recipe's, by any name ours is ours.
+
+    Layers for further tokens are the plan's: they override the recipe's.
+    """
+    main = without_next_tokens(model.architecture)
+    known = model_with_recipe(main.name)
+    if isinstance(known, Problem):
+        return next((row for row in bridge_models() if _makes(row, main)), known)
+    parameters, recipes = build_graph(main).parameters, load_model(main.name).parameters
+    if recipes != parameters:
+        rule = f"{known.recipe} trains a model of {recipes} parameters"
+        return Problem("model", parameters, rule, f"model: {main.name} from the zoo")
     return known
+
+
+def _makes(row: BridgeModel, main: Architecture) -> bool:
+    """Whether the row's recipe trains this very model, whatever its file is called."""
+    return bool(row.recipe) and _nameless(load_model(row.model).architecture) == _nameless(main)
+
+
+def _nameless(arch: Architecture) -> Architecture:
+    return replace(arch, name="", source="", assumed=(), left_out=())
 
 
 def _unknown_fields() -> list[str]:

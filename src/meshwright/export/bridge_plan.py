@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.export.capacity import FACTOR, PAD, POLICY
+from meshwright.export.megatron_next_tokens import LAYERS, WEIGHT, next_token_options
 from meshwright.export.megatron_plan import plan_options
 from meshwright.export.option_list import Option
 from meshwright.export.uniform import UniformPlan
@@ -48,6 +49,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--recompute-modules": ("model.recompute_modules",),
     "--micro-batch-size": ("train.micro_batch_size",),
     "--global-batch-size": ("train.global_batch_size",),
+    LAYERS: ("model.mtp_num_layers",),
+    WEIGHT: ("model.mtp_loss_scaling_factor",),
     "--seq-length": ("dataset.seq_length", "model.seq_length"),
     "--optimizer": ("optimizer.optimizer",),
 }
@@ -132,7 +135,7 @@ DTYPES = {"fp32": "torch.float32", "fp16": "torch.float16"}
 
 def bridge_overrides(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str, Any]:
     """The overrides as a tree. For a plan without ``plan_problems``."""
-    options = plan_options(plan, stack)
+    options = [*plan_options(plan, stack), *next_token_options(arch)]
     assert {option[0] for option in options} <= {*OPTIONS, *PRECISION_OPTIONS, *OTHERWISE}
     found = {path: value for option in options for path, value in _fields(option)}
     found |= (
@@ -169,7 +172,7 @@ def _value(name: str, values: list[str]) -> object:
         return values
     if name == "--hierarchical-context-parallel-sizes":
         return [int(value) for value in values]
-    if name == FACTOR:
+    if name in (FACTOR, WEIGHT):
         return float(values[0])
     text = values[0] if values else ""
     return int(text) if text.isdecimal() else text or True

@@ -9,6 +9,7 @@ from meshwright.cluster.graph import Cluster
 from meshwright.export.launch import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.export.megatron_limits import plan_problems
 from meshwright.export.megatron_model import family_refusals, model_options, model_problems
+from meshwright.export.megatron_next_tokens import next_token_refusals
 from meshwright.export.megatron_plan import STRATEGIES, plan_options, plan_refusals
 from meshwright.export.option_list import Option, assert_known, bash_array
 from meshwright.export.packing import packing_refusals
@@ -30,7 +31,7 @@ RUN_OPTIONS = (
 
 def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
     """The scripts that run ``plan``. Raises UnsupportedError with all that Megatron cannot say."""
-    arch, uniform = model.architecture, read_uniform(plan, model, cluster)
+    arch, uniform = model.architecture, read_uniform(plan, model, cluster, next_tokens=True)
     problems = [*uniform.problems, *model_problems(arch), *plan_problems(uniform, arch)]
     if problems:
         raise unsupported_error(plan, problems)
@@ -53,6 +54,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
             *plan_refusals(uniform, stack),
             *packing_refusals(uniform, "megatron"),
             *family_refusals(arch),
+            *next_token_refusals(uniform, arch),
         ),
     )
 

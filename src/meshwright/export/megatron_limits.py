@@ -7,6 +7,7 @@ megatron-core 0.19.2, ``training/arguments.py``, ``core/parallel_state.py``,
 
 from meshwright.errors import Problem
 from meshwright.export.capacity import capacity_problems
+from meshwright.export.megatron_next_tokens import next_token_problems
 from meshwright.export.megatron_plan import ORDERS, instances, known_order
 from meshwright.export.packing import megatron_packing_problems
 from meshwright.export.uniform import UniformPlan
@@ -28,6 +29,7 @@ def plan_problems(plan: UniformPlan, arch: Architecture) -> list[Problem]:
         *_pipeline_problems(plan),
         *_recompute_problems(plan, arch),
         *_training_problems(plan, arch),
+        *next_token_problems(plan, arch),
         *megatron_packing_problems(plan),
         *capacity_problems(plan),
     ]

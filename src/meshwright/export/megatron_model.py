@@ -10,9 +10,11 @@ model.
 from itertools import groupby
 
 from meshwright.errors import Problem
+from meshwright.export.megatron_next_tokens import next_token_options
 from meshwright.export.option_list import Option
 from meshwright.export.result import Refusal
 from meshwright.model.architecture import Architecture, Experts
+from meshwright.model.next_tokens import without_next_tokens
 
 GPT_OSS = "gpt_oss"
 UNSAID = {
@@ -28,6 +30,10 @@ UNSAID = {
 
 def model_options(arch: Architecture, seq_len: int) -> list[Option]:
     """The options that make the model. For an architecture without ``model_problems``."""
+    return [*_main_options(without_next_tokens(arch), seq_len), *next_token_options(arch)]
+
+
+def _main_options(arch: Architecture, seq_len: int) -> list[Option]:
     return [
         ("--num-layers", str(arch.layers)),
         ("--hidden-size", str(arch.hidden)),

@@ -103,6 +103,7 @@ def exchange_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
         "needs ep > 1": plan.experts.ep == 1,
         "needs virtual stages in a pipeline": plan.pp > 1 and plan.virtual_stages == 1,
         "does not run beside recomputed expert layers": plan.recompute == "full" or "moe" in plan.recompute,
+        "takes one layer for further tokens": plan.next_token_layers > 1,
     }
     whys = [why for why, holds in conditions.items() if holds]
     why = f"--overlap-moe-expert-parallel-comm {'; '.join(whys)}: exchanges are written without it"
@@ -169,20 +170,30 @@ def _pipeline(plan: UniformPlan, stack: Stack) -> list[Option]:
 
 
 def _even(plan: UniformPlan) -> bool:
-    """Equal stages with the embedding in the first and the head in the last: what Megatron does unasked."""
+    """Equal stages, the embedding in the first, further tokens and the head in the last: what Megatron does unasked."""
     ends = plan.stages[0].embed and plan.stages[-1].head
-    return ends and len({stage.count for stage in plan.stages}) == 1
+    further = [plan.next_tokens_of(stage) for stage in plan.stages]
+    equal = len({stage.count - own for stage, own in zip(plan.stages, further, strict=True)}) == 1
+    return ends and equal and not any(further[:-1])
 
 
 def layout_text(plan: UniformPlan) -> str:
-    """Megatron's text for stages: E embedding, t a layer, L the loss, | between stages, (t*3|)*6 repeats."""
+    """Megatron's text for stages: E embedding, t a layer, m one that predicts a further token, L the loss.
+
+    Stages stand between |, and (t*3|)*6 repeats.
+    """
     texts = []
     for stage in plan.stages:
-        layers = f"t*{stage.count}" if stage.count > 1 else "t" * stage.count
+        further = plan.next_tokens_of(stage)
+        layers = _times("t", stage.count - further) + _times("m", further)
         texts.append("E" * stage.embed + layers + "L" * stage.head)
     runs = [(text, len(list(run))) for text, run in groupby(texts[:-1])]
     head = "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in runs)
     return head + texts[-1]
+
+
+def _times(letter: str, count: int) -> str:
+    return f"{letter}*{count}" if count > 1 else letter * count
 
 
 def _recompute(plan: UniformPlan) -> list[Option]:

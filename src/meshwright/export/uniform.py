@@ -41,6 +41,7 @@ class UniformPlan:
     sharding: ShardingName
     recompute: Recompute
     stages: tuple[StageLayers, ...]
+    next_token_layers: int
     problems: tuple[Problem, ...]
 
     @property
@@ -93,6 +94,11 @@ class UniformPlan:
         """Stage i is on pipeline rank i mod pp."""
         return all(rank == i % self.pp for i, rank in enumerate(self.long.pipeline.placement))
 
+    def next_tokens_of(self, stage: StageLayers) -> int:
+        """Layers of a stage that predict further tokens: they are the model's last."""
+        first = self.stages[-1].last - self.next_token_layers
+        return max(0, stage.last - max(stage.first, first))
+
     def sharded_axes(self, state: str) -> frozenset[str]:
         """The axes of more than one rank that shard ``parameter``, ``gradient`` or ``optimizer``."""
         return _sharded_axes(self.long, next(iter(self.long.layouts.values())), state)
@@ -118,8 +124,13 @@ class UniformPlan:
         )
 
 
-def read_uniform(plan: LongPlan, model: ModelGraph, cluster: Cluster) -> UniformPlan:
-    """What exporters write of ``plan``; its ``problems`` say what no target can be told."""
+def read_uniform(
+    plan: LongPlan, model: ModelGraph, cluster: Cluster, *, next_tokens: bool = False
+) -> UniformPlan:
+    """What exporters write of ``plan``; its ``problems`` say what no target can be told.
+
+    ``next_tokens``: the target has words for layers that predict further tokens.
+    """
     layout, pp = next(iter(plan.layouts.values())), plan.pipeline.ranks
     rules = layer_rules(plan, len(model.layer_blocks))
     recomputes = {rule.recompute if rule else "none" for rule in rules.layers}
@@ -134,8 +145,12 @@ def read_uniform(plan: LongPlan, model: ModelGraph, cluster: Cluster) -> Uniform
         sharding=_sharding(plan, layout),
         recompute=next(iter(recomputes)) if len(recomputes) == 1 else "none",
         stages=stage_layers(plan.pipeline, len(model.layer_blocks)),
-        problems=tuple(_form_problems(plan, model))
-        + tuple(_rule_problems(rules.embed, rules.head, recomputes)),
+        next_token_layers=model.architecture.next_token_layers,
+        problems=(
+            *_form_problems(plan),
+            *(() if next_tokens else _next_token_problems(model)),
+            *_rule_problems(rules.embed, rules.head, recomputes),
+        ),
     )
     return replace(uniform, problems=(*uniform.problems, *_fit_problems(uniform, cluster)))
 
@@ -194,8 +209,15 @@ def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
     return plan.sharding if dense or experts else "none"
 
 
-def _form_problems(plan: LongPlan, model: ModelGraph) -> list[Problem]:
-    """Keys of the long form, and layers, that launchers of other frameworks have no word for."""
+def _next_token_problems(model: ModelGraph) -> list[Problem]:
+    if not model.architecture.next_token_layers:
+        return []
+    rule = "the target has no words for layers that predict further tokens"
+    return [Problem("model", model.name, rule, f"{ASKED}: false in its file")]
+
+
+def _form_problems(plan: LongPlan) -> list[Problem]:
+    """Keys of the long form that launchers of other frameworks have no word for."""
     name, layout = next(iter(plan.layouts.items()))
     schedule = plan.pipeline.schedule
     unsayable = [
@@ -238,7 +260,6 @@ def _form_problems(plan: LongPlan, model: ModelGraph) -> list[Problem]:
             plan.workload.task,
             "pretrain or sft",
         ),
-        ("model", model.architecture.next_token_layers > 0, model.name, f"{ASKED}: false in its file"),
     ]
     return [
         Problem(field, value, "no target of export can say this", hint)

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshwright.errors import Problem
 from meshwright.import_.foreign import Foreign
-from meshwright.import_.stages import uneven_stages
+from meshwright.import_.stages import spread_layers, uneven_stages
 from meshwright.model.architecture import Architecture
 from meshwright.plan.case import largest_divisor
 from meshwright.plan.expand import expand
@@ -138,20 +138,20 @@ def _data_parallel(foreign: Foreign, dp: int, cp: int, problems: list[Problem]) 
 def _pipeline(foreign: Foreign, arch: Architecture, problems: list[Problem]) -> dict[str, Any]:
     pp, stages = int(foreign.value("layout.pp", 1)), foreign.value("stages")
     per_rank = int(foreign.value("pipeline.virtual_stages", 1))
-    each = foreign.value("layers_per_stage")
+    each, layers = foreign.value("layers_per_stage"), spread_layers(foreign, arch)
     if stages:
         per_rank = max(1, len(stages) // pp)
-    elif each and arch.layers % (pp * each) == 0:
-        per_rank = arch.layers // (pp * each)
+    elif each and layers % (pp * each) == 0:
+        per_rank = layers // (pp * each)
     elif each:
-        rest = arch.layers % (pp * each)
-        rule = f"layers mod pp·layers per stage = {arch.layers} mod {pp * each} = {rest}, must be 0"
+        rest = layers % (pp * each)
+        rule = f"layers mod pp·layers per stage = {layers} mod {pp * each} = {rest}, must be 0"
         problems.append(
             Problem(
                 _key(foreign, "layers_per_stage"),
                 each,
                 rule,
-                f"{largest_divisor(max(1, arch.layers // pp), each)}",
+                f"{largest_divisor(max(1, layers // pp), each)}",
             )
         )
     default = "interleaved-1f1b" if per_rank > 1 else "1f1b"

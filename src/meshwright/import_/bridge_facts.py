@@ -13,8 +13,9 @@ from meshwright.errors import nearest
 from meshwright.export.megatron_plan import OPTIMIZERS, ORDERS, STRATEGIES
 from meshwright.import_.bridge_stages import stage_facts
 from meshwright.import_.capacity_facts import capacity_facts
-from meshwright.import_.foreign import Fact
+from meshwright.import_.foreign import NEXT_LAYERS, Fact
 from meshwright.import_.megatron_facts import CONTEXT_OF, RECOMPUTES, context_said
+from meshwright.import_.megatron_next_tokens import USUAL_WEIGHT, weight_fact
 from meshwright.import_.settings import Settings
 
 Facts = dict[str, Fact]
@@ -74,7 +75,7 @@ def config_facts(settings: Settings) -> Facts:
         if value is not None:
             facts[path] = settings.fact(key, value)
     parts: tuple[Callable[[Settings, Facts], Facts], ...] = (
-        *(_layout, _experts, _sharding, stage_facts, _recompute),
+        *(_layout, _experts, _next_tokens, _sharding, stage_facts, _recompute),
         *(_precision, _optimizer, _width, _capacity, _stack),
     )
     for part in parts:
@@ -127,6 +128,20 @@ def _experts(settings: Settings, facts: Facts) -> Facts:
     if "model.experts" in facts and "layout.tp" in facts:
         return {"layout.etp": Fact(facts["layout.tp"].value, f"{settings.label(key)} left out: as tp")}
     return {}
+
+
+def _next_tokens(settings: Settings, facts: Facts) -> Facts:
+    """Layers that predict further tokens: as many as stand there, none for null."""
+    key, factor = "model.mtp_num_layers", "model.mtp_loss_scaling_factor"
+    if key not in settings:
+        return {}
+    count = settings.number(key, least=0) if settings.get(key) is not None else 0
+    found = {} if count is None else {NEXT_LAYERS: settings.fact(key, count)}
+    if not count:
+        return found
+    said = settings.get(factor)
+    words = settings.words(factor) + (f": {USUAL_WEIGHT}" if said is None else "")
+    return found | weight_fact(USUAL_WEIGHT if said is None else str(said), words, settings.problems)
 
 
 def _sharding(settings: Settings, facts: Facts) -> Facts:

@@ -16,9 +16,12 @@ from meshwright.import_.bridge_facts import (
     any_on,
     names_of,
 )
-from meshwright.import_.bridge_stages import LAYOUT
+from meshwright.import_.bridge_stages import LAYOUT, layout_text
+from meshwright.import_.command_line import Given
+from meshwright.import_.foreign import NEXT_LAYERS
 from meshwright.import_.megatron_facts import RECOMPUTES
 from meshwright.import_.megatron_layout import layout_of
+from meshwright.import_.megatron_next_tokens import layout_problems
 from meshwright.import_.settings import Settings
 from meshwright.plan.case import largest_divisor
 
@@ -56,6 +59,9 @@ def _virtual(settings: Settings, facts: Facts) -> None:
     elif stages and "pipeline.virtual_stages" in facts and len(stages) != pp * chunks:
         rule = f"the layout has {len(stages)} stages, pp·virtual stages = {pp}·{chunks} = {pp * chunks}"
         settings.problem(VIRTUAL, rule, f"{len(stages) // pp}")
+    if stages:
+        given = Given(settings.label(LAYOUT), (layout_text(settings) or "",), 0)
+        settings.problems.extend(layout_problems(given, facts))
     if settings.get(LAYOUT) is not None:
         for key in SPLITS:
             if settings.get(key) not in (None, False):
@@ -84,7 +90,8 @@ def _layers(settings: Settings, facts: Facts) -> None:
         rule = (
             f"layers mod pp·virtual stages = {layers} mod {pp * chunks} = {layers % (pp * chunks)}, must be 0"
         )
-        settings.problem("model.num_layers", rule, f"{LAYOUT}: {layout_of(layers, pp * chunks)}")
+        text = layout_of(layers, pp * chunks, _number(facts, NEXT_LAYERS, 0))
+        settings.problem("model.num_layers", rule, f"{LAYOUT}: {text}")
 
 
 def _recompute(settings: Settings, facts: Facts) -> None:

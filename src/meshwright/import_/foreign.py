@@ -16,6 +16,7 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``model``                 the model by our name
 ``model.layers`` …        a field of ``Architecture`` that the file sets by itself
 ``shape.gated`` …         what else it says of the model: gated, rmsnorm, tied, positions
+``next_tokens.layers`` …  layers behind ``model.layers`` that predict further tokens, and their weight in the loss
 
 A fact that is not there was not said: defaults are the framework's own, so an importer states those of them that
 differ from the short plan's. Nothing is dropped: an option that changes nothing of a plan is not mentioned, one that
@@ -28,6 +29,8 @@ from typing import Any, NamedTuple, Protocol
 
 from meshwright.errors import Problem
 
+NEXT_LAYERS, NEXT_WEIGHT = "next_tokens.layers", "next_tokens.weight"
+
 
 class Fact(NamedTuple):
     """A value in our words, and what in the file says so: ``--tensor-model-parallel-size 8``."""
@@ -37,11 +40,12 @@ class Fact(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """Contents of a pipeline stage that a file writes out."""
+    """Contents of a pipeline stage that a file writes out; ``further`` layers predict further tokens."""
 
     embed: bool
     layers: int
     head: bool
+    further: int = 0
 
 
 @dataclass(frozen=True, slots=True)

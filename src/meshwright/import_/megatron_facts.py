@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from meshwright.errors import Problem
 from meshwright.export.capacity import FACTOR, PAD, POLICY
+from meshwright.export.megatron_next_tokens import LAYERS, WEIGHT
 from meshwright.export.megatron_plan import CONTEXTS, STRATEGIES
 from meshwright.import_.capacity_facts import capacity_facts
 from meshwright.import_.command_line import Given, whole_number
 from meshwright.import_.foreign import Fact, Stage
 from meshwright.import_.megatron_layout import read_layout
+from meshwright.import_.megatron_next_tokens import next_token_facts
 from meshwright.plan.context import Context, ContextForm, shortest
 
 NUMBERS: Mapping[str, str] = {
@@ -73,6 +75,8 @@ OTHERS = (
     FACTOR,
     POLICY,
     PAD,
+    LAYERS,
+    WEIGHT,
     "--group-query-attention",
 )
 RELEVANT = frozenset((*NUMBERS, *OTHERS))
@@ -88,7 +92,8 @@ def option_facts(options: Options, problems: list[Problem]) -> Facts:
             value = whole_number(options[name], problems)
             if value is not None:
                 facts[path] = Fact(value, options[name].words)
-    for of_one in (_model, _layout, _sharding, _stages, _recompute, _workload, _capacity, _stack):
+    parts = (_model, next_token_facts, _layout, _sharding, _stages, _recompute, _workload, _capacity, _stack)
+    for of_one in parts:
         facts |= of_one(options, facts, problems)
     return facts
 

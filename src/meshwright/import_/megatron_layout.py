@@ -1,4 +1,4 @@
-"""Megatron's text for stages, ``Ettt|(tttt|)*6tttL``: E embedding, t a layer, m a prediction module, L the loss.
+"""Megatron's text for stages, ``Ettt|(tttt|)*6tttL``: E embedding, t a layer, m a layer for further tokens, L the loss.
 
 A stage ends at ``|``; ``x*n`` repeats a letter or a group in parentheses. Source: megatron-core 0.19.2,
 ``core/transformer/pipeline_parallel_layer_layout.py``.
@@ -32,14 +32,21 @@ def read_layout(given: Given, problems: list[Problem]) -> tuple[Stage, ...]:
         rule = "must begin with the one embedding E and end with the one loss L"
         problems.append(Problem(given.name, text, rule, "Ettt|tttt|tttL"))
         return ()
-    return tuple(Stage("E" in stage, stage.count("t"), "L" in stage) for stage in letters.split("|"))
+    if "m" in letters and "t" in letters[letters.index("m") :]:
+        rule = "layers m, which predict further tokens, stand behind all layers t"
+        problems.append(Problem(given.name, text, rule, "Ettt|tttt|tttmL"))
+        return ()
+    return tuple(
+        Stage("E" in stage, stage.count("t"), "L" in stage, stage.count("m")) for stage in letters.split("|")
+    )
 
 
-def layout_of(layers: int, stages: int) -> str:
-    """The text for balanced stages."""
+def layout_of(layers: int, stages: int, further: int = 0) -> str:
+    """The text for balanced stages with ``further`` layers for further tokens behind them."""
+    ending = "m" * further + "L"
     return "|".join(
         [
-            "E" * (stage == 0) + f"t*{count}" + "L" * (stage == stages - 1)
+            "E" * (stage == 0) + f"t*{count}" + ending * (stage == stages - 1)
             for stage, count in enumerate(balanced_counts(layers, stages))
         ]
     )

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from meshwright.errors import Problem, Severity
 from meshwright.import_.command_line import Given
-from meshwright.import_.foreign import Fact
+from meshwright.import_.foreign import NEXT_LAYERS, Fact
 from meshwright.import_.megatron_layout import layout_of
+from meshwright.import_.megatron_next_tokens import next_token_rules
 from meshwright.plan.case import largest_divisor
 
 Options = Mapping[str, Given]
@@ -72,9 +73,8 @@ def _layers(options: Options, facts: Facts) -> Iterator[Problem]:
         )
     elif not uneven and not account and layers % pp:
         rule = f"num-layers mod pp = {layers} mod {pp} = {layers % pp}, must be 0"
-        yield Problem(
-            "--num-layers", layers, rule, f"--pipeline-model-parallel-layout '{layout_of(layers, pp)}'"
-        )
+        text = layout_of(layers, pp, _number(facts, NEXT_LAYERS, 0))
+        yield Problem("--num-layers", layers, rule, f"--pipeline-model-parallel-layout '{text}'")
     each = _number(facts, "layers_per_stage", 0)
     if each and not layers % pp and layers // pp % each:
         rule = f"layers per pipeline rank mod layers per stage = {layers // pp} mod {each}, must be 0"
@@ -190,4 +190,5 @@ RULES: tuple[Callable[[Options, Facts], Iterator[Problem]], ...] = (
     _experts,
     _groups,
     _sharding,
+    next_token_rules,
 )

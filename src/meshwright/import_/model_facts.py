@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from meshwright.errors import Problem
 from meshwright.import_.foreign import Foreign
+from meshwright.import_.next_token_model import next_token_differences
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model, zoo_names
 
@@ -17,8 +18,8 @@ def sizes_of(arch: Architecture) -> Mapping[str, int]:
     """What files say of a model, by name."""
     sizes = {
         name: getattr(arch, name)
-        for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "intermediate")
-    }
+        for name in ("hidden", "heads", "kv_heads", "head_dim", "vocab", "intermediate")
+    } | {"layers": arch.main_layers}
     if arch.latent is not None:
         sizes = {name: size for name, size in sizes.items() if name not in ("kv_heads", "head_dim")}
     if arch.moe:
@@ -45,6 +46,7 @@ def differences(foreign: Foreign, arch: Architecture) -> Iterator[Problem]:
     if "model.experts" in foreign.facts and arch.moe is None:
         words = foreign.facts["model.experts"].words
         yield Problem(words.split(" ")[0], words, f"{arch.name} has no experts", "another --model")
+    yield from next_token_differences(foreign, arch)
 
 
 def zoo_models(foreign: Foreign) -> list[str]:

@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 from meshwright.errors import Problem
-from meshwright.import_.foreign import Foreign, Stage
+from meshwright.import_.foreign import NEXT_LAYERS, Foreign, Stage
 from meshwright.model.architecture import Architecture
 from meshwright.plan.layers import stage_layers
 from meshwright.plan.long import LongPlan
@@ -14,7 +14,7 @@ def uneven_stages(
     foreign: Foreign, short: ShortPlan, long: LongPlan, arch: Architecture, problems: list[Problem]
 ) -> ShortPlan | LongPlan | None:
     """The plan with the file's stages; None and a problem where they do not hold the model's layers."""
-    stages: tuple[Stage, ...] | None = foreign.value("stages")
+    stages = _with_further(foreign, arch, len(long.pipeline.placement))
     if not stages:
         return short
     held = sum(stage.layers for stage in stages)
@@ -42,6 +42,24 @@ def uneven_stages(
         return short
     written = long.pipeline.model_copy(update={"stages": stage_texts(stages)})
     return long.model_copy(update={"pipeline": written})
+
+
+def spread_layers(foreign: Foreign, arch: Architecture) -> int:
+    """The layers that the file's framework spreads over stages: those for further tokens come behind them."""
+    return arch.main_layers if foreign.value(NEXT_LAYERS) else arch.layers
+
+
+def _with_further(foreign: Foreign, arch: Architecture, count: int) -> tuple[Stage, ...] | None:
+    """The file's stages of the model's layers: those for further tokens are in the last one if it does not say."""
+    stages: tuple[Stage, ...] | None = foreign.value("stages")
+    main = spread_layers(foreign, arch)
+    if main == arch.layers:
+        return stages and tuple(stage._replace(further=0) for stage in stages)
+    if not stages and main % count == 0:
+        stages = tuple(Stage(i == 0, main // count, i == count - 1) for i in range(count))
+    if stages and not any(stage.further for stage in stages):
+        stages = (*stages[:-1], stages[-1]._replace(further=arch.next_token_layers))
+    return stages and tuple(Stage(s.embed, s.layers + s.further, s.head) for s in stages)
 
 
 def stage_texts(stages: tuple[Stage, ...]) -> tuple[tuple[str, ...], ...]:

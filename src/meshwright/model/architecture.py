@@ -116,3 +116,8 @@ class Architecture:
     left_out: tuple[str, ...] = ()
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
     numerics: Numerics = UNKNOWN
+
+    @property
+    def main_layers(self) -> int:
+        """Layers that come before those that predict further tokens."""
+        return self.layers - self.next_token_layers

@@ -31,7 +31,7 @@ def build_graph(arch: Architecture) -> ModelGraph:
     """The graph of a model: embed ×1, the layers in order, head ×1."""
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
     linear = arch.linear.layers if arch.linear else (False,) * arch.layers
-    plain = arch.layers - arch.next_token_layers
+    plain = arch.main_layers
     further = [min(2, max(0, layer + 1 - plain)) for layer in range(arch.layers)]
     kinds = list(zip(routed, linear, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))

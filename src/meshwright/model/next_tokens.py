@@ -65,6 +65,22 @@ def predicting(arch: Architecture, count: int, weight: float = USUAL_WEIGHT) -> 
     )
 
 
+def without_next_tokens(arch: Architecture) -> Architecture:
+    """The main model alone."""
+    main, numerics = arch.main_layers, arch.numerics
+    return replace(
+        arch,
+        layers=main,
+        windows=arch.windows[:main],
+        moe=arch.moe and replace(arch.moe, layers=arch.moe.layers[:main]),
+        next_token_layers=0,
+        next_token_weight=0.0,
+        numerics=replace(
+            numerics, rotary=numerics.rotary[:main], attention_scales=numerics.attention_scales[:main]
+        ),
+    )
+
+
 def before_layer(arch: Architecture, table: Parameter, *, first: bool) -> tuple[Operator, ...]:
     """From a stream and further tokens to what the decoder layer takes; ``table`` is the embedding's.
 

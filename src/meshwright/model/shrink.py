@@ -106,20 +106,15 @@ def _firsts(arch: Architecture) -> list[int]:
     linear = arch.linear.layers if arch.linear else (False,) * arch.layers
     kinds: dict[object, int] = {}
     for layer, kind in enumerate(zip(arch.windows, rotary, linear, routed, strict=True)):
-        if layer < _plain(arch):
+        if layer < arch.main_layers:
             kinds.setdefault(kind, layer)
     return list(kinds.values())
-
-
-def _plain(arch: Architecture) -> int:
-    """Layers of the main model."""
-    return arch.layers - arch.next_token_layers
 
 
 def _chosen(arch: Architecture, layers: int) -> list[int]:
     """Layers of the model that stand for it: one of each kind, the others spread over it; repeated where too few."""
     firsts = _firsts(arch)[: min(KINDS, layers)]
-    spread = [round(i * (_plain(arch) - 1) / max(1, layers - 1)) for i in range(layers)]
+    spread = [round(i * (arch.main_layers - 1) / max(1, layers - 1)) for i in range(layers)]
     return sorted(firsts + spread[: layers - len(firsts)])
 
 

@@ -11,12 +11,13 @@ from meshwright.import_.assemble import Target, assemble
 from meshwright.import_.foreign import Foreign
 from meshwright.import_.formats import read_foreign
 from meshwright.import_.model_facts import differences, zoo_models
+from meshwright.import_.next_token_model import asks_for_more, config_with_more, said_of_more
 from meshwright.import_.own_model import config_text, own_config
 from meshwright.import_.stack_facts import changed_stack, stack_text
 from meshwright.model.blocks import build_graph
 from meshwright.model.families import read_architecture
 from meshwright.model.graph import ModelGraph
-from meshwright.model.load import load_model
+from meshwright.model.load import load_config, load_model
 from meshwright.plan.files import dump_plan
 from meshwright.plan.long import LongPlan
 from meshwright.plan.short import ShortPlan
@@ -92,8 +93,7 @@ def import_text(text: str, wanted: Wanted) -> Imported:
     names = _names(foreign, wanted, problems)
     if problems:
         raise InputError([*foreign.problems, *problems])
-    config = own_config(foreign) if names["model"] == OWN else None
-    model = _described(config) if config else load_model(names["model"])
+    config, model, found = _model(foreign, names["model"])
     cluster = load_cluster(names["on"])
     stack = load_stack(names["stack"])
     if len(cluster.pools) != 1:
@@ -106,7 +106,8 @@ def import_text(text: str, wanted: Wanted) -> Imported:
         seq_len=wanted.seq_len,
         global_batch=wanted.global_batch,
     )
-    plan, found = assemble(foreign, target, model.architecture)
+    plan, more = assemble(foreign, target, model.architecture)
+    found += more
     if plan is not None and "recompute" not in foreign.facts:
         rule = "the file does not say whether layers are recomputed: read as none"
         hint = "recompute: full in the plan, if the training script does"
@@ -138,9 +139,21 @@ def _names(foreign: Foreign, wanted: Wanted, problems: list[Problem]) -> dict[st
     }
 
 
-def _described(config: Mapping[str, Any]) -> ModelGraph:
+def _model(foreign: Foreign, name: str) -> tuple[Mapping[str, Any] | None, ModelGraph, list[Problem]]:
+    """The model, its configuration where only the file describes it, and a word on layers that it adds."""
+    config = own_config(foreign) if name == OWN else None
+    model = _described(config, OWN) if config else load_model(name)
+    arch = model.architecture
+    if not asks_for_more(foreign, arch):
+        return config, model, []
+    more = config_with_more(foreign, config or load_config(name), arch)
+    said = [said_of_more(foreign, arch, made=more is not None)]
+    return (config, model, said) if more is None else (more, _described(more, arch.name), said)
+
+
+def _described(config: Mapping[str, Any], name: str) -> ModelGraph:
     """The model that only the file describes."""
-    return build_graph(read_architecture(config, OWN, str(config["_source"])))
+    return build_graph(read_architecture(config, name, str(config["_source"])))
 
 
 def _replicas(plan: ShortPlan | LongPlan | None) -> int:

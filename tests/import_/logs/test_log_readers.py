@@ -284,6 +284,22 @@ def test_options_of_megatron_are_columns(options, column, expected):
 
 
 @pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ({"pipeline_model_parallel_size": 4}, "2*3 3"),
+        ({"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2}, "2*3 3"),
+        ({"pipeline_model_parallel_size": 1}, None),
+        ({"pipeline_model_parallel_size": 4, "decoder_first_pipeline_num_layers": 1}, None),
+        ({"pipeline_model_parallel_size": 4, "mtp_num_layers": None}, None),
+    ],
+)
+def test_layers_for_further_tokens_make_the_last_stage_longer(options, held):
+    summary = summary_of(table(**({"num_layers": 8, "mtp_num_layers": 1} | options)) + step(1))
+    cell = summary.cells.get("stage_layers")
+    assert (cell and cell.value) == held
+
+
+@pytest.mark.parametrize(
     ("options", "remark"),
     [
         ({"pipeline_model_parallel_layout": "Et*3|t*5L"}, "unequal"),
@@ -293,7 +309,7 @@ def test_options_of_megatron_are_columns(options, column, expected):
         ),
         ({"optimizer_cpu_offload": True}, "host"),
         ({"num_experts": 8, "moe_shared_expert_intermediate_size": 512}, "shared experts"),
-        ({"mtp_num_layers": 1}, "further tokens"),
+        ({"hybrid_layer_pattern": "M*M*"}, "several kinds"),
     ],
 )
 def test_what_no_column_says_is_a_remark(options, remark):

@@ -263,9 +263,16 @@ def test_who_says_that_the_run_was_well_is_believed_with_a_warning():
 
 
 def test_what_no_column_says_is_a_warning_and_a_note():
-    row = _row(_without(optimizer_cpu_offload=True, mtp_num_layers=1))
+    row = _row(_without(optimizer_cpu_offload=True, hybrid_layer_pattern="M*"))
     assert len(row.problems) == 2
     assert "host" in row.cells["notes"]
+
+
+def test_layers_that_predict_further_tokens_are_a_column():
+    row = _row(_without(mtp_num_layers=1))
+    assert not row.problems
+    assert row.cells["next_token_layers"] == "1"
+    assert row.origins["next_token_layers"].source == "log"
 
 
 def test_a_released_model_s_name_says_which_experts_are_shared():

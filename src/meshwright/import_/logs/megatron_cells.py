@@ -15,6 +15,7 @@ from meshwright.import_.foreign import Fact
 from meshwright.import_.logs.events import Cells, Settings, is_on, said, whole
 from meshwright.import_.logs.megatron_model import MODEL_OPTIONS, MODEL_PARTS, Found, words
 from meshwright.plan.coded import SHARDINGS
+from meshwright.validation.cells import stage_layers_text
 
 NUMBERS: dict[str, tuple[str, ...]] = {
     "layers": ("num_layers",),
@@ -31,6 +32,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "cp": ("context_parallel_size",),
     "ep": ("expert_model_parallel_size",),
     "virtual_stages": ("virtual_pipeline_model_parallel_size",),
+    "next_token_layers": ("mtp_num_layers",),
 }
 """Columns that are a number of the table; the first name that has one counts."""
 FSDP_STRATEGIES = {"no_shard": "none", "optim": "zero1"} | {
@@ -58,7 +60,7 @@ OTHERS = (
     *("use_megatron_fsdp", "use_custom_fsdp", "data_parallel_sharding_strategy"),
     *("recompute_modules", "recompute_method", "recompute_num_layers", *GRANULARITIES, *OLD_CHECKPOINTING),
     *("bf16", "fp16", "fp8", "fp8_recipe", "fp8_e4m3", "fp8_hybrid", "fp4", "params_dtype"),
-    *("moe_shared_expert_intermediate_size", "moe_layer_freq", "mtp_num_layers", "hybrid_layer_pattern"),
+    *("moe_shared_expert_intermediate_size", "moe_layer_freq", "hybrid_layer_pattern"),
 )
 NUMBER_OPTIONS = tuple(name for names in NUMBERS.values() for name in names)
 WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, *UNEVEN, *ACCOUNTED))
@@ -152,9 +154,23 @@ def _pipeline(settings: Settings) -> Found:
     if stages:
         schedule = "none" if stages == 1 else "interleaved-1f1b" if chunks and chunks > 1 else "1f1b"
         yield "schedule", Fact(schedule, f"Megatron's schedule for pp {stages}")
+    yield from _last_is_longer(settings, (stages or 1) * (chunks or 1))
     if whole(settings, "tensor_model_parallel_size"):
         on = is_on(settings, "sequence_parallel")
         yield "sequence_parallel", Fact(str(on).lower(), words(settings, "sequence_parallel"))
+
+
+def _last_is_longer(settings: Settings, stages: int) -> Found:
+    """Equal stages and, in the last one, what predicts further tokens."""
+    layers, further = (whole(settings, *NUMBERS[column]) for column in ("layers", "next_token_layers"))
+    if layers and further and stages > 1 and layers % stages == 0 and not _is_uneven(settings):
+        each = layers // stages
+        held = stage_layers_text([*[each] * (stages - 1), each + further])
+        yield "stage_layers", Fact(held, f"mtp_num_layers {further} in the last of {stages} stages")
+
+
+def _is_uneven(settings: Settings) -> bool:
+    return any(said(settings, name) for name in UNEVEN) or any(is_on(settings, name) for name in ACCOUNTED)
 
 
 def _workload(settings: Settings) -> Found:
@@ -179,7 +195,7 @@ def _workload(settings: Settings) -> Found:
 
 def _remarks(settings: Settings) -> Iterator[str]:
     """What the run was and no column says."""
-    if any(said(settings, name) for name in UNEVEN) or any(is_on(settings, name) for name in ACCOUNTED):
+    if _is_uneven(settings):
         yield "stages of unequal length"
     if said(settings, "recompute_granularity") == "full" and said(settings, "recompute_method") == "block":
         yield f"recomputes {settings.get('recompute_num_layers', 'some')[:20]} layers of a stage only"
@@ -193,7 +209,5 @@ def _remarks(settings: Settings) -> Iterator[str]:
             yield "shared experts"
         if (said(settings, "moe_layer_freq") or "1") != "1":
             yield "dense layers between those with experts"
-    if whole(settings, "mtp_num_layers"):
-        yield "layers that predict further tokens"
     if said(settings, "hybrid_layer_pattern"):
         yield "layers of several kinds"

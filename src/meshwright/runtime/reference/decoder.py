@@ -124,7 +124,7 @@ def _run(
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
     decoder = Decoder(model.architecture, numerics, tensors, begins_BL, bounded)
     hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
-    plain = arch.layers - arch.next_token_layers
+    plain = arch.main_layers
     for layer in range(plain):
         hidden_BLD = decoder.after_attention(layer, hidden_BLD)
         hidden_BLD, choice = decoder.fed_forward(layer, hidden_BLD)

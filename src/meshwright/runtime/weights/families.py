@@ -148,7 +148,7 @@ def stored_copies(model: ModelGraph) -> dict[str, str]:
     head = TOKEN_TABLE if arch.tied_embeddings else f"head.{HEAD}.weight"
     return {
         f"layers.{layer}.{module}.weight": ours
-        for layer in range(arch.layers - arch.next_token_layers, arch.layers)
+        for layer in range(arch.main_layers, arch.layers)
         for module, ours in (("embed_tokens", TOKEN_TABLE), ("shared_head.head", head))
     }
 
