@@ -291,9 +291,12 @@ def test_options_of_megatron_are_columns(options, column, expected):
         ({"pipeline_model_parallel_size": 1}, None),
         ({"pipeline_model_parallel_size": 4, "decoder_first_pipeline_num_layers": 1}, None),
         ({"pipeline_model_parallel_size": 4, "mtp_num_layers": None}, None),
+        ({"pipeline_model_parallel_size": 2, "pipeline_model_parallel_layout": "Et*3|t*5mL"}, "3 6"),
+        ({"pipeline_model_parallel_layout": "Et*3|t*5L", "mtp_num_layers": None}, "3 5"),
+        ({"pipeline_model_parallel_layout": "E|t*8mL"}, None),
     ],
 )
-def test_layers_for_further_tokens_make_the_last_stage_longer(options, held):
+def test_layers_of_unequal_stages_are_a_column(options, held):
     summary = summary_of(table(**({"num_layers": 8, "mtp_num_layers": 1} | options)) + step(1))
     cell = summary.cells.get("stage_layers")
     assert (cell and cell.value) == held
@@ -302,7 +305,8 @@ def test_layers_for_further_tokens_make_the_last_stage_longer(options, held):
 @pytest.mark.parametrize(
     ("options", "remark"),
     [
-        ({"pipeline_model_parallel_layout": "Et*3|t*5L"}, "unequal"),
+        ({"decoder_first_pipeline_num_layers": 3}, "unequal"),
+        ({"pipeline_model_parallel_layout": "Et*3|t*4L"}, "unequal"),
         (
             {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 2},
             "2 layers",

@@ -14,8 +14,8 @@ from meshwright.export.megatron_plan import STRATEGIES
 from meshwright.import_.foreign import Fact
 from meshwright.import_.logs.events import Cells, Settings, is_on, said, whole
 from meshwright.import_.logs.megatron_model import MODEL_OPTIONS, MODEL_PARTS, Found, words
+from meshwright.import_.logs.megatron_stages import ACCOUNTED, ENDS, LAYOUT, is_uneven, stage_cells
 from meshwright.plan.coded import SHARDINGS
-from meshwright.validation.cells import stage_layers_text
 
 NUMBERS: dict[str, tuple[str, ...]] = {
     "layers": ("num_layers",),
@@ -43,14 +43,6 @@ CORE_ATTENTION = "core_attn"
 GRANULARITIES = ("recompute_granularity", "activations_checkpoint_granularity")
 OLD_CHECKPOINTING = ("checkpoint_activations", "activations_checkpoint_method")
 OFFLOADS = ("optimizer_cpu_offload", "cpu_offloading", "fine_grained_activation_offloading", "cpu_optimizer")
-UNEVEN = (
-    "pipeline_model_parallel_layout",
-    "decoder_first_pipeline_num_layers",
-    "decoder_last_pipeline_num_layers",
-    "num_layers_in_first_pipeline_stage",
-    "num_layers_in_last_pipeline_stage",
-)
-ACCOUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 DISPATCHER, BESIDE = "moe_token_dispatcher_type", "overlap_moe_expert_parallel_comm"
 DISPATCHERS = {"alltoall": "all-to-all", "flex": "once"}
 OTHERS = (
@@ -63,7 +55,7 @@ OTHERS = (
     *("moe_shared_expert_intermediate_size", "moe_layer_freq", "hybrid_layer_pattern"),
 )
 NUMBER_OPTIONS = tuple(name for names in NUMBERS.values() for name in names)
-WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, *UNEVEN, *ACCOUNTED))
+WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, LAYOUT, *ENDS, *ACCOUNTED))
 """Every option that is read; the table has several hundred more."""
 
 
@@ -154,23 +146,10 @@ def _pipeline(settings: Settings) -> Found:
     if stages:
         schedule = "none" if stages == 1 else "interleaved-1f1b" if chunks and chunks > 1 else "1f1b"
         yield "schedule", Fact(schedule, f"Megatron's schedule for pp {stages}")
-    yield from _last_is_longer(settings, (stages or 1) * (chunks or 1))
+    yield from stage_cells(settings)
     if whole(settings, "tensor_model_parallel_size"):
         on = is_on(settings, "sequence_parallel")
         yield "sequence_parallel", Fact(str(on).lower(), words(settings, "sequence_parallel"))
-
-
-def _last_is_longer(settings: Settings, stages: int) -> Found:
-    """Equal stages and, in the last one, what predicts further tokens."""
-    layers, further = (whole(settings, *NUMBERS[column]) for column in ("layers", "next_token_layers"))
-    if layers and further and stages > 1 and layers % stages == 0 and not _is_uneven(settings):
-        each = layers // stages
-        held = stage_layers_text([*[each] * (stages - 1), each + further])
-        yield "stage_layers", Fact(held, f"mtp_num_layers {further} in the last of {stages} stages")
-
-
-def _is_uneven(settings: Settings) -> bool:
-    return any(said(settings, name) for name in UNEVEN) or any(is_on(settings, name) for name in ACCOUNTED)
 
 
 def _workload(settings: Settings) -> Found:
@@ -195,7 +174,7 @@ def _workload(settings: Settings) -> Found:
 
 def _remarks(settings: Settings) -> Iterator[str]:
     """What the run was and no column says."""
-    if _is_uneven(settings):
+    if is_uneven(settings) and not any(stage_cells(settings)):
         yield "stages of unequal length"
     if said(settings, "recompute_granularity") == "full" and said(settings, "recompute_method") == "block":
         yield f"recomputes {settings.get('recompute_num_layers', 'some')[:20]} layers of a stage only"
