@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshwright.cluster.graph import Cluster
 from meshwright.cost.constants import kernels
-from meshwright.cost.evaluate import evaluate
+from meshwright.cost.evaluate import step_seconds
 from meshwright.errors import InputError, Problem
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
@@ -48,7 +48,7 @@ class Observation:
 
     def log_errors(self, values: Mapping[str, float]) -> Floats:
         """log(predicted/measured) of every run when constants have ``values``."""
-        return np.log(evaluate(self.plans, with_values(self.setting, values)).step_s / self.measured_s)
+        return np.log(step_seconds(self.plans, with_values(self.setting, values)) / self.measured_s)
 
 
 def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Observation]:

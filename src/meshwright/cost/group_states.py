@@ -39,7 +39,9 @@ def states_around(group: Group, passes: Passes, message: Floats, span: Span) -> 
         beside=(stack.overlap_parameter_gather, stack.overlap_gradient_reduction),
         forms=group.forms,
     )
-    done = played_ends(group.schedule, passes, message, group.micro_batches, group.ranks, states)
+    done = span
+    if states.gathers.any() or states.reductions.any():
+        done = played_ends(group.schedule, passes, message, group.micro_batches, group.ranks, states)
     done = done._replace(end=done.end + mirrored_seconds(group))
     return step_length(group, done) - step_length(group, span)
 
