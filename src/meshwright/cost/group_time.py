@@ -1,8 +1,8 @@
 """Step time of a group of plans: pipeline, exposed gathers and reductions, norm, optimizer, as arrays.
 
 Mirrors ``simulate/simulator.py`` action by action, in closed form; where the simulation follows every rank, this
-follows the chain that ends the step. What it leaves out: how long a rank waits between its last passes. Where the
-vocabulary is spread everything is played (``group_share.py``).
+follows the chain that ends the step: what gathers add to it (``group_gathers.py``), what reductions do
+(``group_reductions.py``). Where the vocabulary is spread everything is played (``group_share.py``).
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.cost.group import Floats, Group, Ints
-from meshwright.cost.group_share import share_passes, share_seconds
+from meshwright.cost.group import Floats, Group
+from meshwright.cost.group_gathers import gathers
+from meshwright.cost.group_reductions import reductions
+from meshwright.cost.group_share import share_passes
 from meshwright.cost.group_states import played_with_states, states_around
-from meshwright.cost.mirrored import mirrored_seconds
 from meshwright.cost.pace import step_length
 from meshwright.cost.pipeline import pipeline_seconds
 from meshwright.cost.played import Passes, SharePasses, Span, played_span
 from meshwright.cost.prices import collective_seconds
-from meshwright.cost.step import (
-    beside_gather,
-    optimizer_seconds,
-    reduction_slowdown,
-    reduction_tail,
-    send_occupancy,
-)
+from meshwright.cost.step import optimizer_seconds, send_occupancy
 from meshwright.program.step import NORM_BYTES, tied_reduction
 from meshwright.program.step_validation import norm_axes
 from meshwright.schedule.action import BROADCASTS
@@ -159,13 +154,13 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     busy = sum(parts.values(), start=np.zeros(len(message)))
     parts["pp"] = np.maximum(0.0, length - silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
-    gather, final = _gathers(group, forward, message)
+    gather, final = gathers(group, forward, message)
     if played_with_states(group) and of.span is not None:
         loud = pipelined(group, True)
         passes = loud.passes._replace(copies=group.copies)
         states = states_around(group, passes, loud.message, of.span)
     else:
-        states = gather + of.exchanged + _reductions(group, of.span)
+        states = gather + of.exchanged + reductions(group, of.span)
     around = states + norm_and_ties(group)
     parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
     parts["optimizer"] = optimizer(group)
@@ -199,119 +194,6 @@ def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:
     if group.share is not None:
         result["compute"] = result["compute"] + group.micro_batches * group.share.whole_s
     return result
-
-
-def _gathers(group: Group, forward: Floats, message: Floats) -> tuple[Floats, Floats]:
-    """What gathers of whole stages add before the pipeline's end, and after the optimizer."""
-    nothing = np.zeros(len(message))
-    if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
-        return nothing, nothing
-    seconds = group.seconds(group.gathers_of)
-    beside = group.setting.stack.overlap_parameter_gather
-    if not beside and group.mode.gather != "per-step":
-        last = group.per_rank(seconds).max(1)
-        return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
-    if played_with_states(group) or _gathers_alone(group):
-        return nothing, nothing  # played, or a matter of each rank
-    return _first_passes(group, forward, message, seconds, beside), nothing
-
-
-def _first_passes(group: Group, forward: Floats, message: Floats, seconds: Floats, beside: bool) -> Floats:
-    """How much later the first micro-batch has passed all stages because of gathers."""
-    arrival = np.zeros(len(message))
-    ideal = np.zeros(len(message))
-    whole = group.per_rank(seconds)
-    in_turn = np.cumsum(seconds[:, group.stages_at], 1)
-    for stage in range(group.ranks):
-        turn = group.stages_at[:, stage].tolist().index(stage)
-        gathered = in_turn[:, turn, stage] if beside else whole[:, stage]
-        start = arrival if beside else np.maximum(arrival, gathered)
-        left = np.maximum(0.0, gathered - start)
-        end = start + (beside_gather(forward[:, stage], left, group.forms) if beside else forward[:, stage])
-        arrival = end + message
-        ideal = ideal + forward[:, stage] + message
-    return arrival - ideal
-
-
-def _reductions(group: Group, span: Span | None) -> Floats:
-    """What gradient reductions add after (and, by slowing it down, inside) the last backward passes.
-
-    Ranks that have the same layers need the same time to sum up what they have reduced: the later one counts.
-    """
-    stack, once = group.setting.stack, group.mode.reduce == "per-step"
-    seconds = group.seconds(lambda stage: group.reductions_of(stage) if once else ())
-    own = _own_gathers(group)
-    if not stack.overlap_gradient_reduction:
-        return _ranks_end(group, span, own + group.per_rank(seconds) + mirrored_seconds(group))
-    units = np.array([len(blocks) for blocks in group.stages])
-    last = group.backward_s if group.weight_s is None else group.weight_s
-    tail = _first_chunks_tail(group, seconds, last, units, span)
-    slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.forms))
-    if group.kind.chains > 1:  # the passes of another chain come behind a slowed W
-        tail = tail + slowdown[:, group.stages_at[1:]].sum(1)
-    after = _ranks_end(group, span, own + tail + mirrored_seconds(group))
-    return after if group.split else after + slowdown.sum(1)  # else a slowed W holds up no message
-
-
-def _first_chunks_tail(
-    group: Group, seconds: Floats, backward: Floats, units: Ints, span: Span | None
-) -> Floats:
-    """What is left of each rank's reductions when its last pass ends: (n, P).
-
-    A rank's reductions follow each other. Between the last pass of its chunk c+1 and that of its chunk c the last
-    micro-batch comes back through the P−1 stages between the two: what chunk c+1's reduction needs beyond that
-    delays chunk c's. Where the schedule was played the time between the two is known.
-    """
-    ranks, message = group.ranks, group.message_s[:, None]
-    passed = np.cumsum(backward, 1)
-    tail = np.zeros((len(seconds), ranks))
-    for number in reversed(range(group.chunks)):
-        chunk = group.stages_at[number]
-        ahead = np.zeros_like(tail)
-        if number + 1 < group.chunks:
-            between = passed[:, group.stages_at[number + 1] - 1] - passed[:, chunk] + ranks * message
-            if span is not None:
-                ended = span.stage_end[:, group.stages_at[[number, number + 1]]]
-                between = ended[:, 0] - backward[:, chunk] - ended[:, 1]
-            ahead = np.maximum(0.0, tail - between)
-        tail = np.asarray(
-            reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
-        )
-    return tail
-
-
-def _ranks_end(group: Group, span: Span | None, after: Floats) -> Floats:
-    """How much later than the schedule the last rank is done, when rank r still needs ``after[r]``.
-
-    Where the schedule was not played rank r ends its passes Σ_{j<r} B_j before rank 0, and begins them Σ_{j<r} F_j
-    behind it.
-    """
-    if span is not None:
-        return step_length(group, span, after) - step_length(group, span)
-    first, forward = group.backward_s[:, : group.ranks], group.forward_s[:, : group.ranks]
-    earlier = np.cumsum(first, 1) - first
-    if group.steps_overlap and not group.tied_apart:
-        earlier = earlier + np.cumsum(forward, 1) - forward
-    return np.maximum(0.0, (after - earlier).max(1))
-
-
-def _gathers_alone(group: Group) -> bool:
-    """Ranks begin their steps when they have ended the one before, and not because others have passed something on."""
-    return group.steps_overlap and group.kind.chains == 1
-
-
-def _own_gathers(group: Group) -> Floats:
-    """By how much gathers of whole stages delay each rank, where steps overlap and nobody waits meanwhile: (n, P)."""
-    beside = group.setting.stack.overlap_parameter_gather
-    first = group.mode.gather == "per-step" or (group.sharding in ("zero1", "zero2") and beside)
-    if not (_gathers_alone(group) and first):
-        return np.zeros((len(group.plans), group.ranks))
-    seconds = group.seconds(group.gathers_of)
-    if not beside:
-        return group.per_rank(seconds)
-    turn = group.stages_at[0]
-    forward = group.forward_s[:, turn]
-    return np.asarray(beside_gather(forward, seconds[:, turn], group.forms)) - forward
 
 
 def norm_and_ties(group: Group) -> Floats:

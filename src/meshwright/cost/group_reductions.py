@@ -1,0 +1,112 @@
+"""What reductions of gradients expose behind the last backward passes, and by slowing them down, as arrays."""
+
+import numpy as np
+
+from meshwright.cost.group import Floats, Group, Ints
+from meshwright.cost.group_gathers import own_gathers
+from meshwright.cost.mirrored import mirrored_seconds
+from meshwright.cost.pace import step_length
+from meshwright.cost.played import Span
+from meshwright.cost.step import reduction_slowdown, reduction_tail
+
+
+def reductions(group: Group, span: Span | None) -> Floats:
+    """What gradient reductions add after (and, by slowing it down, inside) the last backward passes.
+
+    Ranks that have the same layers need the same time to sum up what they have reduced: the later one counts.
+    """
+    stack, once = group.setting.stack, group.mode.reduce == "per-step"
+    seconds = group.seconds(lambda stage: group.reductions_of(stage) if once else ())
+    own = own_gathers(group)
+    if not stack.overlap_gradient_reduction:
+        return _ranks_end(group, span, own + group.per_rank(seconds) + mirrored_seconds(group))
+    units = np.array([len(blocks) for blocks in group.stages])
+    last = group.backward_s if group.weight_s is None else group.weight_s
+    tail = _first_chunks_tail(group, seconds, last, units, span)
+    slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.forms))
+    if group.split:  # a slowed W holds up no message, but what comes behind it on its rank
+        tail = tail + slowdown[:, group.stages_at].sum(1)
+    after = _ranks_end(group, span, own + tail + mirrored_seconds(group))
+    return after if group.split else after + _held_up(group, slowdown)
+
+
+def _held_up(group: Group, slowdown: Floats) -> Floats:
+    """How much later the first stage gets its last gradients because last backward passes are slowed down: (n,).
+
+    They come back through all stages, and each hands its delay on to the next, unless that one is behind with its
+    other work anyway.
+    """
+    slowed, usual = _last_gradients(group, np.stack([group.backward_s + slowdown, group.backward_s]))
+    return np.asarray(slowed - usual)
+
+
+def _last_gradients(group: Group, last: Floats) -> Floats:
+    """When the last micro-batch's gradients have passed all stages, if its passes take ``last``: (2, n, K) → (2, n).
+
+    A rank works off what else it holds of a chunk before it comes to the last micro-batch. Where forward passes all
+    come first that is the whole batch, from the first gradients on. With one chunk to a rank it is what came between
+    in 1F1B, from the last forward pass on; with several the rest of a round, behind the last micro-batch of the chunk
+    before. Seconds from where the last stage begins.
+    """
+    ranks, stages, backward = group.ranks, len(group.placement), group.backward_s
+    message, counts = group.message_s, group.micro_batches
+    forward_first = group.schedule.in_flight(ranks - 1, ranks, 2, 1) == 2
+    others = counts - 1 if forward_first else np.minimum(counts, ranks) - 1
+    from_stage = np.zeros(len(counts))
+    ends: dict[int, Floats] = {}
+    for stage in reversed(range(stages)):
+        first = ends[stage + 1] + message if stage + 1 < stages else from_stage
+        held = others
+        begin: Floats
+        if stage + ranks < stages:
+            begin = ends[stage + ranks]
+        elif forward_first:
+            begin = from_stage
+        else:
+            begin, held = -from_stage, np.minimum(counts, stages - stage) - 1
+        ends[stage] = np.maximum(first, begin + held * backward[:, stage]) + last[..., stage]
+        each = backward if forward_first else group.forward_s
+        from_stage = from_stage + each[:, stage] + message
+    return ends[0]
+
+
+def _first_chunks_tail(
+    group: Group, seconds: Floats, backward: Floats, units: Ints, span: Span | None
+) -> Floats:
+    """What is left of each rank's reductions when its last pass ends: (n, P).
+
+    A rank's reductions follow each other. Between the last pass of its chunk c+1 and that of its chunk c the last
+    micro-batch comes back through the P−1 stages between the two: what chunk c+1's reduction needs beyond that
+    delays chunk c's. Where the schedule was played the time between the two is known.
+    """
+    ranks, message = group.ranks, group.message_s[:, None]
+    passed = np.cumsum(backward, 1)
+    tail = np.zeros((len(seconds), ranks))
+    for number in reversed(range(group.chunks)):
+        chunk = group.stages_at[number]
+        ahead = np.zeros_like(tail)
+        if number + 1 < group.chunks:
+            between = passed[:, group.stages_at[number + 1] - 1] - passed[:, chunk] + ranks * message
+            if span is not None:
+                ended = span.stage_end[:, group.stages_at[[number, number + 1]]]
+                between = ended[:, 0] - backward[:, chunk] - ended[:, 1]
+            ahead = np.maximum(0.0, tail - between)
+        tail = np.asarray(
+            reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
+        )
+    return tail
+
+
+def _ranks_end(group: Group, span: Span | None, after: Floats) -> Floats:
+    """How much later than the schedule the last rank is done, when rank r still needs ``after[r]``.
+
+    Where the schedule was not played rank r ends its passes Σ_{j<r} B_j before rank 0, and begins them Σ_{j<r} F_j
+    behind it.
+    """
+    if span is not None:
+        return step_length(group, span, after) - step_length(group, span)
+    first, forward = group.backward_s[:, : group.ranks], group.forward_s[:, : group.ranks]
+    earlier = np.cumsum(first, 1) - first
+    if group.steps_overlap and not group.tied_apart:
+        earlier = earlier + np.cumsum(forward, 1) - forward
+    return np.maximum(0.0, (after - earlier).max(1))
