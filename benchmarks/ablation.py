@@ -24,7 +24,7 @@ from meshwright import __version__
 from meshwright.calibration.observations import Observation
 from meshwright.calibration.runs import observations_of
 from meshwright.cost import operators
-from meshwright.cost.evaluate import Estimates, evaluate
+from meshwright.cost.evaluate import seconds_by_part
 from meshwright.cost.forms import Forms
 from meshwright.cost.prices import Prices
 from meshwright.model.operators import Attention, Dispatch, Embedding, Linear, Loss
@@ -60,8 +60,8 @@ class Effect:
     def seconds(self, observation: Observation) -> Floats:
         """Step times of an observation without the effect."""
         with self._applied():
-            estimates: Estimates = evaluate(observation.plans, self._setting(observation.setting))
-        return estimates.step_s - sum(estimates.parts[name] for name in self.parts)
+            found = seconds_by_part(observation.plans, self._setting(observation.setting))
+        return np.asarray(sum(seconds for name, seconds in found.items() if name not in self.parts))
 
     def _setting(self, setting: Setting) -> Setting:
         cluster = replace(setting.cluster, calibration=setting.cluster.calibration + self.constants)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from meshwright.cost.evaluate import evaluate, pipeline_groups
+from meshwright.cost.evaluate import pipeline_groups, seconds_by_part
 from meshwright.cost.group import Group
 from meshwright.plan.arrays import PlanArrays
 from meshwright.plan.setting import Setting
@@ -50,7 +50,7 @@ class Measured:
     @cached_property
     def outside_s(self) -> float:
         """Seconds of a step that are no pipeline: optimizer, gradient norm, tied tables."""
-        parts = evaluate(*self._priced).parts
+        parts = seconds_by_part(*self._priced)
         return float(parts["optimizer"][0] + parts["dp"][0])
 
     @property

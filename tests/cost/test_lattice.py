@@ -27,7 +27,7 @@ from lattice_plans import (
     spread_plans,
 )
 
-from meshwright.cost.evaluate import evaluate, pipeline_groups
+from meshwright.cost.evaluate import evaluate, pipeline_groups, seconds_by_part
 from meshwright.cost.group_memory import host_bytes
 from meshwright.cost.traffic import array_traffic, program_traffic
 from meshwright.model.adapters import with_adapters
@@ -354,6 +354,8 @@ def hold_together(chosen):
     setting = chosen.setting
     plans = replace(from_shorts(list(chosen.plans)), layer_recomputes=chosen.of_layers)
     estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
+    of_parts = sum(seconds_by_part(plans, setting).values())
+    assert of_parts == pytest.approx(estimates.step_s, rel=1e-12)
     estimated_on_hosts = host_peaks(plans, setting)
     errors = []
     for row, plan in enumerate(chosen.plans):

@@ -1,4 +1,4 @@
-"""Closed forms over arrays of plans: step time, breakdown and memory of every plan, without lowering any.
+"""Closed forms over arrays of plans: step time, its parts and memory of every plan, without lowering any.
 
 Plans are grouped by blocks (what layers run again, where the vocabulary lies), rank order and mode (other choices that
 change which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays:
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.group import Group
 from meshwright.cost.group_memory import hosts_hold, worst_ledger
-from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts
+from meshwright.cost.group_time import OFFLOAD, PARTS, pipeline_lengths, step_parts, step_total
 from meshwright.cost.memory import KEYS, fits, total_bytes
 from meshwright.cost.prices import Prices
 from meshwright.cost.pricing import array_prices, heads_exchanged
@@ -39,7 +39,6 @@ class Estimates:
     """One entry per plan. ``memory`` holds the worst pipeline rank's ledger; seconds and bytes."""
 
     step_s: Floats
-    parts: dict[str, Floats]
     memory: dict[str, Floats]
     capacity_bytes: float
     hosts_hold: NDArray[np.bool_]
@@ -61,7 +60,7 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
     ``only_fitting``: plans that do not fit get no time (infinite), which is what a search needs.
     """
     n = len(plans)
-    parts = {name: np.full(n, np.inf if only_fitting else 0.0) for name in _parts_of(plans)}
+    step_s = np.full(n, np.inf)
     memory, held = {key: np.zeros(n) for key in KEYS}, np.ones(n, dtype=np.bool_)
     capacity = setting.cluster.pool.device.memory_bytes
     timed: list[tuple[NDArray[np.int64], Group]] = []
@@ -75,8 +74,8 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
         if len(timed_rows):
             held[timed_rows] = hosts_hold(some)
             timed.append((timed_rows, some))
-    _store_times(parts, timed)
-    return Estimates(sum(parts.values(), start=np.zeros(n)), parts, memory, capacity, held)
+    _store_times(step_s, timed)
+    return Estimates(step_s, memory, capacity, held)
 
 
 def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
@@ -90,19 +89,25 @@ def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
 
 def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
     """The step time of every plan of an array, by itself; what fits is not asked."""
-    parts = {name: np.zeros(len(plans)) for name in _parts_of(plans)}
-    _store_times(parts, list(pipeline_groups(plans, setting)))
-    return sum(parts.values(), start=np.zeros(len(plans)))
+    step_s = np.zeros(len(plans))
+    _store_times(step_s, list(pipeline_groups(plans, setting)))
+    return step_s
 
 
-def _parts_of(plans: PlanArrays) -> tuple[str, ...]:
-    return (*PARTS, OFFLOAD) if plans.some_offload else PARTS
-
-
-def _store_times(parts: dict[str, Floats], timed: Sequence[tuple[NDArray[np.int64], Group]]) -> None:
-    lengths = pipeline_lengths([group for _, group in timed])
+def seconds_by_part(plans: PlanArrays, setting: Setting) -> dict[str, Floats]:
+    """What the step time of every plan of an array consists of."""
+    parts = {name: np.zeros(len(plans)) for name in ((*PARTS, OFFLOAD) if plans.some_offload else PARTS)}
+    timed = list(pipeline_groups(plans, setting))
+    lengths = pipeline_lengths([group for _, group in timed], silent=True)
     for (rows, group), length in zip(timed, lengths, strict=True):
         _store(parts, rows, step_parts(group, length))
+    return parts
+
+
+def _store_times(step_s: Floats, timed: Sequence[tuple[NDArray[np.int64], Group]]) -> None:
+    lengths = pipeline_lengths([group for _, group in timed])
+    for (rows, group), length in zip(timed, lengths, strict=True):
+        step_s[rows] = step_total(group, length)
 
 
 def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, Floats]) -> None:

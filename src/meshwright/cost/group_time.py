@@ -41,14 +41,15 @@ class Pipelined:
 
 @dataclass(frozen=True)
 class Length:
-    """Length of a schedule with messages, and ``silent`` if they took no time; ``span`` where it was played.
+    """Length of a schedule with messages, and ``silent`` if they took no time, where that was asked; ``span`` where it
+    was played.
 
     ``copied`` is by how much copies to the host make it longer, ``exchanged`` by how much exchanges of units do, to the
     end of the last one.
     """
 
     seconds: Floats
-    silent: Floats
+    silent: Floats | None = None
     span: Span | None = None
     exchanged: Floats | float = 0.0
     copied: Floats | float = 0.0
@@ -77,18 +78,22 @@ def with_sends(group: Group, messages: bool) -> Pipelined:
     return Pipelined(passes, (1 - kept) * message)
 
 
-def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
-    """Length of every group's schedule; those with a form and of one shape are computed together."""
+def pipeline_lengths(groups: Sequence[Group], *, silent: bool = False) -> list[Length]:
+    """Length of every group's schedule; those with a form and of one shape are computed together.
+
+    ``silent``: also if messages took no time.
+    """
+    heard = (True, False) if silent else (True,)
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
         if group.formed and group.copies is None:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
-            lengths[index] = _played_length(group)
+            lengths[index] = _played_length(group, heard)
     for (schedule, ranks, _), members in shapes.items():
-        parts = [pipelined(groups[i], messages) for messages in (True, False) for i in members]
-        counts = np.concatenate([groups[i].micro_batches for i in members] * 2)
+        parts = [pipelined(groups[i], messages) for messages in heard for i in members]
+        counts = np.concatenate([groups[i].micro_batches for i in members] * len(heard))
         forward, backward = (
             np.concatenate([getattr(part.passes, name) for part in parts]) for name in ("forward", "backward")
         )
@@ -97,7 +102,8 @@ def pipeline_lengths(groups: Sequence[Group]) -> list[Length]:
         cuts = np.cumsum([len(part.message) for part in parts])[:-1]
         pieces = np.split(seconds, cuts)
         for at, index in enumerate(members):
-            lengths[index] = Length(pieces[at], pieces[at + len(members)])
+            quiet = pieces[at + len(members)] if silent else None
+            lengths[index] = Length(pieces[at], quiet)
     return [lengths[index] for index in range(len(groups))]
 
 
@@ -110,12 +116,14 @@ def length_of(group: Group, piped: Pipelined) -> Floats:
     return step_length(group, played_span(group.schedule, passes, message, counts, group.ranks))
 
 
-def _played_length(group: Group) -> Length:
+def _played_length(group: Group, heard: Sequence[bool]) -> Length:
     """A schedule without a form; where steps overlap, the rank that is at work for longest sets the pace."""
-    loud, quiet = pipelined(group, True), pipelined(group, False)
-    passes = Passes(*(_stacked(a, b) for a, b in zip(loud.passes, quiet.passes, strict=True)))
-    message = np.concatenate([loud.message, quiet.message])
-    counts = np.concatenate([group.micro_batches] * 2)
+    loud, *quiet = (pipelined(group, messages) for messages in heard)
+    passes, message = loud.passes, loud.message
+    for other in quiet:
+        passes = Passes(*(_stacked(a, b) for a, b in zip(passes, other.passes, strict=True)))
+        message = np.concatenate([message, other.message])
+    counts = np.concatenate([group.micro_batches] * len(heard))
     span = played_span(group.schedule, passes, message, counts, group.ranks)
     seconds, n = step_length(group, span), len(group.plans)
     alone, slower = span.take(slice(n)), loud.passes._replace(copies=group.copies)
@@ -128,7 +136,7 @@ def _played_length(group: Group) -> Length:
         slower = slower._replace(exchanges=group.unit_exchanges)
         whole = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
         exchanged = np.maximum(0.0, step_length(group, whole) - seconds[:n] - copied)
-    return Length(seconds[:n], seconds[n:], alone, exchanged, copied)
+    return Length(seconds[:n], seconds[n:] if quiet else None, alone, exchanged, copied)
 
 
 def _stacked(one: Any, other: Any) -> Any:
@@ -146,28 +154,40 @@ def step_parts(group: Group, of: Length) -> dict[str, Floats]:
     """Seconds of a step by category, for every plan; their sum is the step time.
 
     compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
-    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed.
+    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed. ``of`` knows the
+    ``silent`` length too.
     """
-    length, silent = of.seconds, of.silent
-    forward, message = group.forward_s, group.message_s
-    parts = _busiest(group, forward + group.backward_s)
-    busy = sum(parts.values(), start=np.zeros(len(message)))
-    parts["pp"] = np.maximum(0.0, length - silent)
+    assert of.silent is not None
+    length, none = of.seconds, np.zeros(len(group.plans))
+    parts = _busiest(group, group.forward_s + group.backward_s)
+    busy = sum(parts.values(), start=none)
+    parts["pp"] = np.maximum(0.0, length - of.silent)
     parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
-    gather, final = gathers(group, forward, message)
+    more = length - busy - parts["pp"] - parts["bubble"]
+    parts["dp"] = parts.get("dp", 0.0) + _exposed(group, of) + more
+    parts["optimizer"] = optimizer(group)
+    found = {name: parts.get(name, none) for name in PARTS}
+    if group.plans.some_offload:
+        found[OFFLOAD] = of.copied + _lacking(group, sum(found.values(), start=of.copied + none))
+    return found
+
+
+def step_total(group: Group, of: Length) -> Floats:
+    """Seconds of a step of every plan."""
+    step_s = of.seconds + _exposed(group, of) + optimizer(group) + of.copied
+    return step_s + _lacking(group, step_s) if group.plans.some_offload else step_s
+
+
+def _exposed(group: Group, of: Length) -> Floats:
+    """Seconds that gathers, reductions and sums add around the pipeline."""
+    gather, final = gathers(group, group.forward_s, group.message_s)
     if played_with_states(group) and of.span is not None:
         loud = pipelined(group, True)
         passes = loud.passes._replace(copies=group.copies)
         states = states_around(group, passes, loud.message, of.span)
     else:
         states = gather + of.exchanged + reductions(group, of.span)
-    around = states + norm_and_ties(group)
-    parts["dp"] = parts.get("dp", 0.0) + around + (length - busy - parts["pp"] - parts["bubble"]) + final
-    parts["optimizer"] = optimizer(group)
-    found = {name: parts.get(name, np.zeros(len(message))) for name in PARTS}
-    if group.plans.some_offload:
-        found[OFFLOAD] = of.copied + _lacking(group, sum(found.values(), start=of.copied + 0 * message))
-    return found
+    return np.asarray(states + norm_and_ties(group) + final)
 
 
 def _lacking(group: Group, step_s: Floats) -> Floats:
@@ -175,7 +195,7 @@ def _lacking(group: Group, step_s: Floats) -> Floats:
     if group.copies is None or not group.formed:
         return np.zeros(len(step_s))
     (length,) = pipeline_lengths([alone := group.without_copies])
-    return np.maximum(0.0, sum(step_parts(alone, length).values(), start=0 * step_s) - step_s)
+    return np.maximum(0.0, step_total(alone, length) - step_s)
 
 
 def _busiest(group: Group, stage_times: Floats) -> dict[str, Floats]:

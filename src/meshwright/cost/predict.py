@@ -53,7 +53,7 @@ def closed_form(
 ) -> Estimate:
     """Estimate a plan that has a short form, but for ``stages`` that it writes out and what each layer recomputes."""
     group = group_of(short, setting, stages, recomputes)
-    (length,) = pipeline_lengths([group])
+    (length,) = pipeline_lengths([group], silent=True)
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)
     ledgers = tuple({key: int(table[key][0, rank]) for key in KEYS} for rank in range(group.ranks))

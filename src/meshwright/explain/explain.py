@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshwright.cost.evaluate import evaluate
+from meshwright.cost.evaluate import evaluate, seconds_by_part
 from meshwright.explain.beside import USUAL, Beside, Subject, beside, legal_plan
 from meshwright.explain.choices import choices
 from meshwright.explain.contest import Contest
@@ -71,13 +71,14 @@ def _rivals(subject: Subject, found: Found) -> list[Beside]:
     if not len(found.ranking):
         return []
     rows = np.array(found.top(RIVALS + 1))
-    estimates = evaluate(found.plans.take(rows), subject.setting)
+    plans = found.plans.take(rows)
+    estimates, parts = evaluate(plans, subject.setting), seconds_by_part(plans, subject.setting)
     header = subject.header.model_copy(update={"gather": None})
     others = []
     for at, row in enumerate(rows.tolist()):
         plan = legal_plan(found.plans.short(row, header), USUAL, subject.setting)
         assert isinstance(plan, Resolved), plan
-        others.append(beside(subject, plan, forecast_at(estimates, at)))
+        others.append(beside(subject, plan, forecast_at(estimates, parts, at)))
     return [other for other in others if other.changes][:RIVALS]
 
 

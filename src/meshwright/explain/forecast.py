@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from meshwright.cost.constants import constants
-from meshwright.cost.evaluate import Estimates
+from meshwright.cost.evaluate import Estimates, Floats
 from meshwright.cost.memory import KEYS, fits
 from meshwright.cost.predict import Estimate
 from meshwright.plan.setting import Setting
@@ -64,9 +64,9 @@ def forecast_of(estimate: Estimate, setting: Setting) -> Forecast:
     return Forecast(estimate.parts, worst, setting.cluster.pool.device.memory_bytes)
 
 
-def forecast_at(estimates: Estimates, row: int) -> Forecast:
-    """Of one of many plans that were estimated together."""
-    parts = {name: float(seconds[row]) for name, seconds in estimates.parts.items()}
+def forecast_at(estimates: Estimates, of_parts: Mapping[str, Floats], row: int) -> Forecast:
+    """Of one of many plans that were estimated together; ``of_parts`` are the seconds of all of them by part."""
+    parts = {name: float(seconds[row]) for name, seconds in of_parts.items()}
     ledger = {key: float(estimates.memory[key][row]) for key in KEYS}
     return Forecast(parts, ledger, estimates.capacity_bytes)
 
