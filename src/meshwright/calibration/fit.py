@@ -2,11 +2,12 @@
 
 Minimises Σ_sources N·mean ρ(r/σ) + Σ ((θ − θ₀)/width)², with ρ the Huber function (linear beyond ``HUBER``·σ), N = 30
 runs that a source counts for however many it has, σ = 5 %: what the same configuration differs by between releases
-and machines. Gauss–Newton with numerical derivatives, which cost most of the time: steps are taken with the same ones
-as long as they improve. A step that does not is halved. The fit ends where a step with new derivatives improves little.
+and machines. Gauss–Newton with numerical derivatives, which cost most of the time: as long as steps improve, those of
+the last one are corrected by what it changed (Broyden, Math. Comp. 19, 1965, eq. 4.5) and not made anew. A step that
+does not improve is halved. The fit ends where steps with new derivatives improve little.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,20 +41,27 @@ def fit(
     parameters: Sequence[Parameter],
     progress: Callable[[int, float], None] | None = None,
     runs_of_a_source: float | None = RUNS_OF_A_SOURCE,
+    begun: "Begun | None" = None,
 ) -> Fitted:
-    """Fit the parameters to the observations; with None for ``runs_of_a_source`` every run counts once."""
+    """Fit the parameters to the observations; with None for ``runs_of_a_source`` every run counts once.
+
+    ``begun``: what is known of each observation where the fit begins.
+    """
     problem = _Problem(observations, parameters, runs_of_a_source)
     theta = problem.start
-    errors = [o.log_errors(problem.values(theta)) for o in observations]
+    known = begun or problem.begin()
+    errors, jacobian = ([getattr(one, name) for one in known] for name in ("errors", "derivatives"))
     value = before = problem.objective(errors, theta)
     hessian = np.diag(1 / problem.widths**2)
     for iteration in range(ITERATIONS):
-        jacobian, last = problem.jacobian(theta, errors), value
-        better = True
+        last, better = value, True
+        if iteration:
+            jacobian = problem.jacobian(theta, errors)
         while better:
             step, hessian = problem.step(jacobian, errors, theta)
-            theta, errors, new = problem.improve(theta, step, errors, value)
-            better, value = value - new > ENOUGH * value, new
+            moved, found, new = problem.improve(theta, step, errors, value)
+            jacobian = list(_corrected(jacobian, errors, found, moved - theta))
+            better, theta, errors, value = value - new > ENOUGH * value, moved, found, new
         if progress:
             progress(iteration, value)
         if last - value <= ENOUGH * last:
@@ -61,6 +69,31 @@ def fit(
     widths = np.sqrt(np.diag(np.linalg.inv(hessian)))
     names = [p.name for p in parameters]
     return Fitted(problem.values(theta), before, value, dict(zip(names, widths.tolist(), strict=True)))
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """log-errors of an observation where a fit begins, and their derivatives: (runs,), (runs, parameters)."""
+
+    errors: Floats
+    derivatives: Floats
+
+
+Begun = Sequence[Beginning]
+
+
+def beginning(observations: Sequence[Target], parameters: Sequence[Parameter]) -> list[Beginning]:
+    """What fits of these parameters to any of the observations begin with."""
+    return _Problem(observations, parameters, None).begin()
+
+
+def _corrected(
+    jacobian: list[Floats], errors: list[Floats], found: list[Floats], step: Floats
+) -> Iterable[Floats]:
+    """Derivatives that say of the step just taken what it changed."""
+    length = float(step @ step)
+    for rows, old, new in zip(jacobian, errors, found, strict=True):
+        yield rows + np.outer(new - old - rows @ step, step) / length if length else rows
 
 
 class _Problem:
@@ -83,6 +116,13 @@ class _Problem:
 
     def values(self, theta: Floats) -> dict[str, float]:
         return {p.name: float(np.exp(t)) for p, t in zip(self.parameters, theta, strict=True)}
+
+    def begin(self) -> list[Beginning]:
+        """Errors and derivatives at the start."""
+        values = self.values(self.start)
+        errors = [o.log_errors(values) for o in self.observations]
+        jacobian = self.jacobian(self.start, errors)
+        return [Beginning(*of_one) for of_one in zip(errors, jacobian, strict=True)]
 
     def objective(self, errors: list[Floats], theta: Floats) -> float:
         prior = float((((theta - self.centre) / self.widths) ** 2).sum())

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.calibration.fit import fit
+from meshwright.calibration.fit import Begun, beginning, fit
 from meshwright.calibration.observations import Observation, Target
-from meshwright.calibration.parameters import parameters_for
+from meshwright.calibration.parameters import Parameter, parameters_for
 
 Floats = NDArray[np.float64]
 
@@ -32,27 +32,41 @@ def leave_out(
 ) -> list[LeftOut]:
     """Predict every source under constants fitted without it, one process per fit.
 
-    Targets ``beside`` the observations are fitted too, unless they are of the source that is left out.
+    Targets ``beside`` the observations are fitted too, unless they are of the source that is left out. All fits begin
+    at the priors, so that they begin with the same derivatives.
     """
     sources = sorted({source for observation in observations for source in observation.sources})
+    unseen = at_priors(observations)
+    begun = beginning([*observations, *beside], unseen)
     found: list[LeftOut] = []
     with ProcessPoolExecutor() as processes:
-        for left in processes.map(partial(without, observations, beside), sources):
+        for left in processes.map(partial(without, observations, beside, unseen, begun), sources):
             found.append(left)
             if progress:
                 progress(left)
     return found
 
 
-def without(observations: Sequence[Observation], beside: Sequence[Target], source: str) -> LeftOut:
+def at_priors(observations: Sequence[Observation]) -> list[Parameter]:
+    """The parameters as they were believed to be before any run was seen."""
+    return [replace(p, value=p.prior.value) for p in parameters_for(observations)]
+
+
+def without(
+    observations: Sequence[Observation],
+    beside: Sequence[Target],
+    unseen: Sequence[Parameter],
+    begun: Begun,
+    source: str,
+) -> LeftOut:
     """Fit all but one source and predict it.
 
     The fit begins at the priors, and what only the source itself could say (its stack's numbers, its devices') stays
     there: nothing of what it taught the present constants is used.
     """
-    others = [o for o in (*observations, *beside) if source not in o.sources]
-    unseen = [replace(p, value=p.prior.value) for p in parameters_for(observations)]
-    values = fit(others, unseen).values
+    known = zip((*observations, *beside), begun, strict=True)
+    others = [(o, beginning) for o, beginning in known if source not in o.sources]
+    values = fit([o for o, _ in others], unseen, begun=[b for _, b in others]).values
     own = tuple(o for o in observations if source in o.sources)
     return LeftOut(source, values, own, tuple(o.log_errors(values) for o in own))
 
