@@ -56,3 +56,21 @@ def test_a_prediction_reads_them(tmp_path):
 def test_a_model_without_experts_counts_nothing(tmp_path):
     small_run(tmp_path).train("out", steps=1)
     assert not (tmp_path / "out" / "routing.csv").exists()
+
+
+def dropped(folder, layout, capacity):
+    ranks, keys = LAYOUTS[layout]
+    run = small_run(folder, ranks=ranks, family="qwen3_moe", capacity=capacity, **keys)
+    return run.train("out", steps=STEPS).to_json()["dropped_choices"]
+
+
+def test_every_layout_tells_the_share_of_choices_without_a_place(tmp_path):
+    few = {"factor": 0.6, "scope": "sequence"}
+    shares = {layout: dropped(tmp_path / layout, layout, few) for layout in LAYOUTS}
+    assert len(set(shares.values())) == 1
+    assert 0.4 <= shares["one rank"] < 1
+
+
+def test_places_for_all_drop_nothing_and_without_a_capacity_nothing_is_told(tmp_path):
+    assert dropped(tmp_path / "wide", "one rank", {"factor": 16.0}) == 0
+    assert dropped(tmp_path / "none", "one rank", None) is None

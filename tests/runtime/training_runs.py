@@ -27,15 +27,17 @@ class SmallRun:
         return [json.loads(line) for line in text.splitlines()]
 
 
-def small_run(folder, name="plan", ranks=1, family="llama", **keys):
-    """A plan of a tiny model on so many ranks; ``keys`` are further keys of the short form."""
+def small_run(folder, name="plan", ranks=1, family="llama", capacity=None, **keys):
+    """A plan of a tiny model on so many ranks, its experts of a ``capacity`` or none; ``keys`` are further ones of the
+    short form."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(tiny_config(family)), encoding="utf-8")
     plan = {
         "plan": 1,
         "model": "config.json",
         "cluster": f"h100-sxm-80gb x {ranks}",
-        "workload": {"seq_len": SEQ_LEN, "global_batch": SEQUENCES},
+        "workload": {"seq_len": SEQ_LEN, "global_batch": SEQUENCES}
+        | ({"capacity": capacity} if capacity else {}),
         "stack": "meshwright",
         "layout": {},
         **keys,

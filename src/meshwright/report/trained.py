@@ -21,6 +21,8 @@ def render_trained(data: dict[str, Any]) -> None:
         )
     for found in data["held_out"][-1:]:
         out.print(f"Held-out loss {found['loss']:.4f} behind step {found['step']} ({found['tokens']} tokens)")
+    if losses and data["dropped_choices"] is not None:
+        out.print(f"Experts had no place for {percent(data['dropped_choices'])} of the choices")
     if losses:
         out.print(
             f"Measured  [bold]{format_seconds(data['step_time_s'])}[/bold] per step, "

@@ -16,7 +16,8 @@ class Tally:
     """``loss`` is the sum over the rank's routed layers, ``loads`` the choices of each by its correction's name.
 
     Corrections move by ``speed``; ``sizes`` are those of the whole model, by name. ``seen`` is how often tokens of all
-    steps so far chose both of two experts, on the diagonal how often they chose each.
+    steps so far chose both of two experts, on the diagonal how often they chose each; ``dropped`` is how many of these
+    choices found no place.
     """
 
     speed: float = 0.0
@@ -24,6 +25,7 @@ class Tally:
     loss: torch.Tensor | float = 0.0
     loads: dict[str, torch.Tensor] = field(default_factory=dict)
     seen: dict[str, torch.Tensor] = field(default_factory=dict)
+    dropped: torch.Tensor | int = 0
 
     def begin_step(self) -> None:
         """Forget the last step."""

@@ -97,6 +97,7 @@ class Trained:
             "gradient_norms": list(outcome.norms),
             "load_average": self.load_average,
             "held_out": [{"step": h.step, "loss": h.loss, "tokens": h.tokens} for h in outcome.held_out],
+            "dropped_choices": outcome.dropped,
             "data": dict(self.data),
             "output": str(self.grant.options.output),
             "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),

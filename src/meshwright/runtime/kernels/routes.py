@@ -59,6 +59,12 @@ class Routes:
         """Experts of a token."""
         return self.experts.shape[-1]
 
+    @property
+    def dropped(self) -> torch.Tensor | int:
+        """Choices that have no place at their expert."""
+        choices = self.experts.numel()
+        return choices - (self.order < choices).sum() if self.capacity else 0
+
     @cached_property
     def back(self) -> torch.Tensor:
         """Where each row, token by token, stands in the order of experts."""

@@ -26,6 +26,15 @@ def choices_of_run(rank: Rank, model: ModelGraph) -> torch.Tensor | None:
     return summed(rank.communicator, own, WORLD).cpu()
 
 
+def dropped_of_run(rank: Rank, chosen: torch.Tensor) -> float | None:
+    """The share of these choices that experts had no place for; None where they have no capacity."""
+    if rank.communicator.program.shape.capacity is None:
+        return None
+    own = torch.as_tensor(rank.interpreter.states.plan.tally.dropped, device=rank.communicator.device)
+    choices = int(chosen.diagonal(dim1=1, dim2=2).sum())
+    return int(summed(rank.communicator, own.clone(), WORLD)) / choices if choices else 0.0
+
+
 def write_choices(counts: Path, pairs: Path, chosen: torch.Tensor) -> None:
     """Write them to both files."""
     counts.write_text(_lines(chosen.diagonal(dim1=1, dim2=2)), encoding="utf-8")

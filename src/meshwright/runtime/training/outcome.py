@@ -56,7 +56,7 @@ class Outcome:
 
     ``device`` is ``cpu`` or the name that the accelerator's driver gives it, ``device_bytes`` its memory.
     ``memory_bytes`` is the most that an allocator of a rank gave to tensors, None on CPUs, whose allocator counts
-    nothing.
+    nothing. ``dropped`` is the share of routers' choices for which experts of a capacity had no place.
     """
 
     device: str
@@ -70,3 +70,4 @@ class Outcome:
     stopped: bool
     checkpoint: Path | None
     export: Path | None
+    dropped: float | None = None

@@ -22,7 +22,7 @@ from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.log import MetricsLog, open_log
 from meshwright.runtime.random_tensors import RandomTensors
 from meshwright.runtime.rank import rank_of
-from meshwright.runtime.training.choices import choices_of_run, write_choices
+from meshwright.runtime.training.choices import choices_of_run, dropped_of_run, write_choices
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
 from meshwright.runtime.training.outcome import (
     LISTS,
@@ -70,8 +70,10 @@ def train(
             loop.saved = Path(chosen) if chosen else None
             outcome = loop.run(first)
             choices, output = choices_of_run(rank, job.model), training.options.output
-            if choices is not None and place.rank == 0:
-                write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
+            if choices is not None:
+                outcome = replace(outcome, dropped=dropped_of_run(rank, choices))
+                if place.rank == 0:
+                    write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
         if training.export is None or outcome.stopped:
             return outcome
         export_weights(training.export, rank, job.model, training.config)
