@@ -136,6 +136,29 @@ def test_stages_from_the_numbers_of_the_ends():
 
 
 @pytest.mark.parametrize(
+    ("layers", "ranks", "last", "stages"),
+    [
+        (64, 4, 12, [4, 11, 11, 6, 4, 11, 11, 6]),
+        (20, 2, 12, [4, 6, 4, 6]),
+        (63, 4, 12, None),
+        (60, 4, 10, None),
+        (24, 2, 12, None),
+    ],
+)
+def test_numbers_of_the_ends_are_those_of_ranks_with_all_their_chunks(layers, ranks, last, stages):
+    """As ``get_num_layers_to_build`` of Megatron-Core's ``transformer_block.py`` has it."""
+    found = facts(
+        f"--num-layers {layers}",
+        f"--pipeline-model-parallel-size {ranks}",
+        "--num-virtual-stages-per-pipeline-rank 2",
+        "--decoder-first-pipeline-num-layers 8",
+        f"--decoder-last-pipeline-num-layers {last}",
+    )
+    told = found.facts.get("stages")
+    assert (told and [stage.layers for stage in told.value]) == stages
+
+
+@pytest.mark.parametrize(
     ("options", "problem"),
     [
         (["--bf16", "--fp16"], ("--fp16", "error")),

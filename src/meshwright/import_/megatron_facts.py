@@ -173,8 +173,11 @@ def _stages(options: Options, facts: Facts, problems: list[Problem]) -> Facts:
         return {}
     pp = facts.get("layout.pp", Fact(1, "")).value
     chunks = facts.get("pipeline.virtual_stages", Fact(1, "")).value
-    counts = layers and _uneven(
-        layers.value, pp * chunks, first and first.value, last and last.value, account
+    of_ends = first and first.value, last and last.value
+    counts = layers and (
+        _own_ends(layers.value, pp, chunks, *of_ends)
+        if first or last
+        else _even(layers.value, pp * chunks, account)
     )
     if not counts:
         return {}
@@ -192,17 +195,25 @@ def _accounted(options: Options) -> tuple[bool, bool]:
     return embed, loss
 
 
-def _uneven(
-    layers: int, stages: int, first: int | None, last: int | None, account: tuple[bool, bool]
-) -> list[int] | None:
-    """Layers of every stage when the ends have their own numbers; None where the rest does not divide."""
-    if first or last:
-        ends = (first is not None) + (last is not None)
-        rest, between = layers - (first or 0) - (last or 0), stages - ends
-        if between < 1 or rest % between or rest <= 0:
-            return None
-        even = rest // between
-        return [*([first] if first else []), *[even] * between, *([last] if last else [])]
+def _own_ends(layers: int, ranks: int, chunks: int, first: int | None, last: int | None) -> list[int] | None:
+    """Layers of every stage when the first or last rank has its own number, for all of its chunks together.
+
+    None where a rank's layers, or those between, do not divide.
+    """
+    rest, between = layers - (first or 0) - (last or 0), ranks - (first is not None) - (last is not None)
+    if between < 0 or rest < 0 or (rest % between if between else rest):
+        return None
+    each = rest // max(1, between)
+    of_ranks = [*([first] if first else []), *[each] * between, *([last] if last else [])]
+    return (
+        None
+        if any(count % chunks for count in of_ranks)
+        else [count // chunks for count in of_ranks] * chunks
+    )
+
+
+def _even(layers: int, stages: int, account: tuple[bool, bool]) -> list[int] | None:
+    """Layers of every stage when embedding and loss may count as one; None where they do not divide."""
     if (layers + sum(account)) % stages:
         return None
     even = (layers + sum(account)) // stages
