@@ -48,26 +48,22 @@ def _last_gradients(group: Group, last: Floats) -> Floats:
     in 1F1B, from the last forward pass on; with several the rest of a round, behind the last micro-batch of the chunk
     before. Seconds from where the last stage begins.
     """
-    ranks, stages, backward = group.ranks, len(group.placement), group.backward_s
-    message, counts = group.message_s, group.micro_batches
+    ranks, message, counts = group.ranks, group.message_s[:, None], group.micro_batches[:, None]
     forward_first = group.schedule.in_flight(ranks - 1, ranks, 2, 1) == 2
+    each = (group.backward_s if forward_first else group.forward_s)[:, -ranks:] + message
+    behind = np.cumsum(each[:, ::-1], 1)[:, ::-1] - each
     others = counts - 1 if forward_first else np.minimum(counts, ranks) - 1
-    from_stage = np.zeros(len(counts))
-    ends: dict[int, Floats] = {}
-    for stage in reversed(range(stages)):
-        first = ends[stage + 1] + message if stage + 1 < stages else from_stage
-        held = others
-        begin: Floats
-        if stage + ranks < stages:
-            begin = ends[stage + ranks]
-        elif forward_first:
-            begin = from_stage
-        else:
-            begin, held = -from_stage, np.minimum(counts, stages - stage) - 1
-        ends[stage] = np.maximum(first, begin + held * backward[:, stage]) + last[..., stage]
-        each = backward if forward_first else group.forward_s
-        from_stage = from_stage + each[:, stage] + message
-    return ends[0]
+    held = others if forward_first else np.minimum(counts, np.arange(ranks, 0, -1)) - 1
+    begin: Floats = behind if forward_first else -behind
+    for number in reversed(range(group.chunks)):
+        here = slice(number * ranks, (number + 1) * ranks)
+        own = np.broadcast_to(begin + held * group.backward_s[:, here], last[..., here].shape).copy()
+        if number + 1 < group.chunks:
+            own[..., -1] = np.maximum(own[..., -1], begin[..., 0] + group.message_s)
+        passed = np.cumsum(last[..., here] + message, -1)
+        latest = np.maximum.accumulate((own + passed)[..., ::-1], -1)[..., ::-1]
+        begin, held = latest - passed + last[..., here], others
+    return begin[..., 0]
 
 
 def _first_chunks_tail(
