@@ -77,11 +77,11 @@ def sinks_without_gradient():
 def rotary_key_of_one_head():
     original = LatentAttentionKernel._fused
 
-    def fused(self, gradients):
+    def fused(self, gradients, batch):
         of_queries, of_keys, of_values = gradients
         of_keys = of_keys.clone()
         of_keys[:, 1:, :, self._plain :] = 0
-        return original(self, (of_queries, of_keys, of_values))
+        return original(self, (of_queries, of_keys, of_values), batch)
 
     LatentAttentionKernel._fused = fused
 
