@@ -18,6 +18,7 @@ from meshwright.plan.expand import short_of
 from meshwright.plan.resolve import Resolved
 from meshwright.plan.setting import Setting
 from meshwright.plan.short import ShortPlan, WorkloadSpec
+from meshwright.search.space import Ints, Space
 from meshwright.validation.plans import plan_arrays, run_plan
 from meshwright.validation.rows import Run, Skipped, read_runs
 from meshwright.validation.settings import setting_of
@@ -76,7 +77,7 @@ def best_of(case: Case) -> Best:
     if not len(found.ranking):
         raise ValueError(f"{case.run.run_id}: nothing fits")
     plan = _searched(found.plans, found.top(1)[0], case)
-    return Best(plan, _beyond(case, space.plans))
+    return Best(plan, _beyond(case, space))
 
 
 def _searched(plans: PlanArrays, row: int, case: Case) -> Resolved:
@@ -85,19 +86,35 @@ def _searched(plans: PlanArrays, row: int, case: Case) -> Resolved:
     return plan
 
 
-def _beyond(case: Case, plans: PlanArrays) -> Mapping[str, tuple[Any, Any]]:
+def _beyond(case: Case, space: Space) -> Mapping[str, tuple[Any, Any]]:
     """(own, nearest) value of each choice of a legal plan that no plan of a search has together."""
     if not isinstance(case.plan, Resolved):
         return {}
     own = from_shorts([short_of(case.plan.long)])
-    codes = {
-        "schedule": _code(own.schedules[0], plans.schedules),
-        "recompute": _code(own.recomputes[0], plans.recomputes),
+    chosen = {name: int(getattr(own, name)[0]) for name in COLUMNS} | {
+        "schedule": _code(own.schedules[0], space.base.schedules),
+        "recompute": _code(own.recomputes[0], space.base.recomputes),
     }
-    agreed = np.zeros(len(plans), dtype=np.int64)
-    for name in COLUMNS:
-        agreed += getattr(plans, name) == codes.get(name, int(getattr(own, name)[0]))
-    return changed_choices(case.plan.long, _searched(plans, int(agreed.argmax()), case).long)
+    near = [_agreeing(space, code, chosen) for code in range(len(space.variants))]
+    most = max(int(agreed.max(initial=0)) for _, agreed in near)
+    # What a plan may choose later adds one at most.
+    rows = [of_variant[agreed >= most - 1] for of_variant, agreed in near]
+    variants = np.repeat(np.arange(len(rows)), [len(of_variant) for of_variant in rows])
+    plans = space.every(variants, np.concatenate(rows)).plans
+    agreed = sum(getattr(plans, name) == value for name, value in chosen.items())
+    return changed_choices(case.plan.long, _searched(plans, int(np.argmax(agreed)), case).long)
+
+
+def _agreeing(space: Space, variant: int, chosen: Mapping[str, int]) -> tuple[Ints, Ints]:
+    """Base plans that have a variant, and how many of these choices they share, but for what is chosen later."""
+    rows = np.flatnonzero(space.legal[variant])
+    base = space.base.take(rows)
+    other = space.variants[variant].of(base)
+    agreed = np.zeros(len(rows), dtype=np.int64)
+    for name, value in chosen.items():
+        if name != space.later.column:
+            agreed += other.get(name, getattr(base, name)) == value
+    return rows, agreed
 
 
 def _code(value: Any, known: Sequence[Any]) -> int:
