@@ -210,6 +210,11 @@ What is left is not of the exchange:
 - P00221: B300 took as long as B200 (P00222) with experts over 8 nodes, as if its cards of 800 Gbit/s ran at 400.
 - Tried and left out: a plateau of grouped products for each kind of device, in proportion to its dense products
   (12.8 % with the recipes' facts), and a larger cost of permutations (12.4 %).
+- Tried and left out: all constants fitted anew with these forms (`scripts/fit_constants.py`, 2026-11-23). All runs of
+  Bridge come to 8.8 % from 9.4 %, SimuMax to 3.1 % from 3.8 %, the others move by less than 0.6 points, up or down; the
+  fit's objective falls by 1.4 %. For that `nic_efficiency` would be 0.59, where .74 to .90 was measured of networks by
+  themselves, and products of B300 0.39 of the peak, where the same chip in GB300 has 0.60: the fit bends both to P00221
+  and P00231, which a network or a recipe of their own explains better.
 
 ## Folding
 
