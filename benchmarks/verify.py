@@ -42,9 +42,7 @@ from proof_plans import (  # noqa: E402
     spread_plans,
     told,
 )
-from travelling import TRAVEL_FAULTS  # noqa: E402
 
-ALL_FAULTS = (*FAULTS, *TRAVEL_FAULTS)
 SEED, COUNT, SPREAD_COUNT, RANKS = "proofs", 54, 18, (8, 2, 4)
 LARGE = (
     ("llama-3.1-405b", {"pp": 16, "dp_shard": 64, "tp": 8}, {"sharding": "zero1"}, "1f1b", 1),
@@ -236,7 +234,7 @@ def proof() -> Proof:
     return Proof(
         tuple(proven(plan) for plan in compositions()),
         tuple(shrunk()),
-        tuple((fault, with_fault(fault)) for fault in ALL_FAULTS),
+        tuple((fault, with_fault(fault)) for fault in FAULTS),
     )
 
 
@@ -267,7 +265,7 @@ pipeline ranks (`1f1b+vocab-1`). "2 × 1": two micro-batches of one sequence.
 {shrunk_table(found.shrunk)}
 ## Faults
 
-Each is one change inside the ranks (`tests/runtime/faults.py`, and `travelling.py` for copies that go once).
+Each is one change inside the ranks (`tests/runtime/faults.py`).
 
 {fault_table(found.faults)}"""
 

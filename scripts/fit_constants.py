@@ -89,8 +89,8 @@ could teach (its stack's numbers, its devices' efficiencies) stays at its prior.
 little of published runs, as their origins say: messages inside a node, grouped products, sharded communication and host
 time; the figures are that much too good where those matter.
 The passes that were timed beside Zero Bubble's steps are fitted with them and left out with them.
-Fitted on {date.today().isoformat()} by `python scripts/fit_constants.py RUNS.csv --left-out --write`,
-which takes about half an hour; the constants of each
+Fitted on {date.today().isoformat()} by `python scripts/fit_constants.py RUNS.csv --left-out --write`;
+the constants of each
 fit are in [left-out-constants.csv](left-out-constants.csv). In-sample errors of the same runs are in
 [accuracy](accuracy.md). The last column is the share of a source's runs inside the 80 % interval that all other
 sources' left-out errors give; its mean over the sources is {np.mean(list(held.values())):.0%}.

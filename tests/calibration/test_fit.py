@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hidden_machine import PLANS, observation
 
-from meshwright.calibration.fit import fit
+from meshwright.calibration.fit import beginning, fit
 from meshwright.calibration.left_out import leave_out, weighted_quantiles
 from meshwright.calibration.observations import with_values
 from meshwright.calibration.parameters import Parameter, Prior, parameters_for, priors
@@ -53,6 +53,13 @@ def test_every_source_counts_the_same_however_many_runs_it_has():
     one = observation({GEMM.name: GEMM.value * 1.1}, source="one")
     found = fit([*many, one], [GEMM]).values[GEMM.name]
     assert found == pytest.approx(GEMM.value, rel=0.03)
+
+
+def test_a_fit_that_begins_with_what_is_known_there_is_the_same():
+    runs = [observation({GEMM.name: GEMM.value * 0.85}), observation({HBM.name: HBM.value * 0.75})]
+    known = beginning(runs, [GEMM, HBM])
+    for kept in (slice(0, 2), slice(1, 2)):
+        assert fit(runs[kept], [GEMM, HBM], begun=known[kept]) == fit(runs[kept], [GEMM, HBM])
 
 
 def test_values_change_only_what_they_name():

@@ -18,6 +18,7 @@ from offload_faults import OFFLOAD_FAULTS
 from packing_faults import PACKING_FAULTS
 from proof_plans import Proven
 from spread_faults import SPREAD_FAULTS
+from travelling import TRAVEL_FAULTS
 
 from meshwright.model.running import TOKEN_TABLE
 from meshwright.runtime import optimizer
@@ -440,4 +441,5 @@ FAULTS = (
     *PACKING_FAULTS,
     *LINEAR_FAULTS,
     *NEXT_TOKEN_FAULTS,
+    *TRAVEL_FAULTS,
 )

@@ -3,7 +3,7 @@
 Minimises Σ_sources N·mean ρ(r/σ) + Σ ((θ − θ₀)/width)², with ρ the Huber function (linear beyond ``HUBER``·σ), N = 30
 runs that a source counts for however many it has, σ = 5 %: what the same configuration differs by between releases
 and machines. Gauss–Newton with numerical derivatives, which cost most of the time: as long as steps improve, those of
-the last one are corrected by what it changed (Broyden, Math. Comp. 19, 1965, eq. 4.5) and not made anew. A step that
+the last one are corrected by what it changed (Broyden, Math. Comp. 19, 1965) and not made anew. A step that
 does not improve is halved. The fit ends where steps with new derivatives improve little.
 """
 

@@ -65,8 +65,8 @@ def without(
     there: nothing of what it taught the present constants is used.
     """
     known = zip((*observations, *beside), begun, strict=True)
-    others = [(o, beginning) for o, beginning in known if source not in o.sources]
-    values = fit([o for o, _ in others], unseen, begun=[b for _, b in others]).values
+    others = [(o, first) for o, first in known if source not in o.sources]
+    values = fit([o for o, _ in others], unseen, begun=[first for _, first in others]).values
     own = tuple(o for o in observations if source in o.sources)
     return LeftOut(source, values, own, tuple(o.log_errors(values) for o in own))
 

@@ -32,8 +32,9 @@ class Tally:
         self.loss = 0.0
         self.loads.clear()
 
-    def count(self, layer: str, chosen: torch.Tensor, experts: int) -> None:
-        """Add what the tokens of a micro-batch chose, (tokens, chosen), of so many experts."""
+    def count(self, layer: str, chosen: torch.Tensor, experts: int, dropped: torch.Tensor | int) -> None:
+        """Add what the tokens of a micro-batch chose, (tokens, chosen), of so many experts, and how much is dropped."""
+        self.dropped = self.dropped + dropped
         both = chosen[:, :, None] * experts + chosen[:, None, :]
         pairs = torch.bincount(both.flatten(), minlength=experts**2).view(experts, experts)
         for counts, found in ((self.loads, pairs.diagonal()), (self.seen, pairs)):

@@ -132,8 +132,7 @@ class DispatchKernel:
             loss, of_balance = self.balance.of_tokens(routes, batch)
             self.setting.tally.loss = self.setting.tally.loss + loss
             of_logits += of_balance
-        self.setting.tally.count(self._correction, routes.experts, self.op.experts)
-        self.setting.tally.dropped = self.setting.tally.dropped + routes.dropped
+        self.setting.tally.count(self._correction, routes.experts, self.op.experts, routes.dropped)
         visit.routes = visit.way = None
         return (
             of_tokens.unflatten(0, (tokens, batch)),
