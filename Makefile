@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
+# A table of measured runs, which some steps of `make proof` and `make refit` need; it is not part of the repository.
+RUNS ?=
 
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
@@ -11,12 +13,14 @@ RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 ORACLES := $(VENV)/.installed-oracles
 PYTEST := $(BIN)/python -m pytest
+STEPS := $(BIN)/python benchmarks/run_steps.py
+RUNS_OPTION = $(if $(RUNS),--runs $(RUNS))
 
 # The tests start hundreds of processes: they keep compiled modules even where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart train test check proof format docs clean
+.PHONY: help quickstart train test check proof refit parsers format docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,8 +42,14 @@ check: $(DEV) ## lint, format, types, house rules
 	$(BIN)/mypy
 	$(PYTEST) -m "not slow" -n $(WORKERS) tests/house
 
-proof: $(ORACLES) ## the slow tests, against the libraries that they compare with
-	$(PYTEST) -m slow
+proof: $(ORACLES) ## the slow tests and the pages of benchmarks/, step by step; a second call resumes
+	$(STEPS) proof $(RUNS_OPTION)
+
+refit: $(DEV) ## fit the constants to RUNS=FILE, and rewrite the pages that follow from them
+	$(STEPS) refit $(RUNS_OPTION)
+
+parsers: $(DEV) ## the pages and tests that ask the programs of others (scripts/parsers.sh installs them)
+	$(STEPS) parsers
 
 format: $(DEV) ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .
@@ -49,7 +59,7 @@ docs: $(DEV) ## rewrite the generated pages and the list of options
 	$(BIN)/python scripts/write_docs.py
 
 clean: ## remove what the targets above made, the environment too; trainings of one's own in run/ stay
-	rm -rf $(VENV) quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) quickstart .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 
 from meshwright import __version__
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.runs import observations_of
-from meshwright.cost import operators
-from meshwright.cost.evaluate import seconds_by_part
-from meshwright.cost.forms import Forms
-from meshwright.cost.prices import Prices
-from meshwright.model.operators import Attention, Dispatch, Embedding, Linear, Loss
-from meshwright.plan.setting import Setting
-from meshwright.report.console import percent
-from meshwright.validation.rows import Run, read_runs
+from meshwright.calibration.usable_runs import observations_of
+from meshwright.cost.closed_form.evaluate_plans import seconds_by_part
+from meshwright.cost.operators import operator_times
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.pass_prices import Prices
+from meshwright.model.operators.operator_types import Attention, Dispatch, Embedding, Linear, Loss
+from meshwright.plans.setting import Setting
+from meshwright.present.console import percent
+from meshwright.validation.read_run_table import Run, read_runs
 
 Floats = NDArray[np.float64]
 SHORT = {
@@ -73,7 +73,7 @@ class Effect:
             for owner, name, function in self.replaced:
                 stack.enter_context(patch.object(owner, name, function))
             if self.rules:
-                stack.enter_context(patch.dict(operators.RULES, dict.fromkeys(self.rules, _no_time)))
+                stack.enter_context(patch.dict(operator_times.RULES, dict.fromkeys(self.rules, _no_time)))
             yield
 
 
@@ -102,7 +102,7 @@ EFFECTS = (
     Effect("shape of matrix products", (("gemm_launch_s", 0.0), ("gemm_memory_efficiency", 1e9))),
     Effect("memory-bound passes", stack=(("elementwise_factor", 1e-9),)),
     Effect("host time", stack=(("host_s_per_layer", 0.0),)),
-    Effect("all collectives", replaced=((Forms, "collective", _no_time),)),
+    Effect("all collectives", replaced=((HardwareTimes, "collective", _no_time),)),
     Effect("saturation of the network with size", (("nic_saturation_bytes", 1e-9),)),
     Effect(
         "latency of collectives",
@@ -168,8 +168,8 @@ def rows(found: Mapping[str, Mapping[str, Floats]], rescaled: bool) -> Iterator[
 
 @contextmanager
 def _without_head(out: bool) -> Iterator[None]:
-    rule = operators.RULES[Linear]
-    with patch.dict(operators.RULES, {Linear: _plain_vocabulary(rule) if out else rule}):
+    rule = operator_times.RULES[Linear]
+    with patch.dict(operator_times.RULES, {Linear: _plain_vocabulary(rule) if out else rule}):
         yield
 
 

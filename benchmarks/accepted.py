@@ -15,10 +15,10 @@ from pathlib import Path
 
 from meshwright import __version__
 from meshwright.errors import InputError, PlanError, UnsupportedError
-from meshwright.export import TARGETS
-from meshwright.export.accepting import Verdict, ask
-from meshwright.plan.resolve import Resolved, resolve
-from meshwright.plan.short import ShortPlan
+from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.target_checks.parser_check import ParserVerdict, check_with_parser
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import Resolved, resolve
 
 ASKED = 16
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3")
@@ -80,7 +80,7 @@ def plans(target: str) -> Iterator[Resolved]:
             continue
 
 
-def asked(target: str, python: str) -> Iterator[tuple[Resolved, Verdict, list[str]]]:
+def asked(target: str, python: str) -> Iterator[tuple[Resolved, ParserVerdict, list[str]]]:
     """Plans that the exporter writes, the target's verdict, and values that are not the plan's."""
     seen: set[str] = set()
     for resolved in plans(target):
@@ -92,13 +92,13 @@ def asked(target: str, python: str) -> Iterator[tuple[Resolved, Verdict, list[st
         if str(resolved.short) in seen:
             continue
         seen.add(str(resolved.short))
-        verdict = ask(target, export.files, python)
+        verdict = check_with_parser(target, export.files, python)
         yield resolved, verdict, differing(target, resolved, verdict)
         if len(seen) == ASKED:
             return
 
 
-def differing(target: str, resolved: Resolved, verdict: Verdict) -> list[str]:
+def differing(target: str, resolved: Resolved, verdict: ParserVerdict) -> list[str]:
     """Values that the parser read in another way than the plan means them."""
     short = resolved.short
     assert short is not None

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from meshwright import __version__, api
-from meshwright.report.console import percent
-from meshwright.validation.plans import run_plan
-from meshwright.validation.result import Validation
-from meshwright.validation.rows import Run
-from meshwright.validation.summary import blind_mfu
+from meshwright.present.console import percent
+from meshwright.validation.error_summary import blind_mfu
+from meshwright.validation.read_run_table import Run
+from meshwright.validation.run_plan import run_plan
+from meshwright.validation.validate_runs import Validation
 
 WORST_OF_A_SOURCE = 3
 Figures = Mapping[str, Any]

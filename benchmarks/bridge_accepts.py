@@ -25,13 +25,13 @@ from typing import Any
 
 from meshwright import __version__
 from meshwright.errors import InputError, UnsupportedError
-from meshwright.export import TARGETS
-from meshwright.export.bridge_recipes import bridge_models
-from meshwright.import_.command_line import Given
-from meshwright.import_.megatron_layout import read_layout
-from meshwright.plan.layers import stage_layers
-from meshwright.plan.resolve import Resolved, resolve
-from meshwright.plan.short import ShortPlan
+from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.importing.command_line import GivenOption
+from meshwright.frameworks.megatron.importing.pipeline_layout import read_layout
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.layer_assignment import stage_layers
+from meshwright.plans.resolve import Resolved, resolve
+from meshwright.stack.load import load_stack
 
 ASKED, CHANGED = 300, 30
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ Answer = tuple[Resolved, dict[str, Any], list[str]]
 def plans() -> Iterator[Resolved]:
     """Random legal plans of the models that Bridge has recipes for, the same every time."""
     draw = random.Random("plans for bridge")
-    models = [row.model for row in bridge_models() if row.recipe]
+    models = [row.model for row in load_stack("megatron-bridge").models or ()]
     while True:
         pp, cp = draw.choice((1, 2, 4)), draw.choice((1, 1, 2, 4))
         tp, shard, replicate = draw.choice((1, 2, 4, 8)), draw.choice((1, 2, 4, 8)), draw.choice((1, 1, 2))
@@ -207,7 +207,7 @@ def _differing_stages(resolved: Resolved, values: Mapping[str, object]) -> list[
     stages = len(ours)
     theirs = [layers // stages] * stages
     if text is not None:
-        theirs = [stage.layers for stage in read_layout(Given("layout", (str(text),), 0), [])]
+        theirs = [stage.layers for stage in read_layout(GivenOption("layout", (str(text),), 0), [])]
     wrong = [] if theirs == ours else [f"stages of {theirs} layers, not {ours}"]
     virtual = stages // len({*resolved.long.pipeline.placement})
     return wrong if chunks == virtual else [*wrong, f"{chunks} virtual stages, not {virtual}"]

@@ -20,11 +20,11 @@ import numpy as np
 from accuracy import table
 
 from meshwright import __version__
+from meshwright.calibration.calibrate_cluster import fit_cluster_constants
 from meshwright.calibration.observations import Observation, with_values
-from meshwright.calibration.own import calibrate_own
-from meshwright.calibration.runs import observations_of
-from meshwright.report.console import percent
-from meshwright.validation.rows import Run, read_runs
+from meshwright.calibration.usable_runs import observations_of
+from meshwright.present.console import percent
+from meshwright.validation.read_run_table import Run, read_runs
 
 DRAWS, SIZES = 50, (3, 8)
 HELD_OUT = 60
@@ -56,7 +56,7 @@ def draw(runs: Sequence[Observation], size: int, rng: np.random.Generator) -> tu
     """Mean absolute error of the runs that were not drawn, before and after, and whether it was accepted."""
     order = rng.permutation(len(runs))
     own, rest = [runs[i] for i in order[:size]], [runs[i] for i in order[size : size + HELD_OUT]]
-    found = calibrate_own(own)
+    found = fit_cluster_constants(own)
     before = _error(rest, {})
     return before, _error(rest, found.values) if found.helps else before, found.helps
 

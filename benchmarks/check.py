@@ -3,8 +3,10 @@
     python benchmarks/check.py            prints the tables
     python benchmarks/check.py --write    also writes benchmarks/check.md
 
-Each line of ``check/cases.csv`` is one file with the model and the cluster that it was for. Of a faulty one the fault
-counts as named where a problem matches ``expected``; of a good one every error is a false alarm.
+Exits with 1 where fewer than 18 of the 20 faults are named, or a configuration that runs is refused.
+
+Each line of ``benchmarks/check/cases.csv`` is one file with the model and the cluster that it was for. Of a faulty
+one the fault counts as named where a problem matches ``expected``; of a good one every error is a false alarm.
 """
 
 import csv
@@ -17,8 +19,8 @@ from pathlib import Path
 
 from meshwright import __version__
 from meshwright.errors import InputError, Problem
-from meshwright.verbs.checking import check_text
-from meshwright.verbs.importing import Wanted
+from meshwright.verbs.check import check_text
+from meshwright.verbs.import_ import ImportRequest
 
 FOLDER = Path(__file__).parent / "check"
 NAMED_AT_LEAST = 18
@@ -42,12 +44,12 @@ class Case:
     remark: str
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ImportRequest:
         """What stands beside the file."""
         model = str(FOLDER / self.model) if self.model.endswith(".json") else self.model
         numbers = (int(text) if text else None for text in (self.seq_len, self.global_batch))
         seq_len, global_batch = numbers
-        return Wanted(model=model, on=self.cluster, seq_len=seq_len, global_batch=global_batch)
+        return ImportRequest(model=model, on=self.cluster, seq_len=seq_len, global_batch=global_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Verdict:
 
 
 def cases() -> list[Case]:
-    """Every line of ``check/cases.csv``."""
+    """Every line of ``benchmarks/check/cases.csv``."""
     with (FOLDER / "cases.csv").open(encoding="utf-8") as lines:
         return [Case(**line) for line in csv.DictReader(lines)]
 
@@ -194,7 +196,7 @@ What `meshwright check` says of {len(verdicts)} configurations that were publish
 {date.today().isoformat()}. The faulty ones come from threads in which somebody met the fault, the good ones from
 recipes and papers with runs. A file holds what its source gives; a comment at its head, or the remark below, tells that
 from what completes it. Nothing here was run by us. Made by `python benchmarks/check.py --write` from
-`check/cases.csv`.
+`benchmarks/check/cases.csv`.
 
 {totals(verdicts)}
 
@@ -213,3 +215,4 @@ if __name__ == "__main__":
     print(faulty_table(found), good_table(found), totals(found), sep="\n")
     if "--write" in sys.argv[1:]:
         (Path(__file__).parent / "check.md").write_text(page(found), encoding="utf-8")
+    sys.exit(named(found) < NAMED_AT_LEAST or false_alarms(found) > 0)

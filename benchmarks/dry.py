@@ -3,7 +3,7 @@
     python benchmarks/dry.py TARGET=PYTHON [TARGET=PYTHON ...] [--write]
 
 PYTHON is the interpreter of an environment that has the target (``scripts/parsers.sh`` makes them). Models are whole;
-what is counted is described in ``src/meshwright/export/dry``.
+what is counted is described in ``src/meshwright/frameworks/target_checks``.
 """
 
 import sys
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from meshwright import __version__
-from meshwright.export.dry.asking import DryRun, dry_run
-from meshwright.export.interpreters import ASKED
+from meshwright.frameworks.target_checks.dry_run import DryRun, dry_run
+from meshwright.frameworks.target_checks.target_python import TARGET_CHECKS
 from meshwright.model.load import load_config
-from meshwright.plan.resolve import resolve
-from meshwright.plan.short import ShortPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import resolve
 
 HERE = Path(__file__).parent
 Row = tuple[str, dict[str, int], str, int, str, int]
@@ -67,7 +67,7 @@ def plan_of(target: str, row: Row) -> ShortPlan:
             "plan": 1,
             "model": model,
             "cluster": f"h100-sxm-80gb x {devices}",
-            "stack": ASKED[target].stack,
+            "stack": TARGET_CHECKS[target].stack,
             "workload": {"seq_len": 4096, "global_batch": global_batch},
             "layout": layout,
             "sharding": sharding,
@@ -150,8 +150,8 @@ process group, with whole models, no GPU and no weights; by version {version} on
 
 *Elements* are those of parameters and of one optimizer state of a rank. *Collectives* and *GB* count one rank of every
 class: logical bytes of the step's micro-batches (2 without a pipeline). What a target does in its own way is taken
-from both sides by the rows of `src/meshwright/export/dry/differences.py`, in equal bytes or within the bound that the
-row gives; *agrees* means that nothing is left, in number, size, group or order.
+from both sides by the rows of `src/meshwright/frameworks/target_checks/known_differences.py`, in equal bytes or
+within the bound that the row gives; *agrees* means that nothing is left, in number, size, group or order.
 
 {parts}
 ## What was explained, and why

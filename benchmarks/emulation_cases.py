@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from meshwright.cost.pricing import program_prices
-from meshwright.plan.expand import expand
-from meshwright.plan.long import Stages
-from meshwright.plan.resolve import Resolved, load_nouns, resolve_with
-from meshwright.plan.short import ShortPlan
-from meshwright.runtime.emulation.classes import EXPERT_AXES
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action
-from meshwright.schedule.pipeline import Knobs, Pipeline
-from meshwright.schedule.solve import Effort, solve
-from meshwright.schedule.table import csv_of
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.simulate.predict import played, stage_times
+from meshwright.cost.operators.price_plans import program_prices
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import Stages
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import Resolved, load_nouns, resolve_with
+from meshwright.runtime.emulation.local_program import EXPERT_AXES
+from meshwright.schedules.action import Action
+from meshwright.schedules.custom.csv_file import format_csv
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.pipeline import Knobs, Pipeline
+from meshwright.schedules.solve import Effort, solve
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.simulate.plan_estimate import lower_and_simulate, stage_times
 
 SLOW_LINKS = Path(__file__).parent / "slow_links.yaml"
 
@@ -180,13 +180,13 @@ def resolved(case: Case) -> Resolved:
     plan = _resolved(case, own)
     if case.solved is None:
         return plan
-    lines = csv_of(_solved(plan, case.solved)).splitlines()
+    lines = format_csv(_solved(plan, case.solved)).splitlines()
     return _resolved(case, {"file": "solved.csv", "lists": tuple(lines)})
 
 
 def _solved(plan: Resolved, seconds: float) -> list[list[Action]]:
     """Lists for the plan's own times, in the memory that its schedule takes by default."""
-    program, _ = played(plan.long, plan.setting)
+    program, _ = lower_and_simulate(plan.long, plan.setting)
     pipeline = Pipeline(
         ranks=program.pipeline_ranks,
         micro_batches=program.micro_batches,

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from meshwright.cluster.load import load_cluster
-from meshwright.model.blocks import build_graph
-from meshwright.model.families import read_architecture
+from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.graph import ModelGraph
-from meshwright.plan.expand import expand
-from meshwright.plan.short import ShortPlan
-from meshwright.program.lower import lower
+from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.program import Program
-from meshwright.runtime.rows import rows_of
-from meshwright.runtime.visit import MicroBatch
+from meshwright.runtime.batch.batch_sharding import sequence_indices
+from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -91,7 +91,7 @@ def ranks_of(layout: str) -> int:
 
 def micro_batches(program: Program, rank: int, size: Size) -> list[MicroBatch]:
     """This rank's part of a random batch in which a tenth of the labels does not count."""
-    rows = [list(r) for r in rows_of(program, rank)]
+    rows = [list(r) for r in sequence_indices(program, rank)]
     sequences = size.micro_batches * program.grid.size(("dp_replicate", "dp_shard"))
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(size.vocab, (sequences, size.seq_len), generator=generator)

@@ -27,12 +27,12 @@ from executor_cases import SIZES, Size, micro_batches, program_of, ranks_of
 from plain_torch.layouts import LAYOUTS, Step, Task
 
 from meshwright import __version__
-from meshwright.runtime.launch.environment import Place
-from meshwright.runtime.launch.local import run_locally
-from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.random_tensors import random_tensors
-from meshwright.runtime.rank import Job, Rank, rank_of
-from meshwright.runtime.visit import MicroBatch
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.executor.rank import Job, Rank, rank_of
+from meshwright.runtime.launch.forked_ranks import run_locally
+from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.weights.random_tensors import random_tensors
 
 PAIRS, WARM_UP = 31, 3
 RESAMPLES, SEED = 10_000, 0

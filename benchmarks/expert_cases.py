@@ -1,4 +1,5 @@
-"""Published plans as plans of ours: the table ``expert-plans/runs.csv``, the best of a search, what is not searched.
+"""Published plans as plans of ours: the table ``benchmarks/expert-plans/runs.csv``, the best of a search, what is
+not searched.
 
 The table has the columns that ``validate`` reads, and a ``note``. A row is a setting (model, cluster, batch, stack) and
 a plan for it; both are checked and predicted like anybody's.
@@ -12,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.explain.beside import changed_choices, legal_plan
-from meshwright.plan.arrays import COLUMNS, PlanArrays, from_shorts
-from meshwright.plan.expand import short_of
-from meshwright.plan.resolve import Resolved
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan, WorkloadSpec
-from meshwright.search.space import Ints, Space
-from meshwright.validation.plans import plan_arrays, run_plan
-from meshwright.validation.rows import Run, Skipped, read_runs
-from meshwright.validation.settings import setting_of
-from meshwright.verbs.searching import scope_of, search
+from meshwright.explanation.plan_difference import changed_choices, legal_plan
+from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays, from_shorts
+from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import Resolved
+from meshwright.plans.setting import Setting
+from meshwright.search.space.plan_space import Ints, Space
+from meshwright.validation.read_run_table import Run, Skipped, read_runs
+from meshwright.validation.run_plan import plan_arrays, run_plan
+from meshwright.validation.run_setting import setting_of
+from meshwright.verbs.plan.search_space import search, search_scope
 
 RUNS = Path(__file__).parent / "expert-plans" / "runs.csv"
 
@@ -73,7 +74,7 @@ def _case(run: Run | Skipped, note: str) -> Case:
 def best_of(case: Case) -> Best:
     """What ``plan`` answers to the question of a case. Raises ValueError where nothing fits."""
     setting = case.setting
-    space, found = search(scope_of({}, None, 1, setting), setting)
+    space, found = search(search_scope({}, None, 1, setting), setting)
     if not len(found.ranking):
         raise ValueError(f"{case.run.run_id}: nothing fits")
     plan = _searched(found.plans, found.top(1)[0], case)
@@ -90,7 +91,7 @@ def _beyond(case: Case, space: Space) -> Mapping[str, tuple[Any, Any]]:
     """(own, nearest) value of each choice of a legal plan that no plan of a search has together."""
     if not isinstance(case.plan, Resolved):
         return {}
-    own = from_shorts([short_of(case.plan.long)])
+    own = from_shorts([short_of_only_layout(case.plan.long)])
     chosen = {name: int(getattr(own, name)[0]) for name in COLUMNS} | {
         "schedule": _code(own.schedules[0], space.base.schedules),
         "recompute": _code(own.recomputes[0], space.base.recomputes),

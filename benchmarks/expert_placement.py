@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from meshwright import __version__, api
 from meshwright.cluster.load import load_cluster
 from meshwright.model.load import load_model
-from meshwright.placement.experts.solve import Placed, placed
-from meshwright.placement.experts.task import Task
-from meshwright.plan.expand import expand
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortLayout, ShortPlan, WorkloadSpec
+from meshwright.placement.expert_order.problem import Task
+from meshwright.placement.expert_order.solve import ExpertPlacement, solve_expert_order
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.short import ShortLayout, ShortPlan, WorkloadSpec
+from meshwright.plans.setting import Setting
 from meshwright.stack.load import load_stack
-from meshwright.verbs.placing_experts import expert_task
-from meshwright.workload.counts_file import counted_in_file
-from meshwright.workload.routing import Pairs, Routing
+from meshwright.verbs.plan.expert_placement import expert_task
+from meshwright.workload.expert_counts_file import read_counts_or_pairs
+from meshwright.workload.expert_routing import Pairs, Routing
 from meshwright.workload.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -146,12 +146,14 @@ def rows() -> Iterator[str]:
             )
             task = task_of(place, pairs_of(counted))
             began = time.process_time()
-            found = placed(task, SEED)
+            found = solve_expert_order(task, SEED)
             seconds = time.process_time() - began
             yield row(place, f"s {skew:g}, preference {preference:g}", task, found, others, seconds)
 
 
-def row(place: Place, routers: str, task: Task, found: Placed, others: list[Floats], seconds: float) -> str:
+def row(
+    place: Place, routers: str, task: Task, found: ExpertPlacement, others: list[Floats], seconds: float
+) -> str:
     """A line of the table."""
     numbered, across = task.as_numbered, 1 - 1 / task.nodes
     sent = arrow(crossing(others, numbered, task.nodes), crossing(others, found.orders, task.nodes))
@@ -179,11 +181,11 @@ def trained_row(folder: Path) -> str:
     (folder / "plan.yaml").write_text(json.dumps(plan), encoding="utf-8")
     options = {"steps": STEPS, "data": (str(TEXT),), "output": folder / "out", "lr": 3e-3, "warmup_steps": 10}
     api.run(folder / "plan.yaml", options=options)
-    said = counted_in_file(folder / "out" / "routing-pairs.csv", "pairs")
+    said = read_counts_or_pairs(folder / "out" / "routing-pairs.csv", "pairs")
     assert isinstance(said, Pairs)
     place = Place(str(folder / "config.json"), 32, 8, 2)
     task = task_of(place, said)
-    found = placed(task, SEED)
+    found = solve_expert_order(task, SEED)
     across = 1 - 1 / task.nodes
     sent = arrow(*(float(of.nodes.mean()) * across for of in (found.as_numbered, found.meeting)))
     rank = arrow(*(float(of.busiest.mean()) for of in (found.as_numbered, found.meeting)))

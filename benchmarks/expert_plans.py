@@ -19,14 +19,14 @@ from statistics import median
 from expert_cases import Best, Case, best_of, cases
 
 from meshwright import __version__
-from meshwright.explain.against import Against, compared
-from meshwright.explain.beside import in_words
-from meshwright.explain.forecast import is_tie
-from meshwright.plan.expand import short_of
-from meshwright.plan.resolve import Resolved
+from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
+from meshwright.explanation.plan_difference import in_words
+from meshwright.explanation.prediction_parts import is_tie
+from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
 from meshwright.units import GIB, format_bytes
-from meshwright.verbs.predicting import predicted
+from meshwright.verbs.predict.predict_plan import predicted
 
 ILLEGAL, UNFIT, QUICKER, TIE, SLOWER = "illegal", "does not fit", "quicker", "a tie", "slower"
 VERDICTS = {
@@ -50,7 +50,7 @@ class Line:
     best: Best
     ours: Report
     theirs: Report | None
-    against: Against | None
+    against: PlanComparison | None
 
     @property
     def change(self) -> float | None:
@@ -75,13 +75,13 @@ def line_of(case: Case) -> Line:
     best = best_of(case)
     if isinstance(case.plan, str):
         return Line(case, best, predicted(best.plan), None, None)
-    against = compared(case.plan, best.plan, "ours")
+    against = compare_plans(case.plan, best.plan, "ours")
     return Line(case, best, predicted(best.plan), predicted(case.plan), against)
 
 
 def layout_in_words(plan: Resolved) -> str:
     """The choices of a plan, those left out that are one or none."""
-    short = short_of(plan.long)
+    short = short_of_only_layout(plan.long)
     layout, pipeline = short.layout, short.pipeline
     chunks = f"×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
     rare = {name: getattr(layout, name) for name in ("cp", "ep", "etp")}
@@ -187,11 +187,11 @@ def page(lines: list[Line]) -> str:
     """The page that is kept under ``benchmarks/``."""
     return f"""# Plans of experts
 
-Published plans (`expert-plans/runs.csv`) beside the best that `meshwright plan` finds for the same model, batch,
-sequence, devices and stack. All times are predicted, by version {__version__} on {date.today().isoformat()}, except
-those in the column "measured"; what a search gains is a prediction too, and nobody has run it. Constants of the model
-were fitted on published runs that include those of Megatron-LM (arXiv 2104.04473) and Megatron-Bridge. Made by
-`python benchmarks/expert_plans.py --write`.
+Published plans (`benchmarks/expert-plans/runs.csv`) beside the best that `meshwright plan` finds for the same model,
+batch, sequence, devices and stack. All times are predicted, by version {__version__} on {date.today().isoformat()},
+except those in the column "measured"; what a search gains is a prediction too, and nobody has run it. Constants of
+the model were fitted on published runs that include those of Megatron-LM (arXiv 2104.04473) and Megatron-Bridge.
+Made by `python benchmarks/expert_plans.py --write`.
 
 Ours beside the published plan:
 

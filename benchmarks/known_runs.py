@@ -37,7 +37,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Predict every run of ``known-runs/runs.csv``."""
+    """Predict every run of ``benchmarks/known-runs/runs.csv``."""
     with (FOLDER / "runs.csv").open(encoding="utf-8") as lines:
         return [_row(line) for line in csv.DictReader(lines)]
 

@@ -24,24 +24,24 @@ from statistics import median
 import numpy as np
 
 from meshwright import __version__
+from meshwright.calibration.calibrate_cluster import ClusterCalibration, fit_cluster_constants
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.own import OwnCalibration, calibrate_own
-from meshwright.cluster.graph import Cluster
+from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.load import load_cluster
-from meshwright.import_.measured_cluster import cluster_from
-from meshwright.measure.run import Wish, measure_locally
-from meshwright.plan.arrays import from_shorts
-from meshwright.plan.files import dump_plan
-from meshwright.plan.resolve import Resolved, resolve
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
-from meshwright.runtime.emulation.scale import into_real_time
-from meshwright.search.spread import spread
-from meshwright.validation.metrics import bias, mape, spearman
-from meshwright.verbs.predicting import predicted
-from meshwright.verbs.probing import STEPS as PROBE_STEPS
-from meshwright.verbs.run_checks import Wish as RunWish
-from meshwright.verbs.running import trained
+from meshwright.ingestion.measured_cluster.cluster_file import cluster_from
+from meshwright.measurement.measure_machine import MeasurementOptions, measure_locally
+from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.files.plan_file import dump_plan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import Resolved, resolve
+from meshwright.plans.setting import Setting
+from meshwright.runtime.emulation.time_scale import into_real_time
+from meshwright.search.nearby.diverse_subset import diverse_subset
+from meshwright.validation.error_metrics import bias, mape, spearman
+from meshwright.verbs.predict.predict_plan import predicted
+from meshwright.verbs.probe.probe_jobs import STEPS as PROBE_STEPS
+from meshwright.verbs.run.run_request import RunRequest as RunWish
+from meshwright.verbs.run.train import trained
 
 HERE = Path(__file__).parent
 MODEL = HERE.parent / "examples" / "small-llama"
@@ -116,7 +116,7 @@ class Case:
 
 def measured_cluster(folder: Path, ranks: int) -> str:
     """The file of this host as so many devices."""
-    results = measure_locally(Wish(MEASURE_S), ranks, lambda what, part: None)
+    results = measure_locally(MeasurementOptions(MEASURE_S), ranks, lambda what, part: None)
     path = folder / f"host-of-{ranks}.yaml"
     path.write_text(cluster_from(results).text, encoding="utf-8")
     return str(path)
@@ -146,18 +146,18 @@ def steps_of(folder: Path, case: Case, steps: int) -> tuple[float, ...]:
     return found.outcome.step_times_s[WARM_UP:]
 
 
-def calibrated(folder: Path, known: list[Case]) -> tuple[list[Case], OwnCalibration]:
+def calibrated(folder: Path, known: list[Case]) -> tuple[list[Case], ClusterCalibration]:
     """Three probes, as ``probe`` chooses them, run for themselves; and what ``calibrate`` makes of them."""
     ranked = sorted(known, key=lambda case: case.predicted_s)
     by_plan = {dump_plan(case.short): case for case in ranked}
-    plans = spread(ranked[0].short, [case.short for case in ranked[1:]], PROBES)
+    plans = diverse_subset(ranked[0].short, [case.short for case in ranked[1:]], PROBES)
     probes = [by_plan[dump_plan(plan)] for plan in plans]
     seconds = [median(steps_of(folder / f"probe {case.name}", case, PROBE_STEPS)) for case in probes]
     observations = [
         Observation(case.resolved.setting, from_shorts([case.short]), np.array([step_s]), ("own",))
         for case, step_s in zip(probes, seconds, strict=True)
     ]
-    return probes, calibrate_own(observations)
+    return probes, fit_cluster_constants(observations)
 
 
 def again(case: Case, cluster: Cluster) -> Case:

@@ -8,12 +8,12 @@ from datetime import date
 from pathlib import Path
 
 from meshwright import __version__
-from meshwright.cost.evaluate import Estimates, evaluate
+from meshwright.cost.closed_form.evaluate_plans import Estimates, evaluate
 from meshwright.errors import InputError
-from meshwright.plan.arrays import from_shorts
-from meshwright.plan.context import Context
-from meshwright.plan.resolve import Resolved, resolve
-from meshwright.plan.short import ShortPlan
+from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.context_parallel import Context
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import Resolved, resolve
 
 PAGE = Path(__file__).with_suffix(".md").with_name("long-context.md")
 MODEL = "llama-3.1-8b"

@@ -16,9 +16,9 @@ import moe_memory
 import numpy as np
 
 from meshwright import __version__, api
-from meshwright.cost.intervals import EXPERTS
-from meshwright.validation.cases import predict_runs
-from meshwright.validation.rows import Run, read_runs
+from meshwright.cost.prediction_intervals import EXPERTS
+from meshwright.validation.predict_runs import predict_runs
+from meshwright.validation.read_run_table import Run, read_runs
 
 FOLDER = Path(__file__).parent / "moe"
 REMARKS = {
@@ -59,7 +59,7 @@ class Line:
 
 
 def lines() -> list[Line]:
-    """Every run of ``moe/bridge.csv``, predicted."""
+    """Every run of ``benchmarks/moe/bridge.csv``, predicted."""
     path = FOLDER / "bridge.csv"
     runs = [run for run in read_runs(path) if isinstance(run, Run)]
     with path.open(encoding="utf-8") as rows:
@@ -127,7 +127,7 @@ class Mapped:
 
 
 def folding() -> Iterator[Mapped]:
-    """Every plan of ``moe/folding.csv``, predicted."""
+    """Every plan of ``benchmarks/moe/folding.csv``, predicted."""
     with (FOLDER / "folding.csv").open(encoding="utf-8") as rows:
         for row in csv.DictReader(rows):
             report = api.predict(FOLDER / f"{row['model']}-{row['mapping']}.yaml")

@@ -1,7 +1,7 @@
 """Memory that other estimators were reported to get wrong, beside what is right and what our ledger says.
 
 Five threads; every formula of theirs stands in a function of its own, with where it is from. What is right is a
-measured peak where somebody measured one, else a closed form (``tests/published/test_moe.py`` derives them anew).
+measured peak where somebody measured one, else a closed form (``tests/published/test_moe_page.py`` derives them anew).
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ import numpy as np
 
 from meshwright import api
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.evaluate import pipeline_groups
+from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.model.architecture import Architecture, Experts
-from meshwright.model.blocks import build_graph
-from meshwright.plan.arrays import from_shorts
-from meshwright.plan.expand import expand
-from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import Resolved, resolve_with
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.result import Report
 from meshwright.stack.load import load_stack
 from meshwright.units import GIB
-from meshwright.verbs.predicting import predicted
+from meshwright.verbs.predict.predict_plan import predicted
 
 FOLDER = Path(__file__).parent / "moe"
 MEASURED_GIB = 104.30

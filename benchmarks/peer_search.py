@@ -16,13 +16,13 @@ from venv import create
 
 from meshwright import __version__
 from meshwright.model.load import load_model
-from meshwright.plan.resolve import resolve
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.search.enumerate import divisors
-from meshwright.search.wishes import told
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import resolve
+from meshwright.search.space.constraints import format_choice
+from meshwright.search.space.legal_plans import divisors
 from meshwright.units import format_seconds
-from meshwright.verbs.planning import Question, answer
-from meshwright.verbs.predicting import predicted
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.predict.predict_plan import predicted
 
 HERE = Path(__file__).parent
 ANALYSIS, GALVATRON = "llm-analysis==0.2.2", "hetu-galvatron==2.4.0"
@@ -116,13 +116,13 @@ def rows(python: Path) -> Iterator[str]:
         who = f"{ANALYSIS}, {efficiency:.0%} of the peak"
         yield _row(who, len(tried), len(fitting), found["cpu_s"], tried[best], seconds, report)
     began = time.process_time()
-    ours = answer(Question(header(), top=1))
+    ours = answer(PlanRequest(header(), top=1))
     spent, (one,) = time.process_time() - began, ours.proposals
     layout, pipeline = one.plan.layout, one.plan.pipeline
     chunks = pipeline.virtual_stages
     words = {"tp": layout.tp, "pp": f"{layout.pp}×{chunks}" if chunks > 1 else layout.pp, "cp": layout.cp}
     words |= {"dp": layout.dp_replicate * layout.dp_shard, "micro_batch": pipeline.micro_batch}
-    words |= {"recompute": told(one.plan.recompute)}
+    words |= {"recompute": format_choice(one.plan.recompute)}
     yield _row("meshwright", ours.legal, ours.feasible, spent, words, one.report.step_time_s, one.report)
 
 
@@ -151,14 +151,14 @@ def galvatron_rows(python: Path) -> Iterator[str]:
         cluster = f"a100-sxm-40gb x {PROFILED['devices']}"
         began = time.process_time()
         ours = answer(
-            Question(ShortPlan(plan=1, model=str(config), cluster=cluster, workload=workload), top=1)
+            PlanRequest(ShortPlan(plan=1, model=str(config), cluster=cluster, workload=workload), top=1)
         )
         spent, (one,) = time.process_time() - began, ours.proposals
     layout, pipeline = one.plan.layout, one.plan.pipeline
     plan = (
         f"pp {layout.pp}, tp {layout.tp}, dp {layout.dp_replicate * layout.dp_shard}, {one.plan.sharding}, "
     )
-    plan += f"micro_batch {pipeline.micro_batch}, recompute {told(one.plan.recompute)}"
+    plan += f"micro_batch {pipeline.micro_batch}, recompute {format_choice(one.plan.recompute)}"
     size = f"{ours.legal:,} legal plans"
     yield f"| meshwright | {size} | {spent:.2f} | {plan} | {format_seconds(one.report.step_time_s)} |"
 

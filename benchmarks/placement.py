@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright import __version__
-from meshwright.cluster.graph import Links
+from meshwright.cluster.cluster import Links
 from meshwright.cluster.load import load_cluster
 from meshwright.model.load import load_model
-from meshwright.placement.solve import Placed, placed
-from meshwright.plan.resolve import resolve_with
-from meshwright.plan.short import ShortPlan
+from meshwright.placement.node_order.solve import NodePlacement, solve_node_order
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import resolve_with
 from meshwright.stack.load import load_stack
-from meshwright.verbs.slow_links import placement_task
+from meshwright.verbs.predict.slow_links import placement_task
 
 Floats = NDArray[np.float64]
 MODEL, DEVICE, STACK, PER_NODE, STAGES = "llama-3.1-70b", "h100-sxm-80gb", "meshwright", 8, 4
@@ -60,7 +60,7 @@ LINKS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }
 
 
-def solved(nodes: int, shares: Floats) -> tuple[Placed, float]:
+def solved(nodes: int, shares: Floats) -> tuple[NodePlacement, float]:
     """The order of nodes of a plan with four stages and zero1 on all nodes, and the CPU seconds it took."""
     shares = np.minimum(shares, shares.T)
     np.fill_diagonal(shares, 1.0)
@@ -85,7 +85,7 @@ def solved(nodes: int, shares: Floats) -> tuple[Placed, float]:
     began = time.process_time()
     task = placement_task(plan, resolved.long, resolved.setting)
     assert task is not None
-    return placed(task), time.process_time() - began
+    return solve_node_order(task), time.process_time() - began
 
 
 def rows() -> Iterator[str]:

@@ -23,10 +23,10 @@ from meshwright.runtime.checkpoint import (  # noqa: E402
     restore_checkpoint,
     save_checkpoint,
 )
-from meshwright.runtime.launch.local import run_locally  # noqa: E402
-from meshwright.runtime.optimizer import AdamW  # noqa: E402
-from meshwright.runtime.random_tensors import random_tensors  # noqa: E402
-from meshwright.runtime.rank import Job, Rank, rank_of  # noqa: E402
+from meshwright.runtime.executor.rank import Job, Rank, rank_of  # noqa: E402
+from meshwright.runtime.launch.forked_ranks import run_locally  # noqa: E402
+from meshwright.runtime.state.optimizer import AdamW  # noqa: E402
+from meshwright.runtime.weights.random_tensors import random_tensors  # noqa: E402
 
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 SAVE_EVERY, KEEP, LIMIT_S = 2, 2, 600

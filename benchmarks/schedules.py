@@ -5,7 +5,7 @@
     python benchmarks/schedules.py RUNS.csv --write    also writes benchmarks/schedules.md
 
 The table of runs is not part of the repository; the page names where each of them was published. Measured passes of
-one-host runs are (``tests/schedule/vocabulary_passes.csv``). Takes about four minutes.
+one-host runs are (``tests/schedules/vocabulary/vocabulary_passes.csv``). Takes about four minutes.
 """
 
 import os

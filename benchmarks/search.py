@@ -15,8 +15,8 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 from meshwright import __version__
-from meshwright.report.plans import layout_words, schedule_words
-from meshwright.verbs.planning import FAR_TOO_LARGE, SLOWER, TOO_LARGE, UNPLAYED
+from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words
+from meshwright.verbs.plan.plan_on_cluster import FAR_TOO_LARGE, SLOWER, TOO_LARGE, UNPLAYED
 
 STACK = "meshwright"
 QUESTIONS = (
@@ -79,7 +79,7 @@ def rows() -> Iterator[str]:
                 f"{data['candidates_legal']:,}",
                 *(f"{rejected.get(reason, 0):,}" for reason in (SLOWER, UNPLAYED)),
                 f"{used.ru_utime + used.ru_stime:.1f}",
-                scheduled(pipeline),
+                pipeline_words(pipeline),
                 f"{report['step_time_s']:.2f} s",
                 f"{report['mfu']:.1%}",
             ]
@@ -109,14 +109,8 @@ def words(plan: dict[str, Any]) -> str:
     """A plan in words."""
     pipeline, recompute = plan["pipeline"], plan["recompute"]
     chosen = recompute if isinstance(recompute, str) else ",".join(recompute)
-    parts = [layout_words(plan["layout"]), f"mb{pipeline['micro_batch']}", scheduled(pipeline)]
+    parts = [layout_words(plan["layout"]), f"mb{pipeline['micro_batch']}", pipeline_words(pipeline)]
     return ", ".join([*parts, plan["sharding"], f"recompute {chosen}"])
-
-
-def scheduled(pipeline: dict[str, Any]) -> str:
-    """A schedule with its stages a rank."""
-    chunks = pipeline["virtual_stages"]
-    return schedule_words(pipeline["schedule"]) + (f" ×{chunks}" if chunks > 1 else "")
 
 
 def page(large: str, text: str) -> str:

@@ -21,11 +21,11 @@ from schedule_page.zero_bubble_runs import kept_for_weights
 from solver_branches import branches
 
 from meshwright import __version__
-from meshwright.schedule.check import check_lists
-from meshwright.schedule.dependencies import Ways
-from meshwright.schedule.pipeline import Knobs, Pipeline, v_placement
-from meshwright.schedule.solve import Effort, Solution, solve
-from meshwright.verbs.schedule_times import RankTimes, for_pipeline
+from meshwright.schedules.custom.check_lists import check_lists
+from meshwright.schedules.dependencies import StageChains
+from meshwright.schedules.pipeline import Knobs, Pipeline, v_placement
+from meshwright.schedules.solve import Effort, Solution, solve
+from meshwright.verbs.schedule.pass_times import RankTimes, for_pipeline
 
 PROFILED = RankTimes(18.522, 18.086, 9.337, 0.601)
 """ms of a 6.2B model on 8 ranks: Zero Bubble (arXiv 2401.10241), its released scheduler's example."""
@@ -48,7 +48,7 @@ SHORT, LONG = Effort(seconds=20), Effort(seconds=60)
 def searched(pipe: Pipe, limit: float, effort: Effort) -> Solution:
     """Lists for equal ranks in a V."""
     stages = pipe.ranks * pipe.chunks
-    ticks = for_pipeline(pipe.times, pipe.ranks, Ways(stages))
+    ticks = for_pipeline(pipe.times, pipe.ranks, StageChains(stages))
     pipeline = Pipeline(
         ranks=pipe.ranks,
         micro_batches=pipe.micro_batches,

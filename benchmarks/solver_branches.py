@@ -6,11 +6,11 @@ from pathlib import Path
 from accuracy import table
 from schedule_page.section import Section, Target
 
-from meshwright.schedule.solve import Effort
-from meshwright.search.branches import Cost, Graph, Solution, Task, solve
-from meshwright.search.branches.chains import in_row
+from meshwright.schedules.solve import Effort
+from meshwright.search.operator_graph import Cost, Graph, Solution, Task, solve
+from meshwright.search.operator_graph.best_chain import chain_graph
 from meshwright.units import GIB
-from meshwright.verbs.branch_files import Branches, branches_of_file
+from meshwright.verbs.schedule.graph_file import Branches, branches_of_file
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "branches"
 RANKS, MICRO_BATCHES = 4, (2, 4, 8, 16)
@@ -89,7 +89,7 @@ def _without_branches(task: Task, answer: Solution) -> Solution:
     """The operators in the row of the best chain, searched in the same way."""
     assert answer.chain is not None, "an example without a chain"
     row = tuple((operator,) for group in answer.chain.answer.groups for operator in group)
-    return solve(Task(in_row(task.graph, row), task.ranks, task.micro_batches, task.memory), EFFORT)
+    return solve(Task(chain_graph(task.graph, row), task.ranks, task.micro_batches, task.memory), EFFORT)
 
 
 def _cells(of_file: Branches, answer: Solution, row: Solution) -> Iterator[object]:

@@ -20,10 +20,10 @@ import numpy as np
 
 from meshwright import __version__
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.evaluate import evaluate
+from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.model.load import load_model
-from meshwright.plan.setting import Setting
-from meshwright.search.enumerate import enumerate_space
+from meshwright.plans.setting import Setting
+from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

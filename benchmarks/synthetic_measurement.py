@@ -1,20 +1,26 @@
 """What ``meshwright measure`` would write of a machine that is the cost model with hidden constants.
 
 Bare kernels are faster than those in a step: the machine's bare constants are its hidden ones over what training keeps
-of a bare kernel (``import_/measured_kernels.py``), times a draw of its own, for no two machines keep the same. Every
-time has noise. Shapes, groups and sizes are those that ``measure`` takes.
+of a bare kernel (``ingestion/measured_cluster/kernel_constants.py``), times a draw of its own, for no two machines
+keep the same. Every time has noise. Shapes, groups and sizes are those that ``measure`` takes.
 """
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from meshwright.cluster.graph import Cluster
+from meshwright.cluster.cluster import Cluster
 from meshwright.cost.constants import kernels
-from meshwright.cost.forms import Forms, forms_for
-from meshwright.import_.measured_kernels import BACKWARD, CLASSES, HBM, kept_in_training, present_value
-from meshwright.measure.groups import Round, collective_rounds, pair_rounds
-from meshwright.measure.results import CollectiveTime, Group, KernelTime, Machine, Results
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
+from meshwright.ingestion.measured_cluster.kernel_constants import (
+    BACKWARD,
+    CLASSES,
+    HBM,
+    present_value,
+    training_fraction,
+)
+from meshwright.measurement.rank_groups import GroupRound, collective_rounds, pair_rounds
+from meshwright.measurement.results import CollectiveTime, Group, KernelTime, Machine, Results
 
 NAMES = {"h100-sxm-80gb": "NVIDIA H100 80GB HBM3", "a100-sxm-80gb": "NVIDIA A100-SXM4-80GB"}
 PRODUCTS = (
@@ -38,7 +44,7 @@ def synthetic_results(
 ) -> Results:
     """The results of a cluster whose constants in training are ``hidden``."""
     pool = cluster.pool
-    forms = forms_for(pool, "bf16", _bare(pool.device.id, hidden, rng))
+    forms = hardware_times_for(pool, "bf16", _bare(pool.device.id, hidden, rng))
     hosts = tuple(f"host{rank // pool.node.devices}" for rank in range(pool.count))
     rounds = (*collective_rounds(hosts), *pair_rounds(hosts, 4))
     return Results(
@@ -58,7 +64,7 @@ def _bare(device: str, hidden: Mapping[str, float], rng: np.random.Generator) ->
     usual = {name: present_value(name, device) for name in ("gemm_efficiency", HBM, BACKWARD)} | attention
     inside = usual | {name: value for name, value in hidden.items() if name in usual}
     bare = {
-        name: value / (kept_in_training(name, device) * rng.uniform(*KEPT)) for name, value in inside.items()
+        name: value / (training_fraction(name, device) * rng.uniform(*KEPT)) for name, value in inside.items()
     }
     return bare | {"nic_efficiency": hidden["nic_efficiency"]}
 
@@ -77,7 +83,7 @@ def _machine(device: str, hosts: tuple[str, ...], memory_bytes: float) -> Machin
 
 
 def _kernels(
-    forms: Forms, device: str, ranks: int, noise: float, rng: np.random.Generator
+    forms: HardwareTimes, device: str, ranks: int, noise: float, rng: np.random.Generator
 ) -> Iterator[KernelTime]:
     for kind, kernel, shape, flops, moved, exact in _times(forms, device):
         seconds = exact * rng.lognormal(0, noise)
@@ -94,7 +100,7 @@ def _kernels(
         )
 
 
-def _times(forms: Forms, device: str):  # type: ignore[no-untyped-def]
+def _times(forms: HardwareTimes, device: str):  # type: ignore[no-untyped-def]
     """Kind, attention kernel, shape, FLOPs, bytes and seconds of every kernel."""
     for m, k, n in PRODUCTS:
         moved = 2.0 * (m * k + k * n + m * n)
@@ -115,7 +121,7 @@ def _times(forms: Forms, device: str):  # type: ignore[no-untyped-def]
 
 
 def _collectives(
-    forms: Forms, rounds: tuple[Round, ...], noise: float, rng: np.random.Generator
+    forms: HardwareTimes, rounds: tuple[GroupRound, ...], noise: float, rng: np.random.Generator
 ) -> Iterator[CollectiveTime]:
     for played in rounds:
         pairs = played.scope.endswith("pair")
@@ -126,7 +132,7 @@ def _collectives(
                 yield group.took(kind, size, seconds, REPEATS)
 
 
-def _seconds(forms: Forms, group: Group, kind: str, size: int) -> float:
+def _seconds(forms: HardwareTimes, group: Group, kind: str, size: int) -> float:
     if kind == "send-recv":
         return float(forms.p2p(size, group.nodes > 1))
     return float(forms.collective(kind, size, len(group.ranks), group.local))

@@ -25,17 +25,17 @@ from synthetic_measurement import KEPT, synthetic_results
 from meshwright import __version__, api
 from meshwright.calibration.observations import with_values
 from meshwright.cluster.load import load_cluster
+from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants import constants, kernels
-from meshwright.cost.evaluate import evaluate
-from meshwright.import_.measured_cluster import cluster_from
-from meshwright.measure.results import read_results
-from meshwright.plan.arrays import from_shorts
-from meshwright.plan.files import parse_plan
-from meshwright.plan.resolve import resolve
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortPlan
-from meshwright.verbs.planning import Question, answer
-from meshwright.verbs.probing import STEPS, Probe, probes
+from meshwright.ingestion.measured_cluster.cluster_file import cluster_from
+from meshwright.measurement.results import read_results
+from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import resolve
+from meshwright.plans.setting import Setting
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.probe.probe_jobs import STEPS, Probe, probes
 
 MACHINES = 24
 JUDGED = 16
@@ -141,7 +141,7 @@ def machine(text: str, seed: int) -> dict[str, Known]:
         probed, both = api.calibrate(table), api.calibrate(table, on=str(cluster))
         measured = dict(load_cluster(str(cluster)).calibration)
     ran = [job.plan for job in jobs]
-    ranked = answer(Question(resolved.short, top=JUDGED + len(ran)), setting).proposals
+    ranked = answer(PlanRequest(resolved.short, top=JUDGED + len(ran)), setting).proposals
     unseen = [proposal.plan for proposal in ranked if proposal.plan not in ran][:JUDGED]
     truth = seconds(unseen, setting, hidden)
 

@@ -3,6 +3,8 @@
     python benchmarks/verify.py            prints the tables
     python benchmarks/verify.py --write    also writes benchmarks/verify.md
 
+Exits with 1 where a plan is not equal, a fault is not seen, or a combination is not covered.
+
 Three tables: a seeded covering set of compositions over all dense families with tiny models, and every family
 with experts folded over data and tensor ranks; released models with
 plans for many devices, shrunk as ``meshwright verify`` shrinks them; and faults, each put into the ranks of a plan.
@@ -16,18 +18,17 @@ from math import prod
 from pathlib import Path
 
 from meshwright import __version__
-from meshwright.plan.resolve import resolve
-from meshwright.plan.short import ShortPlan
-from meshwright.runtime.verify.outcome import BOUND, Outcome
-from meshwright.runtime.verify.tried import tried
-from meshwright.verbs.verifying import Verified, verified
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import resolve
+from meshwright.runtime.verify.case_result import BOUND, Outcome
+from meshwright.runtime.verify.run_case import run_case
+from meshwright.verbs.verify import Verified, verified
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
+RUNTIME_TESTS = HERE.parent / "tests" / "runtime"
+sys.path[:0] = [str(RUNTIME_TESTS / folder) for folder in ("", "faults", "plan_sets")]
 
-from crossed_experts import folded  # noqa: E402
-from faults import FAULTS, Fault  # noqa: E402
-from proof_plans import (  # noqa: E402
+from covering_plans import (  # noqa: E402
     AXES,
     LATE,
     OFFLOADS,
@@ -42,6 +43,8 @@ from proof_plans import (  # noqa: E402
     spread_plans,
     told,
 )
+from expert_combinations import folded  # noqa: E402
+from fault_cases import FAULTS, Fault  # noqa: E402
 
 SEED, COUNT, SPREAD_COUNT, RANKS = "proofs", 54, 18, (8, 2, 4)
 LARGE = (
@@ -116,7 +119,7 @@ def silent(what: str, part: float) -> None:
 
 def proven(plan: Proven) -> Row:
     """Run one composition of a tiny model."""
-    return Row(plan.model, told(plan), plan.ranks, tried(plan.trial(), silent))
+    return Row(plan.model, told(plan), plan.ranks, run_case(plan.trial(), silent))
 
 
 def compositions() -> list[Proven]:
@@ -154,7 +157,7 @@ def shrunk() -> Iterator[tuple[str, Row, Verified]]:
 
 def with_fault(fault: Fault) -> Outcome:
     """Run a plan whose ranks have a fault."""
-    return tried(fault.plan.trial(), silent, fault.put_in)
+    return run_case(fault.plan.trial(), silent, fault.put_in)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -265,7 +268,7 @@ pipeline ranks (`1f1b+vocab-1`). "2 × 1": two micro-batches of one sequence.
 {shrunk_table(found.shrunk)}
 ## Faults
 
-Each is one change inside the ranks (`tests/runtime/faults.py`).
+Each is one change inside the ranks (`tests/runtime/faults/fault_cases.py`).
 
 {fault_table(found.faults)}"""
 
@@ -275,4 +278,4 @@ if __name__ == "__main__":
     print(page(everything))
     if "--write" in sys.argv[1:]:
         (HERE / "verify.md").write_text(page(everything), encoding="utf-8")
-    sys.exit(bool(everything.not_equal or everything.not_seen))
+    sys.exit(bool(everything.not_equal or everything.not_seen or everything.not_covered))

@@ -13,8 +13,8 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
-from meshwright.validation.cases import predict_runs
-from meshwright.validation.rows import Run, read_runs
+from meshwright.validation.predict_runs import predict_runs
+from meshwright.validation.read_run_table import Run, read_runs
 
 TARGET = Path(__file__).resolve().parents[1] / "src/meshwright/validation/data/blind_mfu.csv"
 COLUMNS = ("device", "precision", "mfu", "runs", "origin")

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 from typer.models import ArgumentInfo, OptionInfo
 
 from meshwright.cli.main import app
-from meshwright.cli.registries import filled
+from meshwright.cli.options.strategy_names_help import filled
 
 
 @dataclass(frozen=True)

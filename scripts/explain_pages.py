@@ -6,11 +6,11 @@ from functools import cache
 from markdown_table import table
 
 from meshwright import api
-from meshwright.explain.against import Against, compared
-from meshwright.explain.explain import explained
-from meshwright.explain.explained import Explained
-from meshwright.plan.change import apply_settings
-from meshwright.plan.resolve import Resolved, resolve
+from meshwright.explanation.explain_plan import explained
+from meshwright.explanation.explanation_result import Explanation
+from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
+from meshwright.plans.overrides import apply_overrides
+from meshwright.plans.resolve import Resolved, resolve
 from meshwright.units import format_seconds
 
 MODEL, CLUSTER, DEVICES = "llama-3.1-70b", "h100-sxm-80gb x 64", 64
@@ -25,15 +25,15 @@ def _best() -> Resolved:
 
 
 @cache
-def _explained() -> Explained:
+def _explained() -> Explanation:
     return explained(_best(), lambda what, part: None)
 
 
 @cache
-def _against() -> Against:
+def _against() -> PlanComparison:
     short = _best().short
     assert short is not None
-    return compared(_best(), resolve(apply_settings(short, OTHER, DEVICES)), "other.yaml")
+    return compare_plans(_best(), resolve(apply_overrides(short, OTHER, DEVICES)), "other.yaml")
 
 
 def explained_summary() -> str:

@@ -12,12 +12,12 @@ from line_chart import line_chart
 from markdown_table import table
 
 from meshwright.errors import InputError
-from meshwright.plan.resolve import resolve
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.search.enumerate import Keep
-from meshwright.verbs.planning import setting_of
-from meshwright.verbs.predicting import predicted
-from meshwright.verbs.searching import scope_of, search
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import resolve
+from meshwright.search.space.legal_plans import Keep
+from meshwright.verbs.plan.plan_on_cluster import setting_of
+from meshwright.verbs.plan.search_space import search, search_scope
+from meshwright.verbs.predict.predict_plan import predicted
 
 SHARDED, SHARDED_STACK, SHARDED_LENGTH = "llama-2-7b", "torchtitan", 4096
 SHARDED_ON, SHARDED_SIZES, TENSOR_DEGREES = (
@@ -172,7 +172,7 @@ def best_s(
     setting = setting_of(ShortPlan(plan=1, model=model, cluster=cluster, workload=workload))
     kept: Keep = dict(keep)
     try:
-        found = search(scope_of(kept, None, 1, setting), setting)[1]
+        found = search(search_scope(kept, None, 1, setting), setting)[1]
     except InputError:
         return inf, {}
     if not len(found.ranking):

@@ -18,14 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.calibration.fit import fit
-from meshwright.calibration.left_out import Floats, LeftOut, leave_out, weighted_quantiles
+from meshwright.calibration.fitted_parameters import parameters_for, priors
+from meshwright.calibration.leave_one_source_out import (
+    Floats,
+    LeftOutSource,
+    leave_one_source_out,
+    weighted_quantiles,
+)
 from meshwright.calibration.observations import Observation, kernel_family
-from meshwright.calibration.parameters import parameters_for, priors
-from meshwright.calibration.profiles import PassProfile, profiles_of, read_notes
-from meshwright.calibration.runs import observations_of
-from meshwright.plan.coded import SHARDINGS
-from meshwright.validation.cases import predict_runs
-from meshwright.validation.rows import Run, read_runs
+from meshwright.calibration.pass_profiles import PassProfile, profiles_of, read_notes
+from meshwright.calibration.usable_runs import observations_of
+from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.validation.predict_runs import predict_runs
+from meshwright.validation.read_run_table import Run, read_runs
 
 GIB = 2**30
 MANY = 30
@@ -66,7 +71,7 @@ def by_source(observations: list[Observation], values: Mapping[str, float]) -> d
     return {source: np.array(errors) for source, errors in sorted(found.items())}
 
 
-def left_out_page(left: list[LeftOut]) -> str:
+def left_out_page(left: list[LeftOutSource]) -> str:
     """The page that is kept under ``benchmarks/``."""
     held = held_by_the_others(left)
     lines = [
@@ -101,7 +106,7 @@ sources' left-out errors give; its mean over the sources is {np.mean(list(held.v
     )
 
 
-def held_by_the_others(left: list[LeftOut]) -> dict[str, float]:
+def held_by_the_others(left: list[LeftOutSource]) -> dict[str, float]:
     """How many of a source's runs lie inside the 80 % interval of the other sources' left-out errors."""
     errors = {one.source: -np.concatenate(one.errors) for one in left}
     held = {}
@@ -240,7 +245,7 @@ def main(path: str, options: list[str]) -> None:
     if "--write" in options:
         write(fitted.values)
     if "--left-out" in options:
-        left = leave_out(
+        left = leave_one_source_out(
             observations,
             lambda one: show("left out", one.source, np.concatenate(one.errors)),
             profiles,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from math import log2
 
-from meshwright.report.scatter import DARK, LIGHT
+from meshwright.present.runs.validation_scatter import DARK, LIGHT
 
 Line = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LEGEND = 430, 260, 70, 44, 50, 210

@@ -16,21 +16,27 @@ from schedule_texts import Formula, More, Text, letters_of, texts
 from meshwright import api
 from meshwright.cluster.load import load_cluster
 from meshwright.model.load import load_model
-from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand
-from meshwright.plan.files import parse_plan
-from meshwright.plan.runnable import OWN_STACK, hindrances
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.generators import ScheduleKind
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.schedule.vocabulary.comparison import AT_ENDS, PLACES, Case, compare_places
-from meshwright.schedule.vocabulary.times import head_in_layers
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.schedule_kind import ScheduleKind
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.schedules.vocabulary.compare_placements import (
+    AT_ENDS,
+    PLACES,
+    PlacementCase,
+    compare_placements,
+)
+from meshwright.schedules.vocabulary.pass_times import head_in_layers
 from meshwright.stack.load import load_stack, stack_names
-from meshwright.verbs.schedule_question import Asked, chunk_words, usual_chunks
-from meshwright.verbs.scheduling import Scheduled
+from meshwright.stack.stack import OWN_STACK
+from meshwright.verbs.schedule.named_schedules import Scheduled
+from meshwright.verbs.schedule.schedule_request import ScheduleRequest, chunk_words, usual_chunks
 
-SMALL = Asked(stages=4, micro_batches=8)
-LARGE = Asked(stages=8, micro_batches=32, times="1,1,1,0.1")
+SMALL = ScheduleRequest(stages=4, micro_batches=8)
+LARGE = ScheduleRequest(stages=8, micro_batches=32, times="1,1,1,0.1")
 GENERIC = "generic"
 PLAN = """
 plan: 1
@@ -48,7 +54,7 @@ LAYERS = 32
 
 
 @cache
-def played(name: str, asked: Asked = SMALL) -> Scheduled:
+def played(name: str, asked: ScheduleRequest = SMALL) -> Scheduled:
     """A schedule as the verb plays it."""
     return api.schedule(name, asked)
 
@@ -128,7 +134,7 @@ def _told(more: More) -> str:
     return ", ".join(f"`--{key.replace('_', '-')} {value:g}`" for key, value in more if value is not None)
 
 
-def _row(name: str, asked: Asked, told: str | None) -> Iterator[object]:
+def _row(name: str, asked: ScheduleRequest, told: str | None) -> Iterator[object]:
     found = played(name, asked)
     made, figures = found.made, found.figures
     yield from (made.shape.ranks, made.shape.total, made.shape.chunks)
@@ -164,7 +170,10 @@ def not_run(name: str) -> str | None:
     short = parse_plan(PLAN.format(stack=OWN_STACK, name=name, chunks=usual_chunks(SCHEDULES[name])))
     model, stack = load_model(short.model), load_stack(short.stack)
     plan = expand(short, model.architecture)
-    found = [*check_plan(plan, model, load_cluster(short.cluster), stack), *hindrances(plan, model)]
+    found = [
+        *check_plan(plan, model, load_cluster(short.cluster), stack),
+        *unsupported_by_runtime(plan, model),
+    ]
     return next((problem.rule for problem in found if problem.severity == "error"), None)
 
 
@@ -187,7 +196,7 @@ def vocabulary_forms() -> str:
 
 def _places(name: str) -> Iterator[tuple[object, ...]]:
     kind = SCHEDULES[name]
-    case = Case(
+    case = PlacementCase(
         kind=kind,
         ranks=LARGE.stages or 0,
         micro_batches=LARGE.micro_batches or 0,
@@ -196,7 +205,7 @@ def _places(name: str) -> Iterator[tuple[object, ...]]:
         chunks=usual_chunks(kind),
     )
     places = [place for place in PLACES if place in AT_ENDS or name == "1f1b" or place != "interlaced"]
-    for found in compare_places(case, places):
+    for found in compare_placements(case, places):
         yield (
             f"`{name}`",
             found.place,

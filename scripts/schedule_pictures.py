@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from schedule_pages import SMALL, played
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.picture import Panel, svg_of, svg_of_many
-from meshwright.schedule.timeline import run
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.schedule.vocabulary.times import PassTimes, durations, stage_times
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.picture import Panel, schedule_svg, schedules_svg
+from meshwright.schedules.timeline import run
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.schedules.vocabulary.pass_times import PassTimes, durations, stage_times
 
 TOGETHER = ("gpipe", "1f1b", "zb-h1", "zb-h2")
 LAYERS = (2, 2, 2, 2)
@@ -25,7 +25,7 @@ def pictures() -> dict[str, str]:
 def _alone(name: str) -> str:
     found = played(name)
     made = found.made
-    return svg_of(
+    return schedule_svg(
         made.lists, found.timeline, made.shape.ways, title=found.title, subtitle=_words(name), kept=made.kept
     )
 
@@ -49,13 +49,13 @@ def _together() -> str:
         )
         for name in TOGETHER
     ]
-    return svg_of_many(panels, title=f"{SMALL.stages} ranks, {SMALL.micro_batches} micro-batches")
+    return schedules_svg(panels, title=f"{SMALL.stages} ranks, {SMALL.micro_batches} micro-batches")
 
 
 def _vocabulary() -> str:
     """1F1B with a head of two layers behind the last stage, and with a quarter of it on every rank."""
     title = f"1f1b: {sum(LAYERS)} layers, and a head that takes as long as {HEAD.forward:g} of them"
-    return svg_of_many([_at_ends(), _spread()], title=title)
+    return schedules_svg([_at_ends(), _spread()], title=title)
 
 
 def _at_ends() -> Panel:

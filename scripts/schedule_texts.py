@@ -10,9 +10,9 @@ from pathlib import Path
 
 from formulas import letters, number
 
-from meshwright.plan.problems import validated
-from meshwright.plan.strict import Strict
-from meshwright.plan.text import read_mapping
+from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.files.validation_messages import validated
+from meshwright.plans.files.yaml_text import read_mapping
 
 TEXTS = Path(__file__).with_name("schedule_texts.yaml")
 PASSES = ("F", "I", "W")

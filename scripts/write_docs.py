@@ -28,15 +28,16 @@ from schedule_pictures import pictures
 
 from meshwright import api
 from meshwright.cluster.catalog import device, device_ids, usual_node
-from meshwright.cluster.prices import usual_price
-from meshwright.export import TARGETS
-from meshwright.model.load import load_model, zoo_names
-from meshwright.plan.runnable import LIMITS
-from meshwright.schedule import SCHEDULES
-from meshwright.search.wishes import told
+from meshwright.cluster.catalog_prices import usual_price
+from meshwright.frameworks.export_targets import TARGETS
+from meshwright.model.load import load_model
+from meshwright.model.zoo_names import zoo_names
+from meshwright.plans.rules.stack_limits.meshwright import LIMITS
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.search.space.constraints import format_choice
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
-from meshwright.verbs.proposing import Proposal
+from meshwright.verbs.plan.proposal import Proposal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -163,7 +164,7 @@ def _plan_row(number: int, found: Proposal) -> Iterator[object]:
     yield "on" if layout.sequence_parallel else "off"
     chunks = pipeline.virtual_stages
     yield str(pipeline.choice) + (f" ×{chunks}" if chunks > 1 else "")
-    yield from (found.plan.sharding, told(found.plan.recompute))
+    yield from (found.plan.sharding, format_choice(found.plan.recompute))
     yield f"{report.step_time_s:.1f} s"
     yield f"{report.mfu:.1%}" if report.mfu else None
     yield f"{report.memory_bytes['total'] / GIB:.1f} GiB"

@@ -1,6 +1,15 @@
-"""Property tests have no deadline: a busy machine is no fault of the code."""
+"""Property tests have no deadline, and test modules import helper modules of any test folder by their bare name."""
+
+import sys
+from pathlib import Path
 
 from hypothesis import settings
 
 settings.register_profile("patient", settings(), deadline=None)
 settings.load_profile("patient")
+
+HERE = Path(__file__).parent
+FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent != HERE})
+sys.path += [folder for folder in (str(HERE), *FOLDERS) if folder not in sys.path]
+
+pytest_plugins = ["folder_seconds"]

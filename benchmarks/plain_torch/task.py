@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from meshwright.model.architecture import Architecture
-from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.visit import MicroBatch
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.state.optimizer import AdamW
 from plain_torch.decoder import cross_entropy
 
 LIMIT = 1.0

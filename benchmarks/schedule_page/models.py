@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from meshwright.cost.evaluate import pipeline_groups, seconds_by_part
-from meshwright.cost.group import Group
-from meshwright.plan.arrays import PlanArrays
-from meshwright.plan.setting import Setting
-from meshwright.schedule.times import StageTimes
+from meshwright.cost.closed_form.evaluate_plans import pipeline_groups, seconds_by_part
+from meshwright.cost.closed_form.plan_group import PlanGroup
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.setting import Setting
+from meshwright.schedules.stage_times import StageTimes
 from meshwright.units import GIB
-from meshwright.validation.cases import predict_runs
-from meshwright.validation.plans import plan_arrays, run_plan
-from meshwright.validation.rows import Run, read_runs
-from meshwright.validation.settings import setting_of
+from meshwright.validation.predict_runs import predict_runs
+from meshwright.validation.read_run_table import Run, read_runs
+from meshwright.validation.run_plan import plan_arrays, run_plan
+from meshwright.validation.run_setting import setting_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Measured:
         return self.run.chosen.schedule.name
 
     @cached_property
-    def group(self) -> Group:
+    def group(self) -> PlanGroup:
         """The arrays of this plan alone."""
         plans, setting = self._priced
         ((_, group),) = pipeline_groups(plans, setting)

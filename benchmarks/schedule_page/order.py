@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.report.console import percent
-from meshwright.validation import metrics
+from meshwright.present.console import percent
+from meshwright.validation import error_metrics
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ CELLS = ("Spearman", "pairs", "regret")
 def order_of(measured: Sequence[float], predicted: Sequence[float]) -> Order:
     """The order of one group."""
     m, p = np.array(measured), np.array(predicted)
-    right, counted = metrics.ordered_pairs(m, p)
-    return Order(metrics.spearman(m, p), right, counted, metrics.regret(m, p))
+    right, counted = error_metrics.ordered_pairs(m, p)
+    return Order(error_metrics.spearman(m, p), right, counted, error_metrics.regret(m, p))
 
 
 def summary(orders: Sequence[Order]) -> list[str]:
@@ -53,4 +53,5 @@ def within(predicted: Sequence[float], measured: Sequence[float], part: float) -
     """How many predictions are within a part of what was measured, with the mean error and the bias."""
     ratio = np.array(predicted) / np.array(measured)
     inside = int((np.abs(ratio - 1) <= part).sum())
-    return f"{inside} of {len(ratio)} (MAPE {percent(metrics.mape(ratio))}, bias {metrics.bias(ratio):+.1%})"
+    mean, bias = error_metrics.mape(ratio), error_metrics.bias(ratio)
+    return f"{inside} of {len(ratio)} (MAPE {percent(mean)}, bias {bias:+.1%})"

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action
-from meshwright.schedule.dependencies import Ways
-from meshwright.schedule.figures import Figures, figures_of
-from meshwright.schedule.pipeline import PASS_MEMORY, USUAL, Knobs
-from meshwright.schedule.timeline import played
-from meshwright.verbs.schedule_times import RankTimes, for_pipeline
+from meshwright.schedules.action import Action
+from meshwright.schedules.bubble_metrics import Figures, figures_of
+from meshwright.schedules.dependencies import StageChains
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.pipeline import PASS_MEMORY, USUAL, Knobs
+from meshwright.schedules.timeline import played
+from meshwright.verbs.schedule.pass_times import RankTimes, for_pipeline
 
 EQUAL = RankTimes(1, 1, 1)
 
@@ -37,7 +37,7 @@ class Shown:
 
     pipe: Pipe
     lists: list[list[Action]]
-    ways: Ways
+    ways: StageChains
     figures: Figures
 
     @property

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from accuracy import table
 
-from meshwright.cost.pricing import program_prices
-from meshwright.plan.resolve import resolve
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.program.lower import lower
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.figures import figures_of
-from meshwright.schedule.pipeline import Knobs
-from meshwright.schedule.timeline import played
-from meshwright.schedule.times import StageTimes, equal_times, rounded_times
+from meshwright.cost.operators.price_plans import program_prices
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import resolve
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.schedules.bubble_metrics import figures_of
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.pipeline import Knobs
+from meshwright.schedules.stage_times import StageTimes, equal_times, rounded_times
+from meshwright.schedules.timeline import played
 from meshwright.simulate.simulator import simulate
 from schedule_page.section import Section, Target
 

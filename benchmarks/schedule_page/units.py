@@ -2,8 +2,8 @@
 
 from accuracy import table
 
-from meshwright.schedule.pipeline import Knobs
-from meshwright.verbs.schedule_times import RankTimes
+from meshwright.schedules.pipeline import Knobs
+from meshwright.verbs.schedule.pass_times import RankTimes
 from schedule_page.play import EQUAL, Pipe, gathers, play
 from schedule_page.section import Section
 

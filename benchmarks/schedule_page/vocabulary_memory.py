@@ -5,9 +5,9 @@ from itertools import groupby
 
 from accuracy import table
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import most_in_flight
-from meshwright.schedule.vocabulary import FORMS
+from meshwright.schedules.action import most_in_flight
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.vocabulary import FORMS
 from meshwright.units import GIB
 from schedule_page.order import within
 from schedule_page.section import Section, Target

@@ -1,8 +1,9 @@
 """Lists of 1F1B played with passes that the authors of Vocabulary Parallelism measured, beside measured iterations.
 
-``tests/schedule/vocabulary_passes.csv`` holds means by rank of 40 runs on eight A100 (32 layers of hidden size 3072,
-128 micro-batches), from ``artifact/exp_one_host.csv`` of github.com/sail-sg/VocabularyParallelism (commit 6191c3bf).
-There backward passes are whole, the output is S and T together, and the embedding's passes are counted apart.
+``tests/schedules/vocabulary/vocabulary_passes.csv`` holds means by rank of 40 runs on eight A100 (32 layers of
+hidden size 3072, 128 micro-batches), from ``artifact/exp_one_host.csv`` of github.com/sail-sg/VocabularyParallelism
+(commit 6191c3bf). There backward passes are whole, the output is S and T together, and the embedding's passes are
+counted apart.
 """
 
 import csv
@@ -12,15 +13,15 @@ from statistics import mean
 
 from accuracy import table
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.times import StageTimes
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.schedule.vocabulary.times import PassTimes
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.stage_times import StageTimes
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.schedules.vocabulary.pass_times import PassTimes
 from schedule_page.order import CELLS, all_right, order_of, summary, within
 from schedule_page.section import Section, Target
 from schedule_page.vocabulary_runs import played
 
-PASSES = Path(__file__).parents[2] / "tests" / "schedule" / "vocabulary_passes.csv"
+PASSES = Path(__file__).parents[2] / "tests" / "schedules" / "vocabulary" / "vocabulary_passes.csv"
 SHAPE = (8, 128, 1)
 WITHIN = 0.025
 Row = dict[str, str]

@@ -13,13 +13,13 @@ from math import isnan
 
 from accuracy import table
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action, most_in_flight
-from meshwright.schedule.generators import ScheduleKind
-from meshwright.schedule.timeline import run as play_lists
-from meshwright.schedule.times import ShareTimes, StageTimes
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.schedule.vocabulary.times import durations
+from meshwright.schedules.action import Action, most_in_flight
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.schedule_kind import ScheduleKind
+from meshwright.schedules.stage_times import ShareTimes, StageTimes
+from meshwright.schedules.timeline import run as play_lists
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.schedules.vocabulary.pass_times import durations
 from schedule_page.models import Measured, measured_runs
 from schedule_page.order import CELLS, Order, all_right, order_of, summary, within
 from schedule_page.section import Section, Target

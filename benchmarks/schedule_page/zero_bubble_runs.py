@@ -15,8 +15,8 @@ from itertools import groupby
 
 from accuracy import signed, table
 
-from meshwright.calibration.profiles import read_notes
-from meshwright.verbs.schedule_times import RankTimes
+from meshwright.calibration.pass_profiles import read_notes
+from meshwright.verbs.schedule.pass_times import RankTimes
 from schedule_page.models import Measured, measured_runs
 from schedule_page.order import CELLS, all_right, order_of, summary, within
 from schedule_page.play import Pipe, Shown, play

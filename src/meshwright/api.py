@@ -1,7 +1,6 @@
 """The verbs as functions. Both towers meet here and nowhere else; the command line only renders what these return.
 
-Every function takes names or paths as a person writes them and returns JSON-ready data or frozen values. Wrong
-input raises ``InputError`` with all problems; an answer that is "no" raises ``InfeasibleError`` with the reasons.
+Names and paths in, JSON-ready data or frozen values out. Raises InputError (all problems) or InfeasibleError (reasons).
 """
 
 import sys
@@ -11,37 +10,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import InputError, Problem, attempted, nearest
-from meshwright.plan.change import apply_settings, moved_degrees
-from meshwright.plan.files import load_plan
-from meshwright.plan.long import LongPlan
-from meshwright.plan.resolve import Resolved, beside, resolve
-from meshwright.plan.short import CapacitySpec, RoutingSpec, ShortPlan, WorkloadSpec
-from meshwright.plan.text import read_file
-from meshwright.plan.written_lists import with_lists
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plans.files.plan_file import load_plan
+from meshwright.plans.files.yaml_text import read_file
+from meshwright.plans.forms.short import CapacitySpec, RoutingSpec, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import Resolved, resolve, with_files_read
+from meshwright.plans.resolve_overrides import resolve_overrides
 from meshwright.result import Report
-from meshwright.verbs.predicting import check_playable
+from meshwright.verbs.predict.predict_plan import check_playable
 
 if TYPE_CHECKING:
-    from meshwright.calibration.own import OwnCalibration
-    from meshwright.explain.against import Against
-    from meshwright.explain.explained import Explained
-    from meshwright.validation.result import Validation
-    from meshwright.verbs.calibrating import Calibrated
-    from meshwright.verbs.checking import Checked
-    from meshwright.verbs.choosing import Choice
-    from meshwright.verbs.emulating import Emulated
-    from meshwright.verbs.importing import Imported, Wanted
-    from meshwright.verbs.ingesting import Ingested
-    from meshwright.verbs.measuring import Measured, Progress
-    from meshwright.verbs.probing import Probes
-    from meshwright.verbs.schedule_auto import Solved, Sought
-    from meshwright.verbs.schedule_branches import AskedOfGraph, PlayedGraph, SolvedGraph
-    from meshwright.verbs.schedule_question import Asked
-    from meshwright.verbs.scheduling import Compared, Scheduled
-    from meshwright.verbs.solving import Solving
-    from meshwright.verbs.trained import Trained
-    from meshwright.verbs.verifying import Verified
+    from meshwright.calibration.calibrate_cluster import ClusterCalibration
+    from meshwright.explanation.explanation_result import Explanation
+    from meshwright.explanation.plan_comparison import PlanComparison
+    from meshwright.validation.validate_runs import Validation
+    from meshwright.verbs.calibrate import Calibrated
+    from meshwright.verbs.check import Checked
+    from meshwright.verbs.import_ import Imported, ImportRequest
+    from meshwright.verbs.ingest import Ingested
+    from meshwright.verbs.measure import Measured, Progress
+    from meshwright.verbs.plan.choose_cluster import Choice
+    from meshwright.verbs.plan.solver_schedules import SolverOptions
+    from meshwright.verbs.probe.probe_jobs import Probes
+    from meshwright.verbs.run.emulate import Emulated
+    from meshwright.verbs.run.training_report import CompletedRun
+    from meshwright.verbs.schedule.named_schedules import Compared, Scheduled
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
+    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions, Solved
+    from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest, PlayedGraph, SolvedGraph
+    from meshwright.verbs.verify import Verified
 
 __all__ = [
     "calibrate",
@@ -76,8 +73,8 @@ __all__ = [
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
-    """What we think a model, cluster, stack or plan is, with every default. ``long``: a plan's long form."""
-    from meshwright.verbs.describing import describe_anything
+    """Return the resolved model, cluster, stack or plan, with every default. ``long``: a plan's long form."""
+    from meshwright.verbs.describe import describe_anything
 
     return describe_anything(name, long=long, seq_len=seq_len)
 
@@ -99,7 +96,7 @@ def plan(
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
-    solving: "Solving | None" = None,
+    solving: "SolverOptions | None" = None,
     documents: Iterable[int] | None = None,
     routing: RoutingSpec | None = None,
     capacity: float | CapacitySpec | None = None,
@@ -118,9 +115,9 @@ def plan(
     with; ``routing``, ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far
     it is. ``tokens`` and ``assume`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
-    from meshwright.economy.limits import Limits
-    from meshwright.verbs.choosing import Wish, choose
-    from meshwright.verbs.planning import Question
+    from meshwright.economy.budget_and_deadline import Limits
+    from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest, choose
+    from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
     named = (on,) if isinstance(on, str) else tuple(on)
     workload = WorkloadSpec(
@@ -133,8 +130,8 @@ def plan(
         capacity=capacity,
     )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
-    question = Question(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
-    wish = Wish(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
+    question = PlanRequest(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
+    wish = ClusterChoiceRequest(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
     return choose(question, wish, progress)
 
 
@@ -145,35 +142,37 @@ def predict(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
 ) -> Report:
-    """The Report of a plan file; ``settings`` change it first, as ``tp=4``.
+    """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
     ``tokens``: what a training of so many comes to, "15T". ``assume``: what nobody else says, as ``restart_s=300``.
     """
-    from meshwright.verbs.weighing import report_on_terms
+    from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
-    return report_on_terms(lambda: load(path, settings), tokens, assume)
+    return report_with_training_estimate(lambda: load(path, settings), tokens, assume)
 
 
 def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """The simulated step of a plan as a Chrome trace (JSON-ready), one process per pipeline rank."""
-    from meshwright.simulate.predict import played
-    from meshwright.simulate.trace import perfetto_trace
+    """Return the simulated step of a plan as a Chrome trace (JSON-ready), one process per pipeline rank."""
+    from meshwright.simulate.chrome_trace import perfetto_trace
+    from meshwright.simulate.plan_estimate import lower_and_simulate
 
     resolved = load(path, settings)
     check_playable(resolved)
-    return perfetto_trace(*played(resolved.long, resolved.setting))
+    return perfetto_trace(*lower_and_simulate(resolved.long, resolved.setting))
 
 
 def lists(path: str | Path, *, settings: Iterable[str] = ()) -> str:
-    """The passes of a plan's own lists as CSV, a line for each pipeline rank, those of a spread vocabulary too."""
-    from meshwright.schedule.action import PASS_KINDS
-    from meshwright.schedule.table import csv_of
-    from meshwright.simulate.predict import played
+    """Return the passes of a plan's lists as CSV, a line per pipeline rank, with those of a spread vocabulary."""
+    from meshwright.schedules.action import PASS_KINDS
+    from meshwright.schedules.custom.csv_file import format_csv
+    from meshwright.simulate.plan_estimate import lower_and_simulate
 
     resolved = load(path, settings)
     check_playable(resolved)
-    program, _ = played(resolved.long, resolved.setting)
-    return csv_of([[action for action in actions if action.kind in PASS_KINDS] for actions in program.lists])
+    program, _ = lower_and_simulate(resolved.long, resolved.setting)
+    return format_csv(
+        [[action for action in actions if action.kind in PASS_KINDS] for actions in program.lists]
+    )
 
 
 def emulate(
@@ -184,20 +183,20 @@ def emulate(
     settings: Iterable[str] = (),
     progress: "Progress | None" = None,
 ) -> "Emulated":
-    """A plan's step by the interpreter itself, on local processes at modelled times, beside the simulated step.
+    """Emulate a plan's step with the real interpreter on local processes, and compare it with the simulated step.
 
     ``ranks`` processes, by default one for each pipeline rank; ``limit_s`` is how long it may take. Raises RunError
     where the ranks wait for each other in vain.
     """
-    from meshwright.verbs.emulating import LIMIT_S, emulated
+    from meshwright.verbs.run.emulate import LIMIT_S, emulated
 
     return emulated(load(path, settings), ranks, LIMIT_S if limit_s is None else limit_s, progress)
 
 
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
-    """Two plans line by line: what they say, and what they are predicted to do; or a plan beside a trace of it."""
-    from meshwright.report.comparing import compare_reports
-    from meshwright.verbs.tracing import beside_trace, is_trace
+    """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it."""
+    from meshwright.present.plan_answers.comparison import compare_reports
+    from meshwright.verbs.predict.trace_comparison import beside_trace, is_trace
 
     if is_trace(a):
         rule = "is a trace by its name, and the plan that it is a trace of comes first"
@@ -209,20 +208,20 @@ def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
 
 def explain(
     path: str | Path, *, against: str | Path | None = None, progress: "Progress | None" = None
-) -> "Explained | Against":
+) -> "Explanation | PlanComparison":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
 
     Raises InputError for a plan that only minutes of playing would price, and for two that do not compare.
     """
-    from meshwright.explain.against import compared
-    from meshwright.explain.explain import explained
+    from meshwright.explanation.explain_plan import explained
+    from meshwright.explanation.plan_comparison import compare_plans
 
     if against is None:
         return explained(load(path), progress or (lambda what, part: None))
     own = load(path)
     with _below("against"):
         other = load(against)
-    return compared(own, other, str(against))
+    return compare_plans(own, other, str(against))
 
 
 def export(
@@ -239,32 +238,33 @@ def export(
     default) and adds what it says: "parser" hands the files to its parser, "dry" has it take a step of the plan
     without devices and holds that against the plan.
     """
-    from meshwright.export import TARGETS
-    from meshwright.export.launch import job_for
-    from meshwright.export.launchers.launch_files import launch_files
+    from meshwright.frameworks.export_targets import TARGETS
+    from meshwright.frameworks.exporting.launcher_files import launch_files
+    from meshwright.launchers.launch_script import job_for
 
     if to not in TARGETS:
         raise InputError(Problem("to", to, "is no target of export", nearest(to, TARGETS)))
-    resolved = load(path)
+    resolved = load(path, stack_binds=True)
     setting = resolved.setting
     written = TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack)
     written = launch_files(written, job_for(setting.cluster, setting.model.name, resolved.long), launcher)
     if check is None:
         return written.to_json()
-    from meshwright.verbs.exporting import checked
+    from meshwright.verbs.export_check import checked
 
-    return written.to_json() | {
-        "check": checked(check, to, written.files, resolved, python or sys.executable)
-    }
+    verdict = checked(check, to, written.files, resolved, python or sys.executable)
+    return written.to_json() | {"check": verdict}
 
 
-def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
+def import_file(path: str | Path, wanted: "ImportRequest") -> "Imported":
     """Another framework's file as a plan. Raises InputError with all that is wrong with it."""
-    from meshwright.plan.resolve import resolve_with
-    from meshwright.verbs.importing import import_text, renamed
+    from meshwright.frameworks.importing.launcher_file import launcher_beside
+    from meshwright.plans.resolve import resolve_with
+    from meshwright.verbs.import_ import import_text, renamed
 
     with _named(path):
-        imported = import_text(read_file(path, "file", "check the path"), wanted)
+        text = read_file(path, "file", "check the path")
+        imported = import_text(text, wanted, launcher_beside(path))
     problems = list(imported.problems)
     if imported.plan is not None:
         try:
@@ -276,9 +276,9 @@ def import_file(path: str | Path, wanted: "Wanted") -> "Imported":
     return imported
 
 
-def check(path: str | Path, wanted: "Wanted") -> "Checked":
-    """What is wrong with a plan or another framework's file, what it costs, and what would mend it."""
-    from meshwright.verbs.checking import check_text
+def check(path: str | Path, wanted: "ImportRequest") -> "Checked":
+    """Check a plan or another framework's file: its problems, its cost and changes that would fix it."""
+    from meshwright.verbs.check import check_text
 
     with _named(path):
         return check_text(read_file(path, "file", "check the path"), str(path), wanted)
@@ -292,35 +292,35 @@ def measure(
     progress: "Progress | None" = None,
 ) -> "Measured | None":
     """Kernels and collectives of this machine as a cluster file; None on launched ranks other than the first."""
-    from meshwright.verbs.measuring import measure_here
+    from meshwright.verbs.measure import measure_here
 
     return measure_here(budget_s, processes, on, progress)
 
 
 def measured_collectives(paths: Sequence[str], on: str) -> "Measured":
     """Output of nccl-tests or rccl-tests as constants of the cluster ``on``."""
-    from meshwright.verbs.measuring import from_collective_tests
+    from meshwright.verbs.measure import from_collective_tests
 
     return from_collective_tests(paths, on)
 
 
 def ingest(logs: Sequence[str], *, plan: str | None = None, settings: Iterable[str] = ()) -> "Ingested":
     """Training logs as rows of a table of runs. Raises InputError with the problems of all logs."""
-    from meshwright.verbs.ingesting import ingest_logs
+    from meshwright.verbs.ingest import ingest_logs
 
     return ingest_logs(logs, plan, settings)
 
 
 def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":
     """Short jobs of a plan and of plans near it, whose logs calibrate the cluster."""
-    from meshwright.verbs.probing import probes
+    from meshwright.verbs.probe.probe_jobs import probes
 
     return probes(load(path), top, to)
 
 
 def verify(path: str | Path, *, ranks: int = 8, progress: "Progress | None" = None) -> "Verified":
     """Proof on local processes that a plan, shrunk to at most ``ranks`` ranks, computes what one device computes."""
-    from meshwright.verbs.verifying import verified
+    from meshwright.verbs.verify import verified
 
     return verified(load(path), ranks, progress or (lambda what, part: None))
 
@@ -337,15 +337,16 @@ def run(
     force: bool = False,
     settings: Iterable[str] = (),
     show: bool = False,
-) -> "Trained | None":
+) -> "CompletedRun | None":
     """Train a plan on this host, or as a launched rank; None on launched ranks other than the first.
 
-    ``options`` are fields of ``runtime/options.py``, ``steps`` among them. ``show``: standard error tells how it goes.
+    ``options`` are fields of ``runtime/training/options.py``, ``steps`` among them. ``show``: standard error tells
+    how it goes.
     """
-    from meshwright.verbs.run_checks import Wish
-    from meshwright.verbs.running import trained
+    from meshwright.verbs.run.run_request import RunRequest
+    from meshwright.verbs.run.train import trained
 
-    wish = Wish(
+    wish = RunRequest(
         options=options,
         precision=precision,
         initial=initial,
@@ -357,70 +358,70 @@ def run(
     return trained(load(path, settings), wish, show=show)
 
 
-def schedule(name: str, asked: "Asked") -> "Scheduled":
-    """A pipeline schedule by name, or of a CSV file of lists, played.
+def schedule(name: str, asked: "ScheduleRequest") -> "Scheduled":
+    """Simulate a pipeline schedule, given by name or as a CSV file of lists.
 
     Raises InfeasibleError where a rank holds more than the memory limit.
     """
-    from meshwright.verbs.scheduling import scheduled
+    from meshwright.verbs.schedule.named_schedules import scheduled
 
     return scheduled(name, asked)
 
 
-def solve_schedule(asked: "Asked", sought: "Sought") -> "Solved":
-    """The shortest lists that can be found for a pipeline, with a bound that none are below.
+def solve_schedule(asked: "ScheduleRequest", sought: "ScheduleSearchOptions") -> "Solved":
+    """Search the shortest lists for a pipeline; return them with a lower bound.
 
     Raises InputError with all problems, InfeasibleError where no lists keep to the memory limit.
     """
-    from meshwright.verbs.schedule_auto import solved
+    from meshwright.verbs.schedule.solve_chain import solved
 
     return solved(asked, sought)
 
 
-def solve_plan(path: str | Path, asked: "Asked", sought: "Sought") -> "Solved":
-    """The shortest lists that can be found for a plan: at its own stage times, in seconds, and within its memory.
+def solve_plan(path: str | Path, asked: "ScheduleRequest", sought: "ScheduleSearchOptions") -> "Solved":
+    """Search the shortest lists for a plan: at its own stage times, in seconds, and within its memory.
 
     ``asked`` may have a memory limit beside. Raises InputError with all problems, InfeasibleError where no lists fit.
     """
-    from meshwright.verbs.schedule_of_plan import solved_for
+    from meshwright.verbs.schedule.stage_times_of_plan import solved_for
 
     return solved_for(load(path), asked, sought)
 
 
 def stage_times(path: str | Path, file: str, *, settings: Iterable[str] = ()) -> str:
-    """A plan's stage times as ``schedule --stage-times`` reads them from ``file`` (YAML)."""
-    from meshwright.verbs.schedule_of_plan import stage_times_text
+    """Return a plan's stage times in the form that ``schedule --stage-times`` reads from ``file`` (YAML)."""
+    from meshwright.verbs.schedule.stage_times_of_plan import stage_times_text
 
     return stage_times_text(load(path, settings), file)
 
 
-def solve_graph(asked: "AskedOfGraph", sought: "Sought") -> "SolvedGraph":
-    """The shortest step that can be found for operators with branches: their ranks, and the ranks' lists.
+def solve_graph(asked: "GraphScheduleRequest", sought: "ScheduleSearchOptions") -> "SolvedGraph":
+    """Search the shortest step of an operator graph with branches: ranks of the operators, and lists of the ranks.
 
     Raises InputError with all problems, InfeasibleError where nothing keeps to the memory.
     """
-    from meshwright.verbs.schedule_branches import solved_graph
+    from meshwright.verbs.schedule.solve_graph import solved_graph
 
     return solved_graph(asked, sought)
 
 
-def compare_schedules(names: Sequence[str], asked: "Asked") -> "Compared":
+def compare_schedules(names: Sequence[str], asked: "ScheduleRequest") -> "Compared":
     """Several schedules of one pipeline, played. Raises InfeasibleError where none keeps to the memory limit."""
-    from meshwright.verbs.scheduling import compared
+    from meshwright.verbs.schedule.named_schedules import compared
 
     return compared(names, asked)
 
 
 def schedules() -> dict[str, Any]:
     """All pipeline schedules with their figures at one example."""
-    from meshwright.verbs.scheduling import listed
+    from meshwright.verbs.schedule.named_schedules import listed
 
     return listed()
 
 
 def validate(path: str | Path) -> "Validation":
-    """Predictions beside the measured runs of a CSV file, with a summary of their errors."""
-    from meshwright.validation.result import validate_runs
+    """Compare predictions with the measured runs of a CSV file and summarise the errors."""
+    from meshwright.validation.validate_runs import validate_runs
 
     return validate_runs(path)
 
@@ -430,14 +431,14 @@ def calibrate(path: str | Path, *, on: str | None = None) -> "Calibrated":
 
     ``on`` is a cluster that is known better than the table says, such as a measured one: its constants are kept.
     """
-    from meshwright.verbs.calibrating import calibrated
+    from meshwright.verbs.calibrate import calibrated
 
     return calibrated(path, on)
 
 
-def cluster_file(found: "OwnCalibration") -> str:
-    """The cluster of a calibration as the text of a cluster file."""
-    from meshwright.cluster.dump import dump_cluster
+def cluster_file(found: "ClusterCalibration") -> str:
+    """Return the cluster of a calibration as the text of a cluster file."""
+    from meshwright.cluster.cluster_to_file import dump_cluster
 
     return dump_cluster(found.cluster)
 
@@ -461,39 +462,21 @@ def _named(path: str | Path) -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def play_graph(name: str, asked: "AskedOfGraph") -> "PlayedGraph":
-    """The lists of a CSV file that ``solve_graph`` wrote, played for operators with branches.
+def play_graph(name: str, asked: "GraphScheduleRequest") -> "PlayedGraph":
+    """Simulate the lists of a CSV file that ``solve_graph`` wrote, for operators with branches.
 
     Raises InputError with everything that is wrong, InfeasibleError where a rank holds more than the memory.
     """
-    from meshwright.verbs.schedule_branches import played_graph
+    from meshwright.verbs.schedule.solve_graph import played_graph
 
     return played_graph(name, asked)
 
 
-def load(path: str | Path, settings: Iterable[str] = ()) -> Resolved:
-    """A plan file with everything that it names; ``settings`` change it first. Raises InputError."""
-    read = beside(load_plan(path), Path(path).parent)
+def load(path: str | Path, settings: Iterable[str] = (), *, stack_binds: bool = False) -> Resolved:
+    """Load a plan file with everything that it names; ``settings`` change it first. Raise InputError.
+
+    What the plan's stack cannot do is a warning, and an error where the stack ``stack_binds``.
+    """
+    read = with_files_read(load_plan(path), Path(path).parent)
     chosen = tuple(settings)
-    return _changed(read, chosen) if chosen else resolve(read)
-
-
-def _changed(read: ShortPlan | LongPlan, settings: tuple[str, ...]) -> Resolved:
-    """The plan with its settings; degrees that changed without being named are among its warnings."""
-    from meshwright.cluster.load import load_cluster
-    from meshwright.plan.expand import shorten
-
-    short = shorten(read) if isinstance(read, LongPlan) else read
-    if short is None:
-        rule = "the plan has no short form, so single settings can not be changed"
-        raise InputError(Problem("set", list(settings), rule, "edit the file"))
-    pairs = (setting.partition("=") for setting in settings)
-    named = {name.strip(): value.strip() for name, _, value in pairs}.get("cluster", short.cluster)
-    problems: list[Problem] = []
-    cluster = attempted(lambda: load_cluster(named), problems)
-    devices = None if cluster is None else cluster.devices
-    changed = attempted(lambda: apply_settings(short, settings, devices), problems)
-    if problems or changed is None:
-        raise InputError(problems)
-    found = resolve(with_lists(changed, Path()))
-    return replace(found, warnings=(*moved_degrees(short, changed, settings), *found.warnings))
+    return resolve_overrides(read, chosen) if chosen else resolve(read, stack_binds=stack_binds)

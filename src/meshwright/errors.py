@@ -1,4 +1,4 @@
-"""What can go wrong, as values.
+"""Exceptions of the package, as values.
 
 MeshwrightError
 ├── InputError          the input is wrong: exit code 2, carries *all* problems at once
@@ -16,11 +16,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
+from textwrap import TextWrapper
 from typing import Literal, TypeVar
 
 Severity = Literal["error", "warning"]
 T = TypeVar("T")
 LONGEST = 80
+_INDENTED = TextWrapper(
+    100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+ -]*")
 
 
@@ -43,7 +47,7 @@ class Problem:
         return f"{text}. Suggestion: {self.suggestion}" if self.suggestion else text
 
     def to_json(self) -> dict[str, object]:
-        """The problem as JSON-ready data; a value that JSON has no word for as text."""
+        """Return the problem as JSON-ready data; a value that JSON cannot express becomes text."""
         return asdict(self) | {"value": _in_json(self.value)}
 
 
@@ -70,14 +74,29 @@ class UnsupportedError(InputError):
 
 
 class InfeasibleError(MeshwrightError):
-    """The question is well put and the answer is no; ``reasons`` say why, ``suggestion`` what would do."""
+    """The question is well put and the answer is no; ``reasons`` say why, ``suggestion`` what would do.
+
+    ``summary`` has what matters most of many reasons; the text shows it in their place.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, reasons: Sequence[str] = (), suggestion: str = "") -> None:
+    def __init__(
+        self, message: str, reasons: Sequence[str] = (), suggestion: str = "", summary: Sequence[str] = ()
+    ) -> None:
         self.message, self.reasons, self.suggestion = message, tuple(reasons), suggestion
-        lines = [message, *(f"  - {reason}" for reason in reasons)]
-        super().__init__("\n".join([*lines, f"Suggestion: {suggestion}"] if suggestion else lines))
+        self.summary = tuple(summary)
+        super().__init__(self._text(self.summary or self.reasons))
+
+    @property
+    def full_text(self) -> str:
+        """The text with the summary and all reasons."""
+        own = (line for line in self.summary if not any(reason.endswith(line) for reason in self.reasons))
+        return self._text((*own, *self.reasons))
+
+    def _text(self, reasons: Iterable[str]) -> str:
+        lines = [self.message, *(_INDENTED.fill(reason) for reason in reasons)]
+        return "\n".join([*lines, f"Suggestion: {self.suggestion}"] if self.suggestion else lines)
 
 
 class MeasurementError(MeshwrightError):
@@ -93,7 +112,7 @@ class RunError(MeshwrightError):
 
 
 def attempted(make: Callable[[], T], problems: list[Problem]) -> T | None:
-    """What ``make`` returns; None where the input is wrong, whose problems are added to ``problems``."""
+    """Call ``make`` and return its result; on wrong input add its problems to ``problems`` and return None."""
     try:
         return make()
     except InputError as error:
@@ -102,22 +121,26 @@ def attempted(make: Callable[[], T], problems: list[Problem]) -> T | None:
 
 
 def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
-    """A suggestion for an unknown name: the near ones, or all of them when none is near and they are few.
+    """Suggest names for an unknown one: similar names, or all of them when none is similar and they are few.
 
     ``alike``: the part of both names that a near one shares with it; more of it where all names are short.
     """
     names = sorted(set(known))
-    lower = {known_name.lower(): known_name for known_name in names}
-    found = difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=alike)
-    near = [lower[match] for match in found]
+    near = near_names(name, names, alike=alike)
     if near:
         return "did you mean " + " or ".join(near) + "?"
     shown = names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"]
     return "one of " + ", ".join(shown) if names else ""
 
 
+def near_names(name: str, known: Iterable[str], *, alike: float = 0.5) -> list[str]:
+    """Return at most three known names that are like an unknown one, the nearest first; letter case is ignored."""
+    lower = {known_name.lower(): known_name for known_name in known}
+    return [lower[match] for match in difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=alike)]
+
+
 def heading(field: str, value: object) -> str:
-    """A field with the value that stood there, in the words of a plan file; alone where there was none.
+    """Return a field with its value, spelled as in a plan file; the field alone where there was no value.
 
     A long value keeps both ends: of a path the last part matters most.
     """
@@ -129,7 +152,7 @@ def heading(field: str, value: object) -> str:
 
 
 def written(value: object) -> str:
-    """A value as a plan file has it."""
+    """Return a value as a plan file spells it."""
     match value:
         case None:
             return "null"

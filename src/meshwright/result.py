@@ -17,9 +17,9 @@ class Report:
 
     Times in seconds, memory in bytes (``memory_bytes`` is the worst device's; its ``stages`` list has one entry per
     pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval. ``goodput`` and
-    ``training`` are what many steps come to where nodes fail, as ``economy/weighed.py`` fills them in for predictions.
-    ``remarks`` are doubts about the plan; they are no part of what a step costs, and reports that differ in them alone
-    are equal.
+    ``training`` are what many steps come to where nodes fail, as ``economy/report_with_training_cost.py`` fills them
+    in for predictions. ``remarks`` are doubts about the plan; they are no part of what a step costs, and reports
+    that differ in them alone are equal.
     """
 
     kind: Kind
@@ -45,5 +45,5 @@ class Report:
     remarks: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON-ready data."""
+        """Return the report as JSON-ready data."""
         return asdict(self)

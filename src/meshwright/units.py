@@ -4,6 +4,7 @@ Bandwidth exists in two grains that people mix up, per device and per node; the 
 own here, so that a type checker refuses one where the other is meant.
 """
 
+import re
 from typing import NewType
 
 BytesPerSecondPerDevice = NewType("BytesPerSecondPerDevice", float)
@@ -15,13 +16,19 @@ MICROSECOND, MILLISECOND = 1e-6, 1e-3
 HOUR_S, DAY_S = 3600.0, 86400.0
 
 
+def count_in_k(text: str) -> int | None:
+    """Return a count that is written in units of 1024, as ``8k`` for 8192; None for any other text."""
+    match = re.fullmatch(r"([0-9]{1,9})[kK]", text.strip())
+    return None if match is None else int(match[1]) * KIB
+
+
 def gbit_per_s_to_bytes_per_s(gbit_per_s: float) -> float:
     """Network vendors' Gbit/s (1e9 bits) to bytes per second."""
     return gbit_per_s * GIGA / 8
 
 
 def per_device(node: BytesPerSecondPerNode, devices_per_node: int) -> BytesPerSecondPerDevice:
-    """A node's bandwidth shared evenly by its devices."""
+    """Return a node's bandwidth shared evenly by its devices."""
     return BytesPerSecondPerDevice(node / devices_per_node)
 
 
@@ -34,7 +41,7 @@ def format_bytes(value: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """A duration for people: ``0.0123`` becomes ``12.30 ms``."""
+    """Format a duration for people: ``0.0123`` becomes ``12.30 ms``."""
     if abs(value) >= 100:
         return f"{value:.1f} s"
     for size, name in ((1.0, "s"), (MILLISECOND, "ms")):
@@ -44,7 +51,7 @@ def format_seconds(value: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """A count for people, decimal: ``70_553_706_496`` becomes ``70.55 B``."""
+    """Format a count for people, decimal: ``70_553_706_496`` becomes ``70.55 B``."""
     for size, name in ((TERA, "T"), (GIGA, "B"), (MEGA, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.2f} {name}"

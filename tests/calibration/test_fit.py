@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hidden_machine import PLANS, observation
+from synthetic_measured_runs import PLANS, observation
 
-from meshwright.calibration.fit import beginning, fit
-from meshwright.calibration.left_out import leave_out, weighted_quantiles
+from meshwright.calibration.fit import fit, fit_start
+from meshwright.calibration.fitted_parameters import Parameter, Prior, parameters_for, priors
+from meshwright.calibration.leave_one_source_out import leave_one_source_out, weighted_quantiles
 from meshwright.calibration.observations import with_values
-from meshwright.calibration.parameters import Parameter, Prior, parameters_for, priors
 from meshwright.cost.constants import constants, kernels
 
 
@@ -57,7 +57,7 @@ def test_every_source_counts_the_same_however_many_runs_it_has():
 
 def test_a_fit_that_begins_with_what_is_known_there_is_the_same():
     runs = [observation({GEMM.name: GEMM.value * 0.85}), observation({HBM.name: HBM.value * 0.75})]
-    known = beginning(runs, [GEMM, HBM])
+    known = fit_start(runs, [GEMM, HBM])
     for kept in (slice(0, 2), slice(1, 2)):
         assert fit(runs[kept], [GEMM, HBM], begun=known[kept]) == fit(runs[kept], [GEMM, HBM])
 
@@ -81,7 +81,7 @@ def test_a_source_is_predicted_without_having_been_fitted():
     believed_before = {name: prior.value for name, prior in priors().items() if "/" not in name}
     slow = believed_before | {GEMM.name: 0.8 * believed_before[GEMM.name]}
     runs = [observation(slow, source="a"), observation(slow, source="b", plans=PLANS[:3])]
-    errors = {left.source: left.errors[0] for left in leave_out(runs)}
+    errors = {left.source: left.errors[0] for left in leave_one_source_out(runs)}
     assert set(errors) == {"a", "b"}
     unfitted = np.abs(observation(slow).log_errors(believed_before)).mean()
     assert all(np.abs(e).mean() < unfitted / 2 for e in errors.values())
@@ -97,7 +97,7 @@ def test_what_only_the_left_out_source_could_say_stays_at_its_prior():
         observation({}, source="b", device="a100-sxm-80gb", stack="deepspeed"),
     ]
     before = {p.name: p.prior.value for p in parameters_for(runs)}
-    errors = {left.source: left.errors[0] for left in leave_out(runs)}
+    errors = {left.source: left.errors[0] for left in leave_one_source_out(runs)}
     alone = runs[0].log_errors(before)
     assert np.abs(errors["a"] - alone).max() < 0.3
 

@@ -5,11 +5,11 @@ import sys
 import pytest
 from command_runs import refused, run
 
-from meshwright.report.exported import render_export
+from meshwright.present.exported_files import render_export
 
 PLAN = """
 plan: 1
-model: llama-3.2-1b
+model: llama-3.1-8b
 cluster: h100-sxm-80gb x 8
 workload: {seq_len: 4096, global_batch: 64}
 stack: torchtitan

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command_runs import run
 
-from meshwright.plan.files import load_plan
-from meshwright.plan.resolve import resolve
-from meshwright.program.lower import lower
+from meshwright.plans.files.plan_file import load_plan
+from meshwright.plans.resolve import resolve
+from meshwright.program.lowering.lower_plan import lower
 from meshwright.stack.load import load_stack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -73,8 +73,8 @@ def test_it_trains_on_eight_processes(folder):
 
 @pytest.mark.slow
 def test_all_eight_ranks_compute_what_one_device_computes(folder):
-    trial = pytest.importorskip("meshwright.runtime.verify.trial")
-    tried = pytest.importorskip("meshwright.runtime.verify.tried")
+    trial = pytest.importorskip("meshwright.runtime.verify.verify_case")
+    tried = pytest.importorskip("meshwright.runtime.verify.run_case")
     legal = resolve(load_plan(folder / "plan.yaml"))
     setting = legal.setting
     program = lower(legal.long, setting.model, setting.cluster, setting.workload, load_stack("meshwright"))

@@ -9,9 +9,9 @@ from command_runs import command, is_finite, refused, run, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.table import read_lists
-from meshwright.verbs import scheduling
+from meshwright.schedules.custom.csv_file import read_lists
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.verbs.schedule import named_schedules
 
 SIZE = ("--stages", 4, "--micro-batches", 8)
 CONTRACT = {"makespan", "latency", "bubble_rate", "peak_memory", "actions"}
@@ -148,7 +148,7 @@ def test_scratched_lists(text, tmp_path):
 
 
 def test_what_takes_long_is_said_before(monkeypatch):
-    monkeypatch.setattr(scheduling, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(named_schedules, "PATIENCE_S", 0.0)
     done = run("schedule", "compare", "zb-v", "1f1b", *SIZE)
     assert (done.code, done.err.count("passes to order and play")) == (0, 2)
     assert run("schedule", "zb-v", *SIZE, "--json").err.startswith("Remark: zb-v has 192 passes")

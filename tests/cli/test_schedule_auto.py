@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_runs import is_finite, refused, run
 
-from meshwright.schedule.check import check_lists
-from meshwright.schedule.table import read_lists
+from meshwright.schedules.custom.check_lists import check_lists
+from meshwright.schedules.custom.csv_file import read_lists
 
 SIZE = ("--stages", 4, "--micro-batches", 6)
 SEARCH = {

@@ -11,9 +11,9 @@ from meshwright.cluster.catalog import (
     nodes_of,
     usual_node,
 )
-from meshwright.cluster.graph import Cluster, Pool
-from meshwright.cluster.sanity import doubts
-from meshwright.cluster.tables import read_table
+from meshwright.cluster.cluster import Cluster, Pool
+from meshwright.cluster.data_tables import read_table
+from meshwright.cluster.plausibility import implausible_figures
 from meshwright.errors import InputError
 from meshwright.units import GIB, GIGA, TERA
 
@@ -98,7 +98,7 @@ def test_marketed_memory_is_gib_less_a_percent_except_for_the_b300_family():
 def test_every_device_makes_a_believable_cluster(name):
     kind, node = device(name), usual_node(name)
     pool = Pool(name=name, device=kind, node=node, count=8)
-    assert doubts(Cluster(name=name, pools=(pool,))) == ()
+    assert implausible_figures(Cluster(name=name, pools=(pool,))) == ()
     assert set(kind.peak_flops) <= set(PRECISIONS)
     assert set(kind.peak_flops) & {"bf16", "fp16"}
     assert node.scaleup_domain % node.devices == 0 or node.devices % node.scaleup_domain == 0

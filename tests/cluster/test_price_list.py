@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cluster.price_list import Listed, read_price_list
+from meshwright.cluster.price_list import PriceListEntry, read_price_list
 from meshwright.errors import InputError
 
 
@@ -22,9 +22,9 @@ def problems(file, text):
 
 def test_a_list(file):
     file.write_text("usd_per_device_hour,on\n2.5,h100 x 8\n1e0,own.yaml\n", encoding="utf-8")
-    assert read_price_list(file) == (Listed("h100 x 8", 2.5), Listed("own.yaml", 1.0))
+    assert read_price_list(file) == (PriceListEntry("h100 x 8", 2.5), PriceListEntry("own.yaml", 1.0))
     file.write_text("on,usd_per_device_hour,max_devices\nh100,2.5,64\n", encoding="utf-8")
-    assert read_price_list(file) == (Listed("h100 x <=64", 2.5),)
+    assert read_price_list(file) == (PriceListEntry("h100 x <=64", 2.5),)
 
 
 def test_wrong_columns_come_together(file):

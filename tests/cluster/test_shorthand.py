@@ -10,7 +10,17 @@ from meshwright.errors import InputError
 
 @pytest.mark.parametrize(
     "text",
-    ["h100-sxm-80gb x 64", "h100-sxm-80gbx64", "h100-sxm-80gb×64", " H100 x64 ", "H100-SXM5-80GB  ×  64"],
+    [
+        "h100-sxm-80gb x 64",
+        "h100-sxm-80gbx64",
+        "h100-sxm-80gb×64",
+        " H100 x64 ",
+        "H100-SXM5-80GB  ×  64",
+        "64xH100",
+        "64 x h100",
+        "64 H100 SXM",
+        "64×h100_80gb",
+    ],
 )
 def test_spellings_of_one_cluster(text):
     cluster = load_cluster(text)
@@ -20,7 +30,7 @@ def test_spellings_of_one_cluster(text):
     assert cluster.pool.node.name == "dgx-h100"
 
 
-@pytest.mark.parametrize("text", ["mi300xx8", "mi300x x 8", "mi300x x8", "mi300x×8"])
+@pytest.mark.parametrize("text", ["mi300xx8", "mi300x x 8", "mi300x x8", "mi300x×8", "8xmi300x", "8 mi300x"])
 def test_a_device_whose_name_ends_in_x(text):
     assert load_cluster(text).name == "mi300x x 8"
 
@@ -46,6 +56,13 @@ def test_every_named_node(name):
     ("text", "field", "says"),
     [
         ("h1000 x 64", "cluster.device", "h100-sxm-80gb"),
+        ("8xV100", "cluster.device", "did you mean v100-sxm2-32gb x 8 or v100-sxm2-16gb x 8?"),
+        ("8 x 4090", "cluster.device", "did you mean rtx-4090 x 8?"),
+        ("4090 x 8", "cluster.device", "did you mean rtx-4090 x 8?"),
+        ("8 x dwarfs", "cluster.device", "one of a10, "),
+        ("8 dwarfs", "cluster", "DEVICE x COUNT"),
+        ("0xH100", "cluster.count", "from 1 to 1000000"),
+        ("8 x h100 @ dgx-a100", "cluster.node", "carries a100-sxm-80gb"),
         ("h100 x 0", "cluster.count", "from 1 to 1000000"),
         ("h100 x -3", "cluster.count", "from 1 to 1000000"),
         ("h100 x 1000001", "cluster.count", "from 1 to 1000000"),
@@ -55,7 +72,7 @@ def test_every_named_node(name):
         ("h100 x 8 @ ", "cluster.node", "no node"),
         ("h100 x 8 @ dgx-a100", "cluster.node", "carries a100-sxm-80gb"),
         ("h100 x many", "cluster", "DEVICE x COUNT"),
-        ("h100", "cluster", "DEVICE x COUNT"),
+        ("h100", "cluster", "write h100-sxm-80gb x 8"),
         ("", "cluster", "DEVICE x COUNT"),
     ],
 )

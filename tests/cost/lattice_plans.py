@@ -6,18 +6,11 @@ from dataclasses import dataclass, replace
 
 from meshwright.cluster.load import load_cluster
 from meshwright.model.architecture import Architecture, Experts, LinearLayers
-from meshwright.model.blocks import build_graph
-from meshwright.plan.case import Case
-from meshwright.plan.check_context import context_dimensions, context_heads
-from meshwright.plan.check_degrees import DEGREE_RULES
-from meshwright.plan.check_pipeline import PIPELINE_RULES
-from meshwright.plan.check_vocabulary import VOCABULARY_RULES
-from meshwright.plan.context import Context
-from meshwright.plan.expand import expand
-from meshwright.plan.long import LongPlan
-from meshwright.plan.recomputing import recomputing
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import (
+from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.context_parallel import Context
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import (
     DEFAULT_RANK_ORDER,
     Axis,
     Recompute,
@@ -27,8 +20,15 @@ from meshwright.plan.short import (
     ShortPlan,
     WorkloadSpec,
 )
-from meshwright.schedule.choice import ScheduleChoice
-from meshwright.schedule.vocabulary import FORMS
+from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
+from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
+from meshwright.plans.rules.context_parallel import context_dimensions, context_heads
+from meshwright.plans.rules.degrees import DEGREE_RULES
+from meshwright.plans.rules.rule_input import RuleInput
+from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
+from meshwright.plans.setting import Setting
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -155,7 +155,7 @@ class Family:
     def long(self, plan: ShortPlan) -> LongPlan:
         """The long form of one of the plans."""
         long = expand(plan, self.setting.model.architecture)
-        return recomputing(long, self.of_layers) if self.of_layers else long
+        return with_layer_recomputes(long, self.of_layers) if self.of_layers else long
 
 
 def family(
@@ -204,7 +204,7 @@ def spread_plans(chosen: Family) -> Iterator[ShortPlan]:
         spread = plan.model_copy(
             update={"pipeline": plan.pipeline.model_copy(update={"schedule": schedule}), "gather": None}
         )
-        case = Case(chosen.long(spread), setting.model, setting.cluster, setting.stack)
+        case = RuleInput(chosen.long(spread), setting.model, setting.cluster, setting.stack)
         if not any(list(rule(case)) for rule in VOCABULARY_RULES):
             yield spread
 
@@ -216,7 +216,7 @@ def in_other_contexts(chosen: Family, count: int) -> Family:
         for form in (*CONTEXTS[number % len(CONTEXTS) :], *CONTEXTS):
             layout = plan.layout.model_copy(update={"context": form})
             other = plan.model_copy(update={"layout": layout})
-            case = Case(chosen.long(other), setting.model, setting.cluster, setting.stack)
+            case = RuleInput(chosen.long(other), setting.model, setting.cluster, setting.stack)
             if not any(list(rule(case)) for rule in DIMENSIONS):
                 found.append(other)
                 break
@@ -228,7 +228,9 @@ def _legal_plans(
 ) -> Iterator[ShortPlan]:
     while True:
         plan = _random_plan(header, setting, rng, schedules)
-        case = Case(expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack)
+        case = RuleInput(
+            expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack
+        )
         problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
         if not any(problem.severity == "error" for problem in problems):
             yield plan

@@ -3,7 +3,7 @@
 from meshwright.cluster.load import load_cluster
 from meshwright.economy.assumptions import Assumptions
 from meshwright.model.load import load_model
-from meshwright.plan.setting import Setting
+from meshwright.plans.setting import Setting
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 

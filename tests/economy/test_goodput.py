@@ -5,14 +5,14 @@ from statistics import mean, stdev
 
 import pytest
 from economy_settings import ASSUMED, setting
-from failing_job import Job, played
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_failing_job import Job, played
 
 from meshwright.economy.assumptions import Assumptions
-from meshwright.economy.goodput import Outages, checkpoint_bytes, outages
-from meshwright.economy.spares import stopped_share
-from meshwright.economy.young_daly import best_interval
+from meshwright.economy.checkpoint_interval import best_interval
+from meshwright.economy.goodput import FailureModel, checkpoint_bytes, failure_model
+from meshwright.economy.spare_nodes import stopped_share
 
 JOBS = {
     "no spare": Job(900.0, 60.0, 600.0, 7200.0, 14400.0, 0),
@@ -41,7 +41,7 @@ def test_the_closed_form_is_what_is_played(name, repair):
 
 
 def _outages(job):
-    return Outages(
+    return FailureModel(
         nodes=1,
         mtbf_s=job.mtbf_s,
         checkpoint_bytes=0.0,
@@ -60,18 +60,18 @@ def test_spares_help_and_no_spare_is_a_cycle(load, spares):
 
 
 def test_a_cluster_of_which_nobody_knows_has_no_goodput():
-    assert outages(setting("mi300x x 64"), Assumptions()) is None
+    assert failure_model(setting("mi300x x 64"), Assumptions()) is None
     assumed = Assumptions(failures_per_1000_node_days=4.0)
     known = setting("mi300x x 64", assumed)
-    assert outages(known, assumed).source.startswith("4 failures per 1000 node-days: assumed")
+    assert failure_model(known, assumed).source.startswith("4 failures per 1000 node-days: assumed")
 
 
 def test_failures_of_the_cluster_are_the_rate_times_the_nodes():
     """The 16,384 H100 of Llama 3 405B: 419 interruptions in 54 days, one every 3.09 hours."""
-    found = outages(setting("h100-sxm-80gb x 16384", ASSUMED), ASSUMED)
+    found = failure_model(setting("h100-sxm-80gb x 16384", ASSUMED), ASSUMED)
     assert found.nodes == 2048
     assert found.mtbf_s / 3600 == pytest.approx(54 * 24 / 419, rel=0.001)
-    part = outages(setting("h100-sxm-80gb x 12", ASSUMED), ASSUMED)
+    part = failure_model(setting("h100-sxm-80gb x 12", ASSUMED), ASSUMED)
     assert (part.nodes, part.mtbf_s) == (2, pytest.approx(1024 * found.mtbf_s))
 
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_has_every_state_once():
 
 
 def test_all_nodes_write_and_a_restart_reads():
-    found = outages(setting("h100-sxm-80gb x 16", ASSUMED), ASSUMED)
+    found = failure_model(setting("h100-sxm-80gb x 16", ASSUMED), ASSUMED)
     assert found.write_s == pytest.approx(found.checkpoint_bytes / (2 * 2e9))
     assert found.restart_s == pytest.approx(300 + found.write_s)
     assert found.interval_s == best_interval(found.write_s, found.mtbf_s)
@@ -99,5 +99,5 @@ def test_nothing_is_written_in_the_middle_of_a_step():
 
 def test_where_nothing_fails_all_time_is_useful():
     none = Assumptions(failures_per_1000_node_days=0.0)
-    found = outages(setting("h100-sxm-80gb x 16", none), none)
+    found = failure_model(setting("h100-sxm-80gb x 16", none), none)
     assert (found.share(1.0), found.stopped) == (1.0, 0.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from meshwright.economy.assumptions import Assumptions
 from meshwright.economy.objectives import OBJECTIVES
-from meshwright.economy.weighed import QUANTITIES
+from meshwright.economy.report_with_training_cost import QUANTITIES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
 

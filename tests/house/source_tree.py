@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "meshwright"
-PARSERS = PACKAGE / "export" / "parsers"
+PARSERS = PACKAGE / "frameworks" / "target_checks" / "scripts"
 
 
 def modules() -> list[Path]:
@@ -16,13 +16,13 @@ def modules() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """Dotted name: ``meshwright.plan.files``; a package's ``__init__`` has the package's name."""
+    """Dotted name: ``meshwright.plans.files.plan_file``; a package's ``__init__`` has the package's name."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room(name: str) -> str:
-    """The package (or lone module) right below ``meshwright``: ``plan`` for ``meshwright.plan.files``."""
+    """The package (or lone module) right below ``meshwright``: ``plan`` for ``meshwright.plans.files.plan_file``."""
     parts = name.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -50,8 +50,11 @@ def imported_module(module: str, name: str) -> str:
 
 
 def own_imports(path: Path) -> set[str]:
-    """Modules of the package that a module imports."""
-    found = {imported_module(m, n) if n else m for m, n in imports(tree(path)) if room_of_ours(m)}
+    """Return the package's modules that a module imports; the package itself names its functions for type checkers."""
+    node = tree(path)
+    if path == PACKAGE / "__init__.py":
+        node = ast.Module([child for child in node.body if not isinstance(child, ast.If)], [])
+    found = {imported_module(m, n) if n else m for m, n in imports(node) if room_of_ours(m)}
     return found - {module_name(path)}
 
 

@@ -11,19 +11,20 @@ from source_tree import PACKAGE, ROOT, modules, room
 
 from meshwright.cluster.catalog import device_ids
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.evaluate import PARTS
-from meshwright.cost.memory import KEYS
-from meshwright.cost.utilisation import model_flops_per_token
-from meshwright.export import TARGETS
-from meshwright.model.load import load_model, zoo_names
-from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand
-from meshwright.plan.files import dump_plan, parse_plan
-from meshwright.plan.long import LongPlan
-from meshwright.plan.supported import REFUSALS, unsupported
-from meshwright.plan.text import read_value
+from meshwright.cost.closed_form.evaluate_plans import PARTS
+from meshwright.cost.flops_per_token import model_flops_per_token
+from meshwright.cost.memory.memory_breakdown import KEYS
+from meshwright.frameworks.export_targets import TARGETS
+from meshwright.model.load import load_model
+from meshwright.model.zoo_names import zoo_names
+from meshwright.plans.files.plan_file import dump_plan, parse_plan
+from meshwright.plans.files.yaml_text import read_value
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.not_in_this_release import REFUSALS, unsupported
 from meshwright.result import Report
-from meshwright.schedule import SCHEDULES
+from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]+\.md)?(?:#([a-z-]+))?\)")
@@ -99,7 +100,12 @@ def test_links_lead_somewhere():
 
 def test_files_that_are_named_exist():
     named = re.compile(r"`((?:src|tests|scripts|docs)/[\w./-]+)`")
-    examples = {"src/meshwright/schedule/gpipe_rounds.py", "src/meshwright/export/degrees.py"}
+    examples = {
+        "src/meshwright/schedules/generators/gpipe_rounds.py",
+        "src/meshwright/frameworks/degrees.py",
+        "src/meshwright/stack/files/degrees-1.yaml",
+        "src/meshwright/plans/rules/stack_limits/degrees.py",
+    }
     for name, path in pages().items():
         for found in named.findall(path.read_text(encoding="utf-8")):
             missing = not (ROOT / found).exists() and "NAME" not in found

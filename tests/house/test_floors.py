@@ -15,8 +15,8 @@ FLOORS: dict[str, float] = {
     "cluster": 1,
     "workload": 1,
     "stack": 1,
-    "plan": 1,
-    "schedule": 1,
+    "plans": 1,
+    "schedules": 1,
     "program": 1.5,
     "cost": 2,
     "simulate": 2,
@@ -24,64 +24,69 @@ FLOORS: dict[str, float] = {
     "economy": 2.5,
     "search": 3,
     "placement": 3,
-    "export": 3,
-    "import_": 3,
-    "measure": 3,
-    "report": 3,
+    "launchers": 2,
+    "frameworks": 3,
+    "ingestion": 3,
+    "measurement": 3,
+    "present": 3,
     "validation": 3,
     "calibration": 3,
     "verbs": 4,
-    "explain": 4,
+    "explanation": 4,
     "api": 4,
     "cli": 5,
+    "python_api": 5,
+    "__main__": 5,
 }
 SAME_FLOOR = {
-    ("plan", "model"),
-    ("plan", "cluster"),
-    ("plan", "stack"),
-    ("plan", "workload"),
-    ("plan", "schedule"),
-    ("stack", "plan"),  # stack files are read by the strict reader of plan files
-    ("cluster", "plan"),  # cluster files too
-    ("stack", "schedule"),  # which schedules a stack file may name
+    ("plans", "model"),
+    ("plans", "cluster"),
+    ("plans", "stack"),
+    ("plans", "workload"),
+    ("plans", "schedules"),
+    ("stack", "plans"),  # stack files are read by the strict reader of plan files
+    ("cluster", "plans"),  # cluster files too
+    ("stack", "schedules"),  # which schedules a stack file may name
     ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms
     ("api", "verbs"),
-    ("api", "explain"),
-    ("explain", "verbs"),  # the searches and predictions of `plan` and `predict`
-    ("import_", "export"),  # the same option lists and words, read in the other direction
-    ("import_", "measure"),  # the results of a measurement, which know no torch
-    ("import_", "calibration"),  # what published runs leave of a bare measurement
-    ("import_", "validation"),  # rows of logs are held against the columns that validate reads
+    ("python_api", "cli"),  # it reads and refuses the same options
+    ("__main__", "cli"),
+    ("api", "explanation"),
+    ("explanation", "verbs"),  # the searches and predictions of `plan` and `predict`
+    ("ingestion", "frameworks"),  # logs hold the options of frameworks
+    ("ingestion", "measurement"),  # the results of a measurement, which know no torch
+    ("ingestion", "calibration"),  # what published runs leave of a bare measurement
+    ("ingestion", "validation"),  # rows of logs are held against the columns that validate reads
 }
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
     "numpy": {
-        "plan",
+        "plans",
         "program",
         "cost",
         "simulate",
         "search",
         "placement",
-        "report",
+        "present",
         "validation",
         "calibration",
         "api",
-        "import_",
+        "ingestion",
         "runtime",
         "verbs",
-        "explain",
+        "explanation",
     },
-    "torch": {"measure", "runtime"},
+    "torch": {"measurement", "runtime"},
     "safetensors": {"runtime"},
     "tokenizers": {"runtime"},
-    "pydantic": {"plan", "cluster", "stack"},
-    "ruamel": {"plan", "cluster"},
-    "typer": {"cli", "report"},
-    "rich": {"cli", "report", "runtime"},
+    "pydantic": {"plans", "cluster", "stack"},
+    "ruamel": {"plans", "cluster"},
+    "typer": {"cli", "present"},
+    "rich": {"cli", "present", "runtime"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
-WITH_TORCH = {"measure", "runtime"}
+WITH_TORCH = {"measurement", "runtime"}
 """The tower that runs on devices; nothing of the other imports more than its results."""
 LAZY_ROOMS = {"cli", "api", "verbs"}  # a verb loads what it needs when it runs: `--help` stays quick
 
@@ -149,7 +154,7 @@ def test_planning_takes_only_results_from_the_tower_with_torch():
         for name in own_imports(path)
         if room(name) in WITH_TORCH and room(module_name(path)) not in {*WITH_TORCH, "verbs"}
     }
-    assert taken <= {"meshwright.measure.results"}
+    assert taken <= {"meshwright.measurement.results"}
 
 
 def test_no_private_name_crosses_a_module():

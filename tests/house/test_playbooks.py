@@ -10,25 +10,26 @@ from doc_pages import blocks
 from numpy.typing import NDArray
 
 from meshwright.cluster.catalog import usual_node
+from meshwright.cluster.data_tables import read_table
 from meshwright.cluster.load import load_cluster
-from meshwright.cluster.tables import read_table
-from meshwright.cost import pipeline
-from meshwright.cost.in_flight import held_counts
-from meshwright.cost.played import played_seconds
+from meshwright.cost.memory.micro_batches_in_flight import held_counts
+from meshwright.cost.pipeline_bubble import gpipe_1f1b_interleaved
+from meshwright.cost.pipeline_bubble.time_action_lists import played_seconds
 from meshwright.errors import UnsupportedError
 from meshwright.model.describe import describe_model
-from meshwright.model.families import FAMILIES, read_architecture
+from meshwright.model.families.architecture_table import FAMILIES, read_architecture
 from meshwright.model.load import load_model
-from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand
-from meshwright.plan.files import parse_plan
-from meshwright.program.messages import insert_messages
-from meshwright.program.rendezvous import check_messages
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.choice import ScheduleChoice
-from meshwright.schedule.generators import ScheduleKind
-from meshwright.schedule.timeline import run
-from meshwright.stack.load import load_stack
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.stack_limits import STACK_LIMITS
+from meshwright.program.pipeline_messages.insert_messages import insert_messages
+from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.schedule_kind import ScheduleKind
+from meshwright.schedules.timeline import run
+from meshwright.stack.load import load_stack, parse_stack
 
 RANKS, ROUNDS = 4, 3
 DEGREES = {"pp": 4, "dp_replicate": 1, "dp_shard": 8, "cp": 1, "tp": 2}
@@ -46,8 +47,10 @@ def rounds(monkeypatch):
     names = _defined(function, ScheduleKind=ScheduleKind)
     (kind,) = _defined("entry = {" + entry + "}", **names)["entry"].items()
     monkeypatch.setitem(SCHEDULES, *kind)
-    made = _defined(form, np=np, NDArray=NDArray, Array=np.ndarray, gpipe_seconds=pipeline.gpipe_seconds)
-    monkeypatch.setitem(pipeline.FORMS, kind[0], made["gpipe_rounds_seconds"])
+    made = _defined(
+        form, np=np, NDArray=NDArray, Array=np.ndarray, gpipe_seconds=gpipe_1f1b_interleaved.gpipe_seconds
+    )
+    monkeypatch.setitem(gpipe_1f1b_interleaved.FORMS, kind[0], made["gpipe_rounds_seconds"])
     return kind[0]
 
 
@@ -72,7 +75,9 @@ def test_the_new_closed_form_is_what_is_played(rounds):
     message = rng.uniform(0, 0.2, 50)
     arguments = forward, backward, message, np.full(50, ROUNDS * RANKS), RANKS
     np.testing.assert_allclose(
-        pipeline.FORMS[rounds](*arguments), played_seconds(ScheduleChoice(rounds), *arguments), rtol=1e-9
+        gpipe_1f1b_interleaved.FORMS[rounds](*arguments),
+        played_seconds(ScheduleChoice(rounds), *arguments),
+        rtol=1e-9,
     )
 
 
@@ -82,16 +87,19 @@ def _plan(text):
     return expand(plan, model.architecture), model, cluster, stack
 
 
-def test_the_new_exporter_writes_a_plan_and_refuses_what_it_cannot_say():
-    function, entry = blocks("add-an-exporter.md", "python")
-    names = _defined(function)
+def test_the_new_exporter_writes_a_plan_and_refuses_what_it_cannot_say(monkeypatch):
+    limits, line, function, entry = blocks("add-an-exporter.md", "python")
+    (facts,) = blocks("add-an-exporter.md", "yaml")
+    made = _defined("entry = {" + line + "}", **_defined(limits))["entry"]
+    monkeypatch.setitem(STACK_LIMITS, "degrees", made["degrees"])
+    names, stack = _defined(function), parse_stack(facts)
     export = _defined("entry = {" + entry + "}", **names)["entry"]["degrees"]
     text = blocks("plans.md", "yaml")[0]
     with pytest.raises(UnsupportedError) as caught:
-        export(*_plan(text))
+        export(*_plan(text)[:3], stack)
     assert [problem.field for problem in caught.value.problems] == ["pipeline.virtual_stages"]
     plain = text.replace("interleaved-1f1b", "1f1b").replace("virtual_stages: 2", "virtual_stages: 1")
-    made = export(*_plan(plain))
+    made = export(*_plan(plain)[:3], stack)
     lines = made.files["degrees/env.sh"].splitlines()[1:]
     assert lines == [f"export {axis.upper()}={degree}" for axis, degree in DEGREES.items()]
     assert [refusal.key for refusal in made.refused] == ["stack"]

@@ -19,14 +19,14 @@ from meshwright import api
 from meshwright.cli.main import app
 from meshwright.cluster.load import load_cluster
 from meshwright.model.load import load_model
-from meshwright.plan.check import check_plan
-from meshwright.plan.expand import expand
-from meshwright.plan.files import parse_plan
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.generators import ScheduleKind
-from meshwright.schedule.pipeline import Knobs
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.pipeline import Knobs
+from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.stack.load import load_stack
-from meshwright.verbs.schedule_question import Asked
+from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
 TIMES = [(1, 1, 1), (2, 2, 2), (2, 2, 1), (3, 2, 2), (1, 1, 2), (2, 3, 1)]
 LEAST_CASES = 8
@@ -48,7 +48,9 @@ def disagreements(name, text):
     formulas = [(what, formula) for what in ("bubble", "memory") for formula in getattr(text, what)]
     tried, wrong = Counter(), []
     for (p, m, v, unit), times in product(sizes(SCHEDULES[name], text), TIMES):
-        asked = Asked(stages=p, micro_batches=m, chunks=v, unit=unit, times=",".join(map(str, (*times, 0))))
+        asked = ScheduleRequest(
+            stages=p, micro_batches=m, chunks=v, unit=unit, times=",".join(map(str, (*times, 0)))
+        )
         figures = api.schedule(name, asked).figures
         found = {"bubble": (figures.makespan - m * sum(times),), "memory": figures.peak_memory}
         known = letters_of(text, p, m, v, times, unit)

@@ -71,11 +71,11 @@ def foreign_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("foreign")
     script = folder / "train.sh"
     script.write_text("pretrain_gpt.py --micro-batch-size 1 --global-batch-size 8 --seq-length 2048 --bf16\n")
-    samples = ROOT / "tests" / "import_"
+    samples = ROOT / "tests" / "ingestion"
     return {
         "FOREIGN": str(script),
         "LOG": str(samples / "logs" / "samples" / "meshwright.jsonl"),
-        "TESTS": str(sorted((samples / "nccl").glob("*.txt"))[0]),
+        "TESTS": str(sorted((samples / "nccl_tests" / "samples").glob("*.txt"))[0]),
     }
 
 

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from meshwright.errors import InputError
-from meshwright.model.blocks import build_graph
 from meshwright.model.describe import describe_model
-from meshwright.model.families import read_architecture
-from meshwright.model.load import load_model, zoo_names
+from meshwright.model.families.architecture_table import read_architecture
+from meshwright.model.load import load_model
+from meshwright.model.operators.blocks import build_graph
+from meshwright.model.zoo_names import zoo_names
 
 
 @pytest.mark.parametrize("name", zoo_names())

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.model.architecture import Architecture
-from meshwright.model.blocks import build_graph
 from meshwright.model.describe import describe_model
-from meshwright.model.families import read_architecture
-from meshwright.model.load import zoo_names
+from meshwright.model.families.architecture_table import read_architecture
+from meshwright.model.operators.blocks import build_graph
+from meshwright.model.zoo_names import zoo_names
 
 TINY = {
     "model_type": "llama",

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.load import load_model, zoo_names
-from meshwright.model.operators import (
+from meshwright.model.load import load_model
+from meshwright.model.operators.operator_types import (
     Combine,
     Dispatch,
     EnterTensor,
@@ -20,6 +20,7 @@ from meshwright.model.operators import (
     Operator,
     Residual,
 )
+from meshwright.model.zoo_names import zoo_names
 
 each_model = pytest.mark.parametrize("name", zoo_names())
 

@@ -9,7 +9,8 @@ import pytest
 
 from meshwright.errors import InputError
 from meshwright.model.hub import fetch_config
-from meshwright.model.load import LARGEST_FILE_BYTES, load_model, zoo_names
+from meshwright.model.load import LARGEST_FILE_BYTES, load_config, load_model
+from meshwright.model.zoo_names import zoo_names
 
 TINY = {
     "model_type": "llama",
@@ -36,10 +37,28 @@ def test_zoo_names_are_sorted_and_load_under_their_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("llama-3.1-8", "llama-3.1-8b"), ("Mixtral-8x7B", "mixtral-8x7b"), ("deepseek_v3", "deepseek-v3")],
+    [("llama-3.1-8", "llama-3.1-8b"), ("Mixtral-8x7", "mixtral-8x7b"), ("deepseek_v4", "deepseek-v3")],
 )
 def test_unknown_names_suggest_near_ones(name: str, near: str) -> None:
     assert near in refusal(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "META-LLAMA/llama_3.1 8b-instruct"]
+)
+def test_a_zoo_model_under_another_spelling_asks_no_hub(name: str) -> None:
+    def fetch(repository: str) -> bytes:
+        raise AssertionError(f"{repository} was asked for")
+
+    assert load_model(name, fetch=fetch) == load_model("llama-3.1-8b")
+    assert load_config(name, fetch=fetch) == load_config("llama-3.1-8b")
+
+
+def test_a_folder_wins_over_another_spelling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "Llama-3.1-8B").mkdir()
+    (tmp_path / "Llama-3.1-8B" / "config.json").write_text(json.dumps(TINY))
+    monkeypatch.chdir(tmp_path)
+    assert load_model("Llama-3.1-8B").architecture.hidden == TINY["hidden_size"]
 
 
 def test_nothing_at_all() -> None:
@@ -139,35 +158,76 @@ def test_hub_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "meshwright[hub]" in refusal("some-org/some-model")
 
 
-def stand_in(download: object) -> types.ModuleType:
-    """A module with the two names of huggingface_hub that are used."""
+class StandInError(Exception):
+    """Stands for the hub's HTTPError, with a response where the hub answered."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.response = None if status is None else types.SimpleNamespace(status_code=status)
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None = None, cached: str | None = None
+) -> list[str]:
+    """Put a module with the used names of huggingface_hub in its place; return the list of its requests."""
+    asked: list[str] = []
     module = types.ModuleType("huggingface_hub")
-    errors = types.SimpleNamespace(HfHubHTTPError=type("HfHubHTTPError", (Exception,), {}))
-    module.hf_hub_download, module.errors = download, errors  # type: ignore[attr-defined]
-    return module
+
+    def metadata(url: str) -> None:
+        asked.append(url)
+        if error is not None:
+            raise error
+
+    def download(repository: str, name: str) -> str | None:
+        asked.append("download")
+        return cached
+
+    names = {
+        "errors": types.SimpleNamespace(HTTPError=StandInError),
+        "hf_hub_url": lambda repository, name: f"{repository}/{name}",
+        "get_hf_file_metadata": metadata,
+        "try_to_load_from_cache": lambda repository, name: cached,
+        "hf_hub_download": download,
+    }
+    for name, value in names.items():
+        setattr(module, name, value)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return asked
 
 
 def test_hub_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cached = tmp_path / "config.json"
     cached.write_text("{}")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in(lambda repository, name: str(cached)))
+    asked = stand_in(monkeypatch, cached=str(cached))
     assert fetch_config("org/name") == b"{}"
+    assert asked == ["org/name/config.json", "download"]
 
 
-def test_hub_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = stand_in(None)
-
-    def download(repository: str, name: str) -> str:
-        raise module.errors.HfHubHTTPError("404:\n  no such repository")
-
-    module.hf_hub_download = download  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
-    assert "cannot be had: 404: no such repository" in refusal("org/name")
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_hub_that_refuses(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    stand_in(monkeypatch, StandInError("many\n words", status))
+    said = refusal("org/name")
+    assert f"has no such model, or you have no access to it (HTTP {status})" in said
+    assert "download its config.json and give the path" in said
 
 
-def test_hub_that_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(repository: str, name: str) -> str:
-        raise FileNotFoundError("not in the cache and HF_HUB_OFFLINE is set")
+@pytest.mark.parametrize(
+    "error",
+    [StandInError("no\n such host"), FileNotFoundError("no such host"), StandInError("no such host", 503)],
+)
+def test_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    asked = stand_in(monkeypatch, error)
+    said = refusal("some-org/Llama-3.1-8B-tuned")
+    assert "does not answer (no such host)" in said
+    assert "or use llama-3.1-8b, which needs no network" in said
+    assert asked == ["some-org/Llama-3.1-8B-tuned/config.json"]
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in(download))
-    assert "HF_HUB_OFFLINE" in refusal("org/name")
+
+def test_hub_that_does_not_answer_while_the_file_is_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cached = tmp_path / "config.json"
+    cached.write_text("{}")
+    asked = stand_in(monkeypatch, StandInError("no such host"), str(cached))
+    assert fetch_config("org/name") == b"{}"
+    assert asked == ["org/name/config.json"]

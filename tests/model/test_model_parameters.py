@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from meshwright.model.blocks import build_graph
-from meshwright.model.families import FAMILIES, read_architecture
-from meshwright.model.load import load_model, zoo_names
+from meshwright.model.families.architecture_table import FAMILIES, read_architecture
+from meshwright.model.load import load_model
+from meshwright.model.operators.blocks import build_graph
+from meshwright.model.zoo_names import zoo_names
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_parameters.json").read_text())["parameters"]
 SMALL = json.loads(Path(__file__).with_name("family_parameters.json").read_text())["families"]

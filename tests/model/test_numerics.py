@@ -6,19 +6,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_sizes import SIZES
+from small_decoder_config import SIZES
 
 from meshwright.errors import InputError, UnsupportedError
-from meshwright.model.adapters import with_adapters
 from meshwright.model.architecture import Architecture
-from meshwright.model.blocks import build_graph
 from meshwright.model.describe import describe_model
-from meshwright.model.families import FAMILIES, read_architecture
-from meshwright.model.family_numerics import FAMILY_NUMERICS
-from meshwright.model.load import load_model, zoo_names
+from meshwright.model.families.architecture_table import FAMILIES, read_architecture
+from meshwright.model.families.numerics_table import FAMILY_NUMERICS
+from meshwright.model.load import load_model
+from meshwright.model.named_tensors import named_parameters, runnable_numerics
 from meshwright.model.numerics import UNKNOWN, Mixing, Numerics, QueryGrowth
+from meshwright.model.operators.blocks import build_graph
 from meshwright.model.rotary import Llama3, Rotary, Yarn
-from meshwright.model.running import named_parameters, numerics_to_run
+from meshwright.model.transforms.lora_adapters import with_adapters
+from meshwright.model.zoo_names import zoo_names
 
 TINY = {"model_type": "llama", **SIZES}
 
@@ -28,7 +29,7 @@ def read(**changes: Any) -> Architecture:
 
 
 def numerics(**changes: Any) -> Numerics:
-    return numerics_to_run(read(**changes))
+    return runnable_numerics(read(**changes))
 
 
 def refused(**changes: Any) -> dict[str, str]:
@@ -37,7 +38,7 @@ def refused(**changes: Any) -> dict[str, str]:
     describe_model(build_graph(arch))
     hash(arch)
     with pytest.raises(UnsupportedError) as caught:
-        numerics_to_run(arch)
+        runnable_numerics(arch)
     assert all(problem.suggestion for problem in caught.value.problems)
     return {problem.field: problem.rule for problem in caught.value.problems}
 
@@ -53,7 +54,7 @@ def test_a_plain_decoder():
 def test_the_arithmetic_of_every_zoo_model_is_known():
     for name in zoo_names():
         arch = load_model(name).architecture
-        found = numerics_to_run(arch)
+        found = runnable_numerics(arch)
         assert len(found.rotary) == len(found.attention_scales) == arch.layers
         assert (found.routing is None) == (arch.moe is None)
 
@@ -69,13 +70,13 @@ def test_every_family_with_arithmetic_has_shapes():
 
 
 def test_llama_3_is_read_from_the_zoo():
-    rotary = numerics_to_run(load_model("llama-3.1-8b").architecture).rotary[0]
+    rotary = runnable_numerics(load_model("llama-3.1-8b").architecture).rotary[0]
     scaling = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_positions=8192)
     assert rotary == Rotary(theta=500000.0, dim=128, scaling=scaling)
 
 
 def test_gemma_2_divides_scores_by_a_scalar_of_its_own():
-    of_27b = numerics_to_run(load_model("gemma-2-27b").architecture)
+    of_27b = runnable_numerics(load_model("gemma-2-27b").architecture)
     assert of_27b.attention_scales[0] == pytest.approx(144**-0.5)  # not the head's 128
     assert (of_27b.attention_soft_cap, of_27b.logit_soft_cap) == (50.0, 30.0)
     assert (of_27b.embedding_multiplier, of_27b.norm_offset) == (4608**0.5, 1.0)
@@ -196,7 +197,7 @@ def test_all_that_cannot_be_run_is_told_at_once():
 
 def test_a_model_without_a_configuration_is_not_run():
     with pytest.raises(UnsupportedError, match="its arithmetic is not known"):
-        numerics_to_run(replace(read(), numerics=UNKNOWN))
+        runnable_numerics(replace(read(), numerics=UNKNOWN))
 
 
 def test_every_parameter_has_one_name():
@@ -265,7 +266,7 @@ def test_what_is_not_refused_can_be_computed(family, changes, rope, place):
     sizes = {**TINY, "n_embd": 64, "n_layer": 4, "n_head": 4, "model_type": family}
     try:
         arch = read_architecture({**sizes, **changes, place: rope}, "test", "here")
-        found = numerics_to_run(arch)
+        found = runnable_numerics(arch)
     except InputError:
         return
     hash(arch)

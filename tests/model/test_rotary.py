@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from meshwright.model.rotary import Linear, Llama3, LongRope, Rotary, Yarn, slopes_of
+from meshwright.model.rotary import Linear, Llama3, LongRope, Rotary, Yarn, alibi_head_slopes
 
 PLAIN = Rotary(theta=10000.0, dim=64)
 LLAMA3 = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_positions=8192)
@@ -83,9 +83,9 @@ def test_longrope_sharpens_attention_by_the_growth_of_the_length():
 
 
 def test_alibi_slopes_of_eight_heads_are_the_papers():
-    assert slopes_of(8) == tuple(2.0**-power for power in range(1, 9))
+    assert alibi_head_slopes(8) == tuple(2.0**-power for power in range(1, 9))
 
 
 def test_more_heads_than_a_power_of_two_take_every_second_slope_of_the_next():
-    assert slopes_of(12) == (*slopes_of(8), *slopes_of(16)[0:8:2])
-    assert len(slopes_of(112)) == 112
+    assert alibi_head_slopes(12) == (*alibi_head_slopes(8), *alibi_head_slopes(16)[0:8:2])
+    assert len(alibi_head_slopes(112)) == 112

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.model.load import load_model, zoo_names
+from meshwright.model.load import load_model
+from meshwright.model.named_tensors import named_parameters
 from meshwright.model.rotary import LongRope
-from meshwright.model.running import named_parameters
-from meshwright.model.shrink import VOCABULARY, layer_kinds, shrunk_model
+from meshwright.model.transforms.shrunk_model import VOCABULARY, layer_kinds, shrunk_model
+from meshwright.model.zoo_names import zoo_names
 
 SEQ_LEN, FULL = 16, 4096
 SAME = (

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from programs import lowered, short_plan
+from lowered_programs import lowered, short_plan
 
 from meshwright.program.program import matching_receive
-from meshwright.schedule.action import Action
+from meshwright.schedules.action import Action
 
 BASE = {"pp": 2, "dp_shard": 2, "tp": 2}
 

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 import torch
 import torch.distributed as dist
 
-from meshwright.cluster.domains import in_nodes_of
+from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
 from meshwright.model.graph import ModelGraph
-from meshwright.model.running import is_matrix, named_parameters
-from meshwright.plan.expand import expand
-from meshwright.plan.recomputing import recomputing
-from meshwright.plan.short import ShortPlan
-from meshwright.program.lower import lower
+from meshwright.model.named_tensors import is_matrix, named_parameters
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
+from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.program import Program
-from meshwright.runtime import batch_parts
-from meshwright.runtime.launch.local import run_locally
-from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.pieces import pieces_of, whole_tensors
-from meshwright.runtime.random_tensors import random_tensors
-from meshwright.runtime.rank import Job, rank_of
+from meshwright.runtime.batch import rank_micro_batches
+from meshwright.runtime.executor.rank import Job, rank_of
+from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.reference.decoder import reference_loss
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.shard_pieces import pieces_of, whole_tensors
+from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
@@ -69,7 +69,7 @@ def small(
     if offload:
         data["offload"] = offload
     plan = expand(ShortPlan.model_validate(data), model.architecture)
-    plan = recomputing(plan, recomputes) if recomputes else plan
+    plan = with_layer_recomputes(plan, recomputes) if recomputes else plan
     cluster = in_nodes_of(load_cluster(data["cluster"]), node)
     stack = replace(load_stack("meshwright"), deduplicates_exchange=once)
     workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch)
@@ -87,8 +87,8 @@ def batch(model, sequences, seed=1):
 def micro_batches(program, rank, tokens, labels):
     divisor = int((labels != -100).sum())
     device = torch.device("cpu")
-    step = batch_parts.StepBatch(tokens, labels)
-    return batch_parts.micro_batches(program, rank, step, divisor, device)
+    step = rank_micro_batches.StepBatch(tokens, labels)
+    return rank_micro_batches.micro_batches(program, rank, step, divisor, device)
 
 
 def run(case: Small, precision="fp64", steps=1, options=None, probe=None):

@@ -13,15 +13,15 @@ from tiny_models import TINY, plain_names, tiny
 from transformers_oracle import GOLDEN, is_outer
 
 from meshwright.errors import InputError, UnsupportedError
-from meshwright.model.families import FAMILIES
-from meshwright.model.family_numerics import FAMILY_NUMERICS
-from meshwright.model.running import stored_shapes
-from meshwright.runtime.random_tensors import random_tensors
-from meshwright.runtime.weights.families import CHECKPOINTS, prefixed, stored_places
-from meshwright.runtime.weights.folder import INDEX, SINGLE
-from meshwright.runtime.weights.loading import load
-from meshwright.runtime.weights.parts import Part
-from meshwright.runtime.weights.saving import save
+from meshwright.model.families.architecture_table import FAMILIES
+from meshwright.model.families.numerics_table import FAMILY_NUMERICS
+from meshwright.model.named_tensors import stored_shapes
+from meshwright.runtime.weights.family_tensor_names import CHECKPOINTS, prefixed, stored_places
+from meshwright.runtime.weights.load import load
+from meshwright.runtime.weights.random_tensors import random_tensors
+from meshwright.runtime.weights.safetensors_index import INDEX, SINGLE
+from meshwright.runtime.weights.save import save
+from meshwright.runtime.weights.stored_parts import Part
 
 RECORDED = json.loads(GOLDEN.read_text())["names"]
 

@@ -7,9 +7,9 @@ shorter than ``LENGTH``. Configurations are complete enough for transformers to 
 from functools import cache
 from typing import Any
 
-from meshwright.model.blocks import build_graph
-from meshwright.model.families import read_architecture
+from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.graph import ModelGraph
+from meshwright.model.operators.blocks import build_graph
 
 LENGTH = 24
 TEXT_TOKENS = 90

@@ -20,8 +20,8 @@ from tiny_models import LENGTH, TEXT_TOKENS, TINY, plain_names, tiny, tiny_confi
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from meshwright.runtime.random_tensors import random_tensors
-from meshwright.runtime.weights.saving import save
+from meshwright.runtime.weights.random_tensors import random_tensors
+from meshwright.runtime.weights.save import save
 
 GOLDEN = Path(__file__).with_name("golden_logits.json")
 SEED = 11

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from meshwright.cluster.load import load_cluster
-from meshwright.model.blocks import build_graph
-from meshwright.model.families import read_architecture
-from meshwright.plan.arrays import COLUMNS
-from meshwright.plan.check import check_plan
-from meshwright.plan.coded import CODED, NEVER, RECOMPUTES, told
-from meshwright.plan.context import context_of_word, shortest
-from meshwright.plan.expand import expand
-from meshwright.plan.setting import Setting
-from meshwright.plan.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.schedule import SCHEDULES
-from meshwright.search.enumerate import enumerate_space
-from meshwright.search.exhaustive import MATTERS
-from meshwright.search.space import Space
-from meshwright.search.variants import Variants, leaves_open, usual_variants
+from meshwright.model.families.architecture_table import read_architecture
+from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.arrays.coded_choices import CODED, NEVER, RECOMPUTES, format_choice
+from meshwright.plans.arrays.plan_arrays import COLUMNS
+from meshwright.plans.context_parallel import parse_context, shortest
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.setting import Setting
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.search.algorithms.exhaustive import MATTERS
+from meshwright.search.space.legal_plans import enumerate_space
+from meshwright.search.space.plan_space import Space
+from meshwright.search.space.variants import Variants, leaves_open, usual_variants
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
-from meshwright.verbs.keeping import parse_keep
+from meshwright.verbs.plan.constraints import parse_keep
 from meshwright.workload.workload import Workload
 
 DENSE = {
@@ -101,7 +101,8 @@ def asked(kind: str, devices: int, stack: str, *, layers: int = 4, seq_len: int,
         workload=WorkloadSpec(seq_len=seq_len, global_batch=batch),
         stack=stack,
     )
-    return Asked(Setting(model, load_cluster(cluster), workload, load_stack(stack)), header)
+    every_model = replace(load_stack(stack), models=None)
+    return Asked(Setting(model, load_cluster(cluster), workload, every_model), header)
 
 
 def random_question(seed: int) -> Asked:
@@ -117,13 +118,13 @@ def random_question(seed: int) -> Asked:
             seq_len=rng.choice((32, 48, 60, 96, 128, 240)),
             batch=rng.choice((1, 2, 3, 4, 6, 8, 12)),
         )
-        raw = prod(map(len, _raw_parts(question.setting, usual_variants(question.setting, {}))))
+        raw = prod(map(len, raw_parts(question.setting, usual_variants(question.setting, {}))))
         if 50 <= raw <= LARGEST and (tries > 50 or len(enumerate_space(question.setting)) >= 20):
             return question
     raise AssertionError(f"no small question of {devices} devices")
 
 
-def _raw_parts(setting: Setting, variants: Variants) -> tuple[list[Any], ...]:
+def raw_parts(setting: Setting, variants: Variants) -> tuple[list[Any], ...]:
     """What the raw space multiplies."""
     devices = setting.cluster.devices
     axes = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
@@ -141,22 +142,25 @@ def _raw_parts(setting: Setting, variants: Variants) -> tuple[list[Any], ...]:
 def raw_choices(setting: Setting, variants: Variants | None = None) -> Iterator[Choice]:
     """Every choice of the raw space, without any rule; of the usual variants if nothing is said."""
     variants = variants or usual_variants(setting, {})
-    for layout, micro_batch, (schedule, virtual), (ep, etp), (sharding, gather), variant in product(
-        *_raw_parts(setting, variants)
-    ):
-        yield layout | {
-            "micro_batch": micro_batch,
-            "schedule": schedule,
-            "virtual_stages": virtual,
-            "ep": ep,
-            "etp": etp,
-            "sharding": sharding,
-            "gather": gather,
-            **{
-                name: told((CODED[name].known or variants.values[name])[code])
-                for name, code in variant.items()
-            },
-        }
+    return (raw_choice(parts, variants) for parts in product(*raw_parts(setting, variants)))
+
+
+def raw_choice(parts: tuple[Any, ...], variants: Variants) -> Choice:
+    """The choice that has these ``raw_parts``."""
+    layout, micro_batch, (schedule, virtual), (ep, etp), (sharding, gather), variant = parts
+    return layout | {
+        "micro_batch": micro_batch,
+        "schedule": schedule,
+        "virtual_stages": virtual,
+        "ep": ep,
+        "etp": etp,
+        "sharding": sharding,
+        "gather": gather,
+        **{
+            name: format_choice((CODED[name].known or variants.values[name])[code])
+            for name, code in variant.items()
+        },
+    }
 
 
 def _complete(variants: Variants) -> Iterator[dict[str, int]]:
@@ -203,13 +207,13 @@ def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | No
     stack = setting.stack
     if choice["gather"] not in (NEVER, *(stack.pipeline_gathers if choice["pp"] > 1 else stack.gathers)):
         return False
-    contexts = [told(context) for context in variants.values["context"]]
+    contexts = [format_choice(context) for context in variants.values["context"]]
     if choice["cp"] == 1 and contexts.index(str(choice["context"])):
         return False
     if choice["offload"] != "none" and choice["pp"] == 1:
         return False
     orders = [[axis for axis in order if choice[axis] > 1] for order in variants.values["order"]]
-    place = [told(order) for order in variants.values["order"]].index(str(choice["order"]))
+    place = [format_choice(order) for order in variants.values["order"]].index(str(choice["order"]))
     if orders[place] in orders[:place]:
         return False
     if setting.model.architecture.moe and choice["pp"] > 1 and not str(choice["order"]).endswith("pp"):
@@ -236,7 +240,7 @@ def short_plan(choice: Choice, question: Asked) -> ShortPlan:
                 **{name: choice[name] for name in degrees},
                 sequence_parallel=choice["tp"] > 1 and choice["sequence_parallel"] == "true",
                 rank_order=tuple(str(choice["order"]).split(",")),
-                context=shortest(context_of_word(str(choice["context"]))),
+                context=shortest(parse_context(str(choice["context"]))) if choice["cp"] != 1 else None,
             ),
             "pipeline": ShortPipeline(**{name: choice[name] for name in pipeline}),
             "sharding": choice["sharding"],
@@ -258,7 +262,7 @@ def is_legal(choice: Choice, question: Asked) -> bool:
 def choices_of(space: Space) -> list[Choice]:
     """The plans of a space, one dictionary each, names instead of codes."""
     plans = space.plans
-    names = {name: [told(value) for value in plans.values_of(name)] for name in CODED}
+    names = {name: [format_choice(value) for value in plans.values_of(name)] for name in CODED}
     columns = {key: getattr(plans, key).tolist() for key in COLUMNS}
     columns |= {key: [table[code] for code in columns[key]] for key, table in names.items()}
     return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -5,19 +5,19 @@ import random
 from dataclasses import fields, replace
 
 import pytest
-from plain_pipelines import STAGE_BYTES, GivenPrices, lowered, plain_program
+from pipeline_programs import STAGE_BYTES, GivenPrices, lowered, plain_program
 
-from meshwright.cost.forms import Forms
-from meshwright.cost.prices import total
-from meshwright.cost.pricing import program_prices
-from meshwright.cost.step import optimizer_seconds, send_occupancy
-from meshwright.plan.expand import expand
-from meshwright.program.lower import lower
-from meshwright.program.step_validation import with_validation
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.action import Action, most_in_flight
-from meshwright.schedule.timeline import run
-from meshwright.simulate.ledger import activation_curve
+from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds, send_occupancy
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.pass_prices import total
+from meshwright.cost.operators.price_plans import program_prices
+from meshwright.plans.forms.conversion import expand
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.program.lowering.optimizer_post_validation import with_validation
+from meshwright.schedules.action import Action, most_in_flight
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.timeline import run
+from meshwright.simulate.memory_ledger import activation_curve
 from meshwright.simulate.simulator import simulate
 
 SHAPES = [
@@ -185,7 +185,7 @@ def test_ranks_with_the_same_layers_meet_to_sum_up_their_gradients(overlap):
         assert first == pytest.approx(max(ready))
 
 
-class FreeLinks(Forms):
+class FreeLinks(HardwareTimes):
     """The same device; nothing that is sent takes time."""
 
     def collective(self, kind, logical_bytes, ranks, local, once=None, congestion=1.0):
@@ -199,7 +199,7 @@ class FreeLinks(Forms):
 def test_free_links_leave_only_compute(schedule, chunks):
     case = lowered(pp=2, tp=2, dp_shard=2, sharding="zero1", schedule=schedule, virtual_stages=chunks)
     prices = program_prices(case.program, case.setting)
-    forms = FreeLinks(**{f.name: getattr(prices.local.forms, f.name) for f in fields(Forms)})
+    forms = FreeLinks(**{f.name: getattr(prices.local.forms, f.name) for f in fields(HardwareTimes)})
     free = replace(prices, local=replace(prices.local, forms=forms), _blocks={})
     played = simulate(case.program, free)
 

@@ -3,12 +3,12 @@
 import json
 from contextlib import suppress
 
+from example_run_tables import COLUMNS, GOOD, row, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_tables import COLUMNS, GOOD, row, write
 
 from meshwright.errors import InputError
-from meshwright.validation.result import validate_runs
+from meshwright.validation.validate_runs import validate_runs
 
 NUMBERS = ("0", "1", "2", "3", "7", "64", "4096", "65536", "1048576", "1e6", "16777216", "134217728", "1e18")
 WORDS = (

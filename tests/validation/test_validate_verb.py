@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from run_tables import COLUMNS, random_rows, row, write
+from example_run_tables import COLUMNS, random_rows, row, write
 from typer.testing import CliRunner
 
 from meshwright import api
 from meshwright.cli.main import app
-from meshwright.report.scatter import MAX_SOURCES, scatter
+from meshwright.present.runs.validation_scatter import MAX_SOURCES, scatter
 
 ROW = [
     "run_id",

@@ -1,1 +1,1 @@
-"""Calibration: fit constants of the cost model to measured runs, and say how well they would do on others."""
+"""Fit constants of the cost model to measured runs, and estimate the error on other runs."""

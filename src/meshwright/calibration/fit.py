@@ -1,10 +1,10 @@
-"""The fit: robust least squares on log(predicted/measured), every source with the same weight, priors as parameters.
+"""Fit parameters by robust least squares on log(predicted/measured), with equal weight per source and priors.
 
 Minimises Σ_sources N·mean ρ(r/σ) + Σ ((θ − θ₀)/width)², with ρ the Huber function (linear beyond ``HUBER``·σ), N = 30
-runs that a source counts for however many it has, σ = 5 %: what the same configuration differs by between releases
+runs that a source counts for however many it has, σ = 5 %: the difference of one configuration between releases
 and machines. Gauss–Newton with numerical derivatives, which cost most of the time: as long as steps improve, those of
-the last one are corrected by what it changed (Broyden, Math. Comp. 19, 1965) and not made anew. A step that
-does not improve is halved. The fit ends where steps with new derivatives improve little.
+the last step are corrected by the change it made (Broyden, Math. Comp. 19, 1965) instead of recomputed. A step that
+does not improve is halved. The fit ends when steps with new derivatives improve little.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.calibration.fitted_parameters import Parameter
 from meshwright.calibration.observations import Target
-from meshwright.calibration.parameters import Parameter
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ ENOUGH = 1e-3
 
 @dataclass(frozen=True)
 class Fitted:
-    """Values of the parameters, what the objective was before and after, and the posterior width of each."""
+    """Values of the parameters, the objective before and after, and the posterior width of each."""
 
     values: Mapping[str, float]
     before: float
@@ -41,11 +41,11 @@ def fit(
     parameters: Sequence[Parameter],
     progress: Callable[[int, float], None] | None = None,
     runs_of_a_source: float | None = RUNS_OF_A_SOURCE,
-    begun: "Begun | None" = None,
+    begun: "FitStarts | None" = None,
 ) -> Fitted:
     """Fit the parameters to the observations; with None for ``runs_of_a_source`` every run counts once.
 
-    ``begun``: what is known of each observation where the fit begins.
+    ``begun``: errors and derivatives of each observation at the start of the fit, if already known.
     """
     problem = _Problem(observations, parameters, runs_of_a_source)
     theta = problem.start
@@ -72,25 +72,25 @@ def fit(
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """log-errors of an observation where a fit begins, and their derivatives: (runs,), (runs, parameters)."""
+class FitStart:
+    """Log-errors of an observation at the start of a fit, and their derivatives: (runs,), (runs, parameters)."""
 
     errors: Floats
     derivatives: Floats
 
 
-Begun = Sequence[Beginning]
+FitStarts = Sequence[FitStart]
 
 
-def beginning(observations: Sequence[Target], parameters: Sequence[Parameter]) -> list[Beginning]:
-    """What fits of these parameters to any of the observations begin with."""
+def fit_start(observations: Sequence[Target], parameters: Sequence[Parameter]) -> list[FitStart]:
+    """Return the start of fits of these parameters to any of the observations."""
     return _Problem(observations, parameters, None).begin()
 
 
 def _corrected(
     jacobian: list[Floats], errors: list[Floats], found: list[Floats], step: Floats
 ) -> Iterable[Floats]:
-    """Derivatives that say of the step just taken what it changed."""
+    """Yield derivatives corrected to reproduce the change of the last step."""
     length = float(step @ step)
     for rows, old, new in zip(jacobian, errors, found, strict=True):
         yield rows + np.outer(new - old - rows @ step, step) / length if length else rows
@@ -117,12 +117,12 @@ class _Problem:
     def values(self, theta: Floats) -> dict[str, float]:
         return {p.name: float(np.exp(t)) for p, t in zip(self.parameters, theta, strict=True)}
 
-    def begin(self) -> list[Beginning]:
-        """Errors and derivatives at the start."""
+    def begin(self) -> list[FitStart]:
+        """Return errors and derivatives at the start."""
         values = self.values(self.start)
         errors = [o.log_errors(values) for o in self.observations]
         jacobian = self.jacobian(self.start, errors)
-        return [Beginning(*of_one) for of_one in zip(errors, jacobian, strict=True)]
+        return [FitStart(*of_one) for of_one in zip(errors, jacobian, strict=True)]
 
     def objective(self, errors: list[Floats], theta: Floats) -> float:
         prior = float((((theta - self.centre) / self.widths) ** 2).sum())
@@ -131,7 +131,7 @@ class _Problem:
         )
 
     def jacobian(self, theta: Floats, errors: list[Floats]) -> list[Floats]:
-        """d log-error / d θ of every observation: (runs, parameters)."""
+        """Return d log-error / d θ of every observation: (runs, parameters)."""
         columns = [np.zeros((len(e), len(theta))) for e in errors]
         for j, parameter in enumerate(self.parameters):
             moved = theta.copy()
@@ -166,6 +166,6 @@ class _Problem:
 
 
 def _huber(x: Floats) -> Floats:
-    """x² near zero, linear beyond ``HUBER``."""
+    """Return x² near zero, linear beyond ``HUBER``."""
     size = np.abs(x)
     return np.where(size <= HUBER, x**2, 2 * HUBER * size - HUBER**2)

@@ -1,4 +1,4 @@
-"""Measured runs as the fit sees them: settings with arrays of plans, measured step times, and where they are from."""
+"""Measured runs as a fit's observations: settings with arrays of plans, measured step times, and their sources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,23 +7,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cluster.graph import Cluster
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.constants import kernels
-from meshwright.cost.evaluate import step_seconds
 from meshwright.errors import InputError, Problem
-from meshwright.plan.arrays import PlanArrays
-from meshwright.plan.setting import Setting
-from meshwright.validation.settings import of_size
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.setting import Setting
+from meshwright.validation.run_setting import of_size
 
 Floats = NDArray[np.float64]
 
 
 class Target(Protocol):
-    """What a fit aims at: measured times of plans in one setting, with a source for every time."""
+    """Data to fit: measured times of plans in one setting, with a source for every time."""
 
     @property
     def setting(self) -> Setting:
-        """What all plans are for."""
+        """The setting of all plans."""
 
     @property
     def plans(self) -> PlanArrays:
@@ -31,10 +31,10 @@ class Target(Protocol):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where each time is from."""
+        """The source of each time."""
 
     def log_errors(self, values: Mapping[str, float]) -> Floats:
-        """log(predicted/measured) of every time when constants have ``values``."""
+        """Return log(predicted/measured) of every time with the constants ``values``."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Observation:
     sources: tuple[str, ...]
 
     def log_errors(self, values: Mapping[str, float]) -> Floats:
-        """log(predicted/measured) of every run when constants have ``values``."""
+        """Return log(predicted/measured) of every run with the constants ``values``."""
         return np.log(step_seconds(self.plans, with_values(self.setting, values)) / self.measured_s)
 
 
 def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Observation]:
-    """The same runs on a cluster that is known better than a table says: its nodes, tiers and constants.
+    """Return the same runs on a known cluster, with its nodes, tiers and constants instead of a table's.
 
-    Raises InputError where the runs are of another device.
+    Raises InputError if the runs are of another device.
     """
     if len(base.pools) != 1:
         rule = f"has {len(base.pools)} pools, and runs are of one kind of device"
@@ -70,7 +70,7 @@ def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Obser
 
 
 def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
-    """The setting with constants changed: global ones, those of its device, those of its stack.
+    """Return the setting with changed constants: global ones, those of its device, those of its stack.
 
     Names: ``hbm_efficiency`` (global), ``a100:gemm_efficiency`` (a kernel family's), ``llm-foundry/elementwise_factor``
     (a stack's).
@@ -95,5 +95,5 @@ def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
 
 
 def kernel_family(setting: Setting) -> str:
-    """The family of kernel constants that a setting's device uses."""
+    """Return the family of kernel constants that a setting's device uses."""
     return kernels(setting.cluster.pool.device.id).family

@@ -1,12 +1,12 @@
-"""``meshwright calibrate``: fit a cluster's constants to runs of one's own."""
+"""``meshwright calibrate``: fit a cluster's constants to the user's runs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_whole
 
 
 def calibrate(
@@ -35,7 +35,7 @@ def calibrate(
         if as_json:
             print_json(found.to_json())
         else:
-            from meshwright.report.calibrating import render_calibration
+            from meshwright.present.runs.calibration import render_calibration
 
             render_calibration(found.to_json(), str(output) if output and found.helps else None)
         if not found.helps:

@@ -1,10 +1,19 @@
-"""``meshwright check``: what is wrong with a plan or another framework's file."""
+"""``meshwright check``: list the problems of a plan or another framework's file."""
 
 import typer
 
-from meshwright.cli.foreign import GlobalBatch, Model, On, PlanOrFile, SeqLen, Source, StackName, Variables
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import errors_as_messages, print_json
+from meshwright.cli.options.framework_file_options import (
+    GlobalBatch,
+    Model,
+    On,
+    PlanOrFile,
+    SeqLen,
+    Source,
+    StackName,
+    Variables,
+)
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import errors_as_messages, print_json
 
 
 def check(
@@ -25,9 +34,9 @@ def check(
     """
     with errors_as_messages(as_json, debug):
         from meshwright import api
-        from meshwright.verbs.importing import Wanted
+        from meshwright.verbs.import_ import ImportRequest
 
-        wanted = Wanted(
+        wanted = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -40,7 +49,7 @@ def check(
         if as_json:
             print_json(found.to_json())
         else:
-            from meshwright.report.checked import render_check
+            from meshwright.present.plan_answers.check_result import render_check
 
             render_check(found.to_json())
         if not found.ok:

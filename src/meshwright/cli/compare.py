@@ -1,11 +1,11 @@
-"""``meshwright compare``: two plans line by line."""
+"""``meshwright compare``: compare two plans line by line."""
 
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import errors_as_messages, print_json
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import errors_as_messages, print_json
 
 
 def compare(
@@ -27,6 +27,6 @@ def compare(
         if as_json:
             print_json(data)
             return
-        from meshwright.report.comparing import render_comparison
+        from meshwright.present.plan_answers.comparison import render_comparison
 
         render_comparison(data, a, b)

@@ -1,17 +1,18 @@
-"""``meshwright describe``: what we think a model, cluster, stack or plan is."""
+"""``meshwright describe``: describe a model, cluster, stack or plan."""
 
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import errors_as_messages, print_json
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.options.workload_options import size_option
+from meshwright.cli.terminal.output import errors_as_messages, print_json
 
 
 def describe(
     name: Annotated[str, typer.Argument(metavar="MODEL|CLUSTER|STACK|PLAN", help="A name or a file.")],
     long: Annotated[bool, typer.Option("--long", help="A plan in its long form.")] = False,
-    seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sequence for FLOPs.")] = 4096,
+    seq_len: Annotated[int, size_option("--seq-len", "Tokens per sequence for FLOPs.")] = 4096,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -23,6 +24,6 @@ def describe(
         if as_json:
             print_json(data)
             return
-        from meshwright.report.descriptions import render_description
+        from meshwright.present.description import render_description
 
         render_description(data)

@@ -1,12 +1,12 @@
-"""``meshwright explain``: why a plan costs what it costs, and what would change the answer."""
+"""``meshwright explain``: explain a plan's cost, and find changes that change the answer."""
 
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import errors_as_messages, print_json, tell_remarks
-from meshwright.cli.progress import Telling
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.output import errors_as_messages, print_json, print_remarks
+from meshwright.cli.terminal.progress import ProgressLine
 
 
 def explain(
@@ -27,14 +27,14 @@ def explain(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        found = api.explain(plan, against=against, progress=Telling())
+        found = api.explain(plan, against=against, progress=ProgressLine())
         data = found.to_json()
         if as_json:
             print_json(data)
         else:
-            from meshwright.report.explaining import render_explanation
+            from meshwright.present.plan_answers.explanation import render_explanation
 
-            tell_remarks(data["predict"]["remarks"])
+            print_remarks(data["predict"]["remarks"])
             render_explanation(data, plan, against)
         if not found.fits:
             raise typer.Exit(1)

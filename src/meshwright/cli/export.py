@@ -1,20 +1,20 @@
-"""``meshwright export``: a plan in another framework's words."""
+"""``meshwright export``: write a plan as another framework's files."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import errors_as_messages, print_json, write_tree
-from meshwright.cli.registries import NamingCommand
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.options.strategy_names_help import NamingCommand
+from meshwright.cli.terminal.output import errors_as_messages, print_json, write_tree
 
 
 class Export(NamingCommand):
-    """The command with ``--check`` by itself as short for ``--check=parser``."""
+    """The command, with ``--check`` alone as short for ``--check=parser``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write the short form out."""
+        """Expand the short form."""
         return super().parse_args(ctx, ["--check=parser" if word == "--check" else word for word in args])
 
 
@@ -53,7 +53,7 @@ def export(
         if as_json:
             print_json(data)
         else:
-            from meshwright.report.exported import render_export
+            from meshwright.present.exported_files import render_export
 
             render_export(data, str(output) if output else None)
         if "check" in data and not data["check"]["accepted"]:

@@ -1,13 +1,22 @@
-"""``meshwright import``: another framework's file as a plan."""
+"""``meshwright import``: read another framework's file as a plan."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.foreign import File, GlobalBatch, Model, On, SeqLen, Source, StackName, Variables
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.cli.options.framework_file_options import (
+    File,
+    GlobalBatch,
+    Model,
+    On,
+    SeqLen,
+    Source,
+    StackName,
+    Variables,
+)
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_all
 from meshwright.errors import InputError, Problem
 
 
@@ -30,9 +39,9 @@ def import_(
     """Read another framework's file as a plan, and say what has no counterpart."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
-        from meshwright.verbs.importing import Wanted
+        from meshwright.verbs.import_ import ImportRequest
 
-        wanted = Wanted(
+        wanted = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -54,6 +63,6 @@ def import_(
         if as_json:
             print_json(data)
             return
-        from meshwright.report.imported import render_import
+        from meshwright.present.imported_plan import render_import
 
         render_import(data, str(output) if output else None)

@@ -1,12 +1,12 @@
-"""``meshwright ingest``: training logs as rows of a table of runs."""
+"""``meshwright ingest``: read training logs as rows of a table of runs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_whole
 
 
 def ingest(
@@ -47,6 +47,6 @@ def ingest(
         if as_json:
             print_json(found.to_json())
         else:
-            from meshwright.report.ingested import render_ingest
+            from meshwright.present.runs.ingested_logs import render_ingest
 
             render_ingest(found.to_json(), table, str(output) if output else None)

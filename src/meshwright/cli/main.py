@@ -1,4 +1,4 @@
-"""The entry point ``meshwright``: one command per verb, errors as messages, exit codes as the contract says.
+"""The entry point ``meshwright``: one command per verb, errors as messages, and the exit codes.
 
 0 done; 1 the answer is no; 2 the input is wrong. Verbs import what they need when they run, so that ``--help`` is
 quick. No environment variable is read except those that the terminal library honours (``NO_COLOR``).
@@ -29,8 +29,8 @@ from meshwright.cli import (
     validate,
     verify,
 )
-from meshwright.cli.registries import NamingCommand
-from meshwright.cli.usage import Verbs
+from meshwright.cli.options.strategy_names_help import NamingCommand
+from meshwright.cli.terminal.usage_errors import Verbs
 
 app = typer.Typer(
     cls=Verbs,
@@ -72,7 +72,7 @@ def _version(
 
 
 def main() -> None:
-    """Run the command line. Where the terminal's encoding lacks a sign, an escape stands for it."""
+    """Run the command line. Characters that the terminal's encoding lacks are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -81,6 +81,6 @@ def main() -> None:
 
 
 def _start_lightly() -> None:
-    """Save what a short command would mostly wait for: numpy's threads, and searches of new modules for garbage."""
+    """Shorten the start-up of short commands: fewer numpy threads and garbage collections."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small here
     gc.set_threshold(50_000)

@@ -1,13 +1,13 @@
-"""``meshwright measure``: kernels and collectives of a machine as a cluster file."""
+"""``meshwright measure``: measure a machine's kernels and collectives and write a cluster file."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, write_all
-from meshwright.cli.progress import Telling
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_all
+from meshwright.cli.terminal.progress import ProgressLine
 from meshwright.errors import InputError, Problem
 
 
@@ -46,7 +46,7 @@ def measure(
         found = (
             api.measured_collectives(tests, on or "")
             if tests
-            else api.measure(budget, processes=processes, on=on, progress=Telling())
+            else api.measure(budget, processes=processes, on=on, progress=ProgressLine())
         )
         if found is None:
             return
@@ -56,6 +56,6 @@ def measure(
         if as_json:
             print_json(found.to_json())
         else:
-            from meshwright.report.measured import render_measured
+            from meshwright.present.runs.measured_machine import render_measured
 
             render_measured(found.to_json(), str(output) if output else None)

@@ -1,22 +1,33 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshwright.cli import objective_options as goals
-from meshwright.cli import plan_options as options
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
-from meshwright.cli.progress import Telling
+from meshwright.cli.options import objective_options as goals
+from meshwright.cli.options import plan_options as options
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.options.workload_options import size_option
+from meshwright.cli.terminal.output import (
+    check_writable,
+    errors_as_messages,
+    print_json,
+    print_remarks,
+    write_all,
+)
+from meshwright.cli.terminal.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from meshwright.search.choice_reasons import Reason
 
 
 def plan(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Zoo name, config.json, or hub id.")],
     on: goals.On,
-    seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sequence.")],
-    global_batch: Annotated[int, typer.Option("--global-batch", help="Sequences per step.")],
+    seq_len: Annotated[int, size_option("--seq-len", "Tokens per sequence.")],
+    global_batch: Annotated[int, size_option("--global-batch", "Sequences per step.")],
     stack: Annotated[
         str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
     ] = "megatron-core",
@@ -47,11 +58,14 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
     ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Search the best parallelization plans and say why."""
-    with errors_as_messages(as_json, debug):
+    with errors_as_messages(as_json, debug, why=why):
         from meshwright import api
 
         solving = options.solving(solve, solve_steps, seed)
@@ -79,14 +93,27 @@ def plan(
             budget_usd=budget,
             deadline_days=deadline,
             assume=assume or (),
-            progress=Telling(),
+            progress=ProgressLine(),
         )
         files = answer.proposals[0].files(output) if output else {}
         write_all(files)
         if as_json:
             print_json(answer.to_json())
             return
-        from meshwright.report.plans import render_answer
+        best = answer.proposals[0]
+        print_remarks(best.report.remarks)
+        render_plan_answer(answer.to_json(), best.reasons, [str(path) for path in files], why=why)
 
-        tell_remarks(answer.proposals[0].report.remarks)
-        render_answer(answer.to_json(), [str(path) for path in files])
+
+def render_plan_answer(
+    data: dict[str, Any], reasons: "Sequence[Reason]", written: Sequence[str], *, why: bool
+) -> None:
+    """Print the whole answer, or its summary with the strongest of the best plan's reasons."""
+    from meshwright.present.plan_answers.plan_answer import render_answer
+    from meshwright.present.plan_answers.summary import render_summary
+    from meshwright.search.choice_reasons import strongest_reasons
+
+    if why:
+        render_answer(data, written)
+    else:
+        render_summary(data, written, [reason.field for reason in strongest_reasons(reasons)])

@@ -1,13 +1,19 @@
-"""``meshwright predict``: time, memory, money and energy of a plan."""
+"""``meshwright predict``: predict time, memory, money and energy of a plan."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.objective_options import Assume, Tokens
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
+from meshwright.cli.options.objective_options import Assume, Tokens
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.output import (
+    check_writable,
+    errors_as_messages,
+    print_json,
+    print_remarks,
+    write_whole,
+)
 
 
 def predict(
@@ -50,9 +56,9 @@ def predict(
         if as_json:
             print_json(report.to_json())
         else:
-            from meshwright.report.prediction import render_report
+            from meshwright.present.plan_answers.prediction import render_report
 
-            tell_remarks(report.remarks)
+            print_remarks(report.remarks)
             written = (str(path) if path else None for path in (trace, stage_times))
             render_report(report.to_json(), *written)
         if not report.fits:

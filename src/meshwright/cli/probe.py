@@ -1,12 +1,12 @@
-"""``meshwright probe``: short jobs whose logs calibrate a cluster."""
+"""``meshwright probe``: write short jobs whose logs calibrate a cluster."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import errors_as_messages, print_json, write_tree
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.output import errors_as_messages, print_json, write_tree
 
 
 def probe(
@@ -29,6 +29,6 @@ def probe(
         if as_json:
             print_json(data)
         else:
-            from meshwright.report.probed import render_probes
+            from meshwright.present.runs.probe_jobs import render_probes
 
             render_probes(data, str(output) if output else None)

@@ -7,16 +7,22 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from meshwright.cli import run_options as of
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_whole
-from meshwright.cli.progress import Telling
+from meshwright.cli.options import run_options as of
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.output import (
+    check_writable,
+    errors_as_messages,
+    print_json,
+    print_remarks,
+    write_whole,
+)
+from meshwright.cli.terminal.progress import ProgressLine
 from meshwright.errors import InputError, Problem
 
-SHARED = ("plan", "set_", "emulate", "as_json", "debug")
+SHARED = ("plan", "set_", "set", "emulate", "as_json", "debug")
 EMULATION = ("ranks", "limit", "trace")
 STARTING = ("precision", "initial", "export", "resume", "cpu", "force")
-"""Where a run begins and ends; the other options are how it trains."""
+"""Options for the begin and end of a run; the others are training options."""
 NAMES = {
     "warmup_steps": "warmup",
     "evaluate_every": "eval-every",
@@ -26,7 +32,7 @@ NAMES = {
     "weights": "init",
     "folder": "export",
 }
-"""Options whose names on the command line are shorter, and what is read and written for them."""
+"""Options whose names on the command line are shorter, and names of what is read and written."""
 WRITTEN = ("weights", "folder")
 
 
@@ -72,26 +78,38 @@ def run(
     named = {name: value for name, value in locals().items() if value is not None and value is not False}
     with errors_as_messages(as_json, debug):
         own = {name: value for name, value in named.items() if name not in SHARED}
-        _refuse({name: value for name, value in own.items() if (name in EMULATION) != emulate}, emulate)
+        refuse_other_kind(own, emulate)
         if emulate:
             _emulate(plan, set_ or [], ranks, limit, trace, as_json)
         else:
             _train(plan, set_ or [], own, as_json)
 
 
-def _refuse(wrong: Mapping[str, object], emulate: bool) -> None:
-    """Options of the other kind of run."""
+def refuse_other_kind(own: Mapping[str, object], emulate: bool) -> None:
+    """Raise InputError for options of the other kind of run."""
     rule = "says how to train, and --emulate trains nothing" if emulate else "is for --emulate"
     problems = [
         Problem(_spelled(name), _typed(value), rule, "leave it out" if emulate else "add --emulate")
-        for name, value in wrong.items()
+        for name, value in own.items()
+        if (name in EMULATION) != emulate
     ]
     if problems:
         raise InputError(problems)
 
 
+def by_field(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the given options by field name: training options, and those for the begin and end of a run."""
+    fields = {name.replace("-", "_"): field for field, name in NAMES.items() if field not in WRITTEN}
+    given = {
+        fields.get(name, name): value
+        for name, value in options.items()
+        if name not in SHARED and value is not None and value is not False
+    }
+    return given, {name: given.pop(name) for name in STARTING if name in given}
+
+
 def _typed(value: object) -> object:
-    """A value as it was typed."""
+    """Return a value as it was typed."""
     return str(value) if isinstance(value, Path) else value
 
 
@@ -100,8 +118,8 @@ def _spelled(name: str) -> str:
 
 
 @contextmanager
-def _options_named() -> Iterator[None]:
-    """Problems of options under the names that people typed; those of the plan keep theirs."""
+def options_named() -> Iterator[None]:
+    """Rename the fields of problems to the options that people typed; those of the plan keep their names."""
     try:
         yield
     except InputError as error:
@@ -118,14 +136,14 @@ def _train(plan: str, settings: list[str], own: dict[str, Any], as_json: bool) -
     starting = {name: own.pop(name) for name in STARTING if name in own}
     if "data" in own:
         own["data"] = tuple(own["data"])
-    with _options_named():
+    with options_named():
         found = api.run(plan, options=own, settings=settings, show=not as_json, **starting)
     if found is None:
         return
     if as_json:
         print_json(found.to_json())
     else:
-        from meshwright.report.trained import render_trained
+        from meshwright.present.runs.training_run import render_trained
 
         render_trained(found.to_json())
 
@@ -134,13 +152,13 @@ def _emulate(
     plan: str, settings: list[str], ranks: int | None, limit: float | None, trace: Path | None, as_json: bool
 ) -> None:
     from meshwright import api
-    from meshwright.cli.launched import is_first
+    from meshwright.cli.terminal.launcher_ranks import is_first
 
-    if not is_first():  # it starts ranks of its own
+    if not is_first():  # emulation starts its own ranks
         return
     if trace:
         check_writable(trace, "trace")
-    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=Telling())
+    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=ProgressLine())
     if trace:
         import json
 
@@ -148,7 +166,7 @@ def _emulate(
     if as_json:
         print_json(found.to_json())
     else:
-        from meshwright.report.emulated import render_emulated
+        from meshwright.present.runs.emulated_step import render_emulated
 
-        tell_remarks(found.report.remarks)
+        print_remarks(found.report.remarks)
         render_emulated(found.to_json(), str(trace) if trace else None)

@@ -1,4 +1,4 @@
-"""``meshwright schedule``: one pipeline schedule, several beside each other, or all there are."""
+"""``meshwright schedule``: play one pipeline schedule, compare several, or list all."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from meshwright.cli import schedule_options as options
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, print_json, tell_remarks, write_all
+from meshwright.cli.options import schedule_options as options
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import (
+    check_writable,
+    errors_as_messages,
+    print_json,
+    print_remarks,
+    write_all,
+)
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from meshwright.verbs.schedule_auto import Solved
-    from meshwright.verbs.schedule_branches import PlayedGraph, SolvedGraph
-    from meshwright.verbs.scheduling import Scheduled
+    from meshwright.verbs.schedule.named_schedules import Scheduled
+    from meshwright.verbs.schedule.solve_chain import Solved
+    from meshwright.verbs.schedule.solve_graph import PlayedGraph, SolvedGraph
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
 OF_CHAINS = ("chunks", "times", "stage_times", "memory_limit", "unit", "placement", "from")
-"""What graphs have no use for."""
+"""Options that do not apply to graphs."""
 LONG = ("actions", "start", "end", "held", "start_s", "end_s", "held_bytes")
-"""What has an entry for every action: a line for each rank."""
+"""Entries with a value for every action, printed on one line per rank."""
 
 
 def schedule(
@@ -62,37 +68,51 @@ def schedule(
     }
     sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
-    plan: dict[str, str | float | None] = {"from": from_}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
-        of_file = graph is not None and names[0].endswith(".csv")
-        if names[0] != SEARCH:
-            others = {} if of_file else branches
-            _refuse((), sought | others | plan, f"is for `meshwright schedule {SEARCH}`")
+        refuse_unused(names, given, sought, branches, from_, files)
         if names[0] == ALL:
-            _refuse(names, {**given, **files})
             _list(as_json)
         elif names[0] == SEVERAL:
-            _refuse((), {"csv": csv})
             _compare(names[1:], given, svg, as_json)
         elif graph is not None:
-            _refuse(
-                names,
-                {n: v for n, v in (given | sought | plan).items() if n in OF_CHAINS},
-                "is not for a graph",
-            )
             _with_branches(names[0], branches, given, sought, files, as_json)
         else:
-            _refuse(names, {"memory": memory}, "is for a graph: --graph")
             _one(names[0], given, sought, from_, files, as_json)
+
+
+def refuse_unused(
+    names: Sequence[str],
+    given: Mapping[str, object],
+    sought: Mapping[str, object],
+    branches: Mapping[str, object],
+    plan: str | None,
+    files: Mapping[str, Path],
+) -> None:
+    """Raise InputError for options that this form of the verb does not read."""
+    graph = branches["graph"] is not None
+    if names[0] != SEARCH:
+        others = {} if graph and names[0].endswith(".csv") else branches
+        _refuse((), {**sought, **others, "from": plan}, f"is for `meshwright schedule {SEARCH}`")
+    if names[0] == ALL:
+        _refuse(names, {**given, **files})
+    elif names[0] == SEVERAL:
+        _refuse((), {"csv": files.get("csv")})
+    elif graph:
+        unread = {
+            name: value for name, value in {**given, **sought, "from": plan}.items() if name in OF_CHAINS
+        }
+        _refuse(names, unread, "is not for a graph")
+    else:
+        _refuse(names, {"memory": branches["memory"]}, "is for a graph: --graph")
 
 
 def _refuse(
     names: Sequence[str], given: Mapping[str, object], rule: str = "is for a single schedule"
 ) -> None:
-    """What this form of the verb has no use for."""
+    """Refuse options that this form of the verb does not read."""
     several = f"meshwright schedule {SEVERAL} {' '.join(name for name in names if name != ALL)}"
     problems = [Problem("NAME", name, "is one name too many", several) for name in names[1:]]
     problems += [
@@ -111,25 +131,25 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json(data)
     else:
-        from meshwright.report.scheduled import render_schedules
+        from meshwright.present.schedule_tables import render_schedules
 
         render_schedules(data)
 
 
 def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, as_json: bool) -> None:
     from meshwright import api
-    from meshwright.verbs.schedule_question import Asked
-    from meshwright.verbs.scheduling import forewarned
+    from meshwright.verbs.schedule.named_schedules import forewarned
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
-    asked = Asked(**given)
-    tell_remarks(forewarned(names, asked))
+    asked = ScheduleRequest(**given)
+    print_remarks(forewarned(names, asked))
     found = api.compare_schedules(names, asked)
     if svg:
         write_all({svg: found.svg()})
     if as_json:
         print_json(found.to_json())
     else:
-        from meshwright.report.scheduled import render_compared
+        from meshwright.present.schedule_tables import render_compared
 
         render_compared(found.to_json(), str(svg) if svg else None)
 
@@ -142,7 +162,7 @@ def _one(
     files: Mapping[str, Path],
     as_json: bool,
 ) -> None:
-    from meshwright.report.scheduled import render_schedule
+    from meshwright.present.schedule_tables import render_schedule
 
     found = _searched(given, sought, plan) if name == SEARCH else _played(name, given)
     _tell(found, render_schedule, files, as_json)
@@ -157,17 +177,21 @@ def _with_branches(
     as_json: bool,
 ) -> None:
     from meshwright import api
-    from meshwright.report.branches import render_branches
-    from meshwright.verbs.schedule_auto import Sought
-    from meshwright.verbs.schedule_branches import AskedOfGraph
+    from meshwright.present.graph_schedule import render_branches
+    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
+    from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
 
-    asked = AskedOfGraph(
+    asked = GraphScheduleRequest(
         graph=branches["graph"],
         ranks=given["stages"],
         micro_batches=given["micro_batches"],
         memory_gib=branches["memory"],
     )
-    found = api.solve_graph(asked, Sought(**sought)) if name == SEARCH else api.play_graph(name, asked)
+    found = (
+        api.solve_graph(asked, ScheduleSearchOptions(**sought))
+        if name == SEARCH
+        else api.play_graph(name, asked)
+    )
     _tell(found, render_branches, files, as_json)
 
 
@@ -177,7 +201,7 @@ def _tell(
     files: Mapping[str, Path],
     as_json: bool,
 ) -> None:
-    """Write the files, and print what was found."""
+    """Write the files, and print the result."""
     write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
     if as_json:
         _print_lines(found.to_json())
@@ -187,26 +211,26 @@ def _tell(
 
 def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":
     from meshwright import api
-    from meshwright.verbs.schedule_question import Asked
-    from meshwright.verbs.scheduling import forewarned
+    from meshwright.verbs.schedule.named_schedules import forewarned
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
-    asked = Asked(**given)
-    tell_remarks(forewarned((name,), asked))
+    asked = ScheduleRequest(**given)
+    print_remarks(forewarned((name,), asked))
     return api.schedule(name, asked)
 
 
 def _searched(given: Mapping[str, Any], sought: Mapping[str, Any], plan: str | None) -> "Solved":
     from meshwright import api
-    from meshwright.verbs.schedule_auto import Sought
-    from meshwright.verbs.schedule_question import Asked
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
+    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
 
     if plan is not None:
-        return api.solve_plan(plan, Asked(**given), Sought(**sought))
-    return api.solve_schedule(Asked(**given), Sought(**sought))
+        return api.solve_plan(plan, ScheduleRequest(**given), ScheduleSearchOptions(**sought))
+    return api.solve_schedule(ScheduleRequest(**given), ScheduleSearchOptions(**sought))
 
 
 def _print_lines(data: Mapping[str, Any]) -> None:
-    """One JSON document with a rank on every line of what has an entry for every action."""
+    """Print one JSON document, with one line per rank for entries with a value for every action."""
     parts = []
     for name, value in data.items():
         text = json.dumps(value, allow_nan=False)

@@ -1,4 +1,4 @@
-"""``meshwright validate``: how far predictions are from measured runs."""
+"""``meshwright validate``: compare predictions with measured runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug
-from meshwright.cli.output import check_writable, errors_as_messages, write_whole
+from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.terminal.output import check_writable, errors_as_messages, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meshwright.validation.result import Validation
+    from meshwright.validation.validate_runs import Validation
 
 
 def validate(
@@ -34,19 +34,19 @@ def validate(
             check_writable(picture, "picture")
         found = api.validate(runs)
         if picture:
-            from meshwright.report.scatter import scatter
+            from meshwright.present.runs.validation_scatter import scatter
 
             write_whole(picture, scatter(found.points(), f"Predicted against measured: {Path(runs).name}"))
         if as_json:
             _print(found)
         else:
-            from meshwright.report.validation import render_validation
+            from meshwright.present.runs.validation import render_validation
 
             render_validation(found.summary, found.reasons(), str(picture) if picture else None)
 
 
 def _print(found: Validation) -> None:
-    """One JSON document with a run on every line; there may be a million."""
+    """Print one JSON document with one line per run; there may be a million."""
     write = sys.stdout.write
     encode = json.JSONEncoder(
         ensure_ascii=not sys.stdout.encoding.lower().startswith("utf"), allow_nan=False

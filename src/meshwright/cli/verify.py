@@ -1,12 +1,12 @@
-"""``meshwright verify``: proof that a plan computes what one device computes."""
+"""``meshwright verify``: prove that a plan computes what one device computes."""
 
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Debug, PlanFile
-from meshwright.cli.output import errors_as_messages, print_json
-from meshwright.cli.progress import Telling
+from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.output import errors_as_messages, print_json
+from meshwright.cli.terminal.progress import ProgressLine
 
 
 def verify(
@@ -20,15 +20,15 @@ def verify(
     """Prove on local processes that a plan computes what one device computes. Exits with 1 when it does not."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
-        from meshwright.cli.launched import is_first
+        from meshwright.cli.terminal.launcher_ranks import is_first
 
-        if not is_first():  # it starts ranks of its own
+        if not is_first():  # verify starts its own ranks
             return
-        data = api.verify(plan, ranks=ranks, progress=Telling()).to_json()
+        data = api.verify(plan, ranks=ranks, progress=ProgressLine()).to_json()
         if as_json:
             print_json(data)
         else:
-            from meshwright.report.verified import render_verified
+            from meshwright.present.runs.verification import render_verified
 
             render_verified(data)
         if not data["equal"]:

@@ -1,26 +1,27 @@
 """The catalogue: devices and nodes by name, with the spellings that data files use.
 
-Peaks are dense. Bandwidths are one direction, per device. ``memory_bytes`` is what a framework can allocate
-at most, not the figure on the box. Column ``memory_origin`` says where it comes from:
+Peaks are dense. Bandwidths are one direction, per device. ``memory_bytes`` is the most that a framework can allocate,
+not the marketed figure. Column ``memory_origin`` gives its origin:
 
     torch      the total that ``torch.cuda.mem_get_info`` reports (79.10 GiB for an "80 GB" H100, 139.80 for
                an H200 of "141 GB"); drivers differ by 0.3 %.
     jax        ``bytes_limit`` of the device's memory statistics.
     marketed   unknown: the marketed figure read as GiB, less 1 %. NVIDIA's and AMD's HBM parts lie within 2 %
-               of that rule, but for the B300 family (marketed in decimal GB: 6 and 3 % less).
+               of that rule, except the B300 family (marketed in decimal GB: 6 and 3 % less).
 
-A usual node is the row of ``nodes.csv`` marked so, else a guess that says it is one. In a rack-scale domain
+A usual node is the row of ``nodes.csv`` marked so, else a guess, labelled as one. In a rack-scale domain
 (NVL72) a node is one host and its share of the rack's power. ``host_gbyte_per_s_per_device`` is nominal: 16 lanes of
 PCIe 3.0, 4.0, 5.0 (8, 16, 32 GT/s, 128 of 130 bits: 15.75, 31.51, 63.02 GB/s; PCI-SIG), 121 of 6.0, or the C2C link
-that the device's row has. Empty: not known, as is ``host_memory_gib``. What this ignores: PCIe switches, NUMA, and that
+in the device's row. Empty: not known, as is ``host_memory_gib``. Ignored: PCIe switches, NUMA, and that
 a full mesh gives one pair of devices only its own link.
 """
 
+import re
 from functools import cache
 
-from meshwright.cluster.graph import Device, Node
-from meshwright.cluster.tables import Row, read_table
-from meshwright.errors import InputError, Problem, nearest
+from meshwright.cluster.cluster import Device, Node
+from meshwright.cluster.data_tables import Row, read_table
+from meshwright.errors import InputError, Problem, near_names, nearest
 from meshwright.units import (
     GIB,
     GIGA,
@@ -33,34 +34,52 @@ from meshwright.units import (
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 GUESSED_NODE_DEVICES = 8
 GUESSED_NIC_GBIT_PER_S = 400.0
+MOST_NEAR = 4
 
 
 def device_ids() -> tuple[str, ...]:
-    """Every device of the catalogue, in the order of the table."""
+    """Return every device of the catalogue, in the order of the table."""
     return tuple(row["id"] for row in read_table("accelerators"))
 
 
 def device_id(name: str, field: str = "device") -> str:
-    """Our id for a device under any known spelling, case ignored. Raises InputError with near names."""
-    known = _spellings().get(" ".join(str(name).lower().split()))
+    """Return our id for a device under any known spelling: letter case, hyphens and spaces do not matter.
+
+    Raises InputError with near names.
+    """
+    known = _spellings().get(_letters(name))
     if known is None:
         rule = "no device of this name is in the catalogue"
-        raise InputError(Problem(field, name, rule, nearest(name, device_ids())))
+        near = " or ".join(near_device_ids(name))
+        suggestion = f"did you mean {near}?" if near else nearest(name, device_ids())
+        raise InputError(Problem(field, name, rule, suggestion))
     return known
 
 
+def is_device(name: str) -> bool:
+    """Return whether a name is a spelling of a device of the catalogue."""
+    return _letters(name) in _spellings()
+
+
+def near_device_ids(name: str) -> list[str]:
+    """Return ids of devices that an unknown name may mean: all that contain it, else the most alike."""
+    part = _letters(name)
+    holding = [known for known in device_ids() if part and part in _letters(known)]
+    return holding if 0 < len(holding) <= MOST_NEAR else near_names(name, device_ids())
+
+
 def device(name: str, field: str = "device") -> Device:
-    """The device called ``name`` (an id or a known spelling). Raises InputError."""
+    """Return the device called ``name`` (an id or a known spelling). Raises InputError."""
     return _devices()[device_id(name, field)]
 
 
 def node_names() -> tuple[str, ...]:
-    """Every named node, e.g. ``aws-p5.48xlarge``."""
+    """Return every named node, e.g. ``aws-p5.48xlarge``."""
     return tuple(row["id"] for row in read_table("nodes"))
 
 
 def named_node(name: str, field: str = "node") -> Node:
-    """The node called ``name``. Raises InputError with near names."""
+    """Return the node called ``name``. Raises InputError with near names."""
     row = _nodes().get(name.strip().lower())
     if row is None:
         raise InputError(Problem(field, name, "no node of this name is known", nearest(name, node_names())))
@@ -68,17 +87,17 @@ def named_node(name: str, field: str = "node") -> Node:
 
 
 def node_device(name: str) -> str:
-    """The id of the device that the node called ``name`` carries."""
+    """Return the id of the device in the node called ``name``."""
     return _nodes()[name.strip().lower()]["device"]
 
 
 def nodes_of(known: str) -> tuple[str, ...]:
-    """Names of the nodes that carry the device of this id."""
+    """Return the names of the nodes with the device of this id."""
     return tuple(row["id"] for row in read_table("nodes") if row["device"] == known)
 
 
 def usual_node(name: str) -> Node:
-    """The node in which a device usually comes; a guess where the table has none. Raises InputError."""
+    """Return the node in which a device usually comes; a guess if the table has none. Raises InputError."""
     known = device_id(name)
     for row in read_table("nodes"):
         if row["device"] == known and row["usual"]:
@@ -100,10 +119,14 @@ def _guessed_node(kind: Device) -> Node:
     )
 
 
+def _letters(name: str) -> str:
+    return re.sub(r"[\s_-]", "", str(name).lower())
+
+
 @cache
 def _spellings() -> dict[str, str]:
     return {
-        spelling.lower(): row["id"]
+        _letters(spelling): row["id"]
         for row in read_table("accelerators")
         for spelling in (row["id"], row["name"], *row["spellings"].split(";"))
         if spelling

@@ -1,15 +1,15 @@
-"""What we think a cluster is, as JSON-ready data: units in the names, doubts said."""
+"""Describe a cluster as JSON-ready data: units in the names, doubts included."""
 
 from dataclasses import asdict
 
-from meshwright.cluster.domains import node_devices
-from meshwright.cluster.graph import Cluster, Links, Node, Pool, Sourced
-from meshwright.cluster.sanity import doubts
+from meshwright.cluster.cluster import Cluster, Links, Node, Pool, Sourced
+from meshwright.cluster.fast_domains import node_devices
+from meshwright.cluster.plausibility import implausible_figures
 from meshwright.units import GIB, GIGA, TERA
 
 
 def describe_cluster(cluster: Cluster) -> dict[str, object]:
-    """The cluster for people and scripts. Bandwidths one direction, peaks dense; None = not known."""
+    """Return the cluster for people and scripts. Bandwidths one direction, peaks dense; None = not known."""
     return {
         "name": cluster.name,
         "devices": cluster.devices,
@@ -21,12 +21,12 @@ def describe_cluster(cluster: Cluster) -> dict[str, object]:
         "devices_power_w": _power(cluster),
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
         "source": cluster.source,
-        "warnings": [str(problem) for problem in doubts(cluster)],
+        "warnings": [str(problem) for problem in implausible_figures(cluster)],
     }
 
 
 def _links(links: Links, pool: Pool) -> dict[str, object]:
-    """Rates of whole nodes in one direction, the slowest and the fastest, and all as shares of what the cards do."""
+    """Return rates of whole nodes in one direction, slowest and fastest, and all as shares of the cards' rate."""
     shares = [share for i, row in enumerate(links.shares) for j, share in enumerate(row) if i != j]
     card = pool.node.nic_bytes_per_s * node_devices(pool) / pool.node.devices * 8 / GIGA
     return {
@@ -85,7 +85,7 @@ def _nodes(pool: Pool) -> int:
 
 
 def _power(cluster: Cluster) -> float | None:
-    """Limit of all devices together, hosts not counted; None if a pool's is not known."""
+    """Return the power limit of all devices together, without hosts; None if a pool's is not known."""
     known = [pool.count * pool.device.power_w for pool in cluster.pools if pool.device.power_w is not None]
     return sum(known) if len(known) == len(cluster.pools) else None
 

@@ -1,16 +1,17 @@
-"""A cluster from what a person gives: the shorthand, a path to a cluster file, or the text of one."""
+"""Load a cluster from the shorthand, a path to a cluster file, or the text of one."""
 
 from pathlib import Path
 
-from meshwright.cluster.dump import dump_cluster
-from meshwright.cluster.graph import Cluster
-from meshwright.cluster.sanity import doubts
-from meshwright.cluster.schema import ClusterFile
+from meshwright.cluster.catalog import device_id, is_device
+from meshwright.cluster.cluster import Cluster
+from meshwright.cluster.cluster_to_file import dump_cluster
+from meshwright.cluster.file_schema import ClusterFile
+from meshwright.cluster.file_to_cluster import unfold
+from meshwright.cluster.plausibility import implausible_figures
 from meshwright.cluster.shorthand import EXAMPLE, parse_shorthand
-from meshwright.cluster.unfold import unfold
 from meshwright.errors import InputError, Problem
-from meshwright.plan.problems import validated
-from meshwright.plan.text import read_file, read_mapping
+from meshwright.plans.files.validation_messages import validated
+from meshwright.plans.files.yaml_text import read_file, read_mapping
 
 __all__ = ["dump_cluster", "load_cluster"]
 
@@ -19,9 +20,9 @@ HINT = f"check the path, or write {EXAMPLE[5:]}"
 
 
 def load_cluster(text_or_path: str | Path) -> Cluster:
-    """``DEVICE x COUNT [@ NODE]``, a path of a cluster file, or its text (several lines).
+    """Load ``DEVICE x COUNT [@ NODE]``, a path of a cluster file, or its text (several lines).
 
-    Raises InputError with every problem; warnings of ``sanity.doubts`` do not stop it.
+    Raises InputError with every problem; warnings of ``plausibility.implausible_figures`` do not stop it.
     """
     if isinstance(text_or_path, Path):
         return parse_cluster(
@@ -35,14 +36,15 @@ def load_cluster(text_or_path: str | Path) -> Cluster:
     cluster = parse_shorthand(text_or_path)
     if cluster is None:
         rule = "is neither `DEVICE x COUNT`, `DEVICE x COUNT @ NODE` nor a .yaml file"
-        raise InputError(Problem("cluster", text_or_path, rule, EXAMPLE))
+        example = f"write {device_id(text_or_path)} x 8" if is_device(text_or_path) else EXAMPLE
+        raise InputError(Problem("cluster", text_or_path, rule, example))
     return cluster
 
 
 def parse_cluster(text: str, where: str = "cluster") -> Cluster:
-    """The cluster that the text of a cluster file describes. Raises InputError with every problem."""
+    """Return the cluster that the text of a cluster file describes. Raises InputError with every problem."""
     cluster = unfold(validated(ClusterFile, read_mapping(text, where)))
-    errors = [problem for problem in doubts(cluster) if problem.severity == "error"]
+    errors = [problem for problem in implausible_figures(cluster) if problem.severity == "error"]
     if errors:
         raise InputError(errors)
     return cluster

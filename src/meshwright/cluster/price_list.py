@@ -1,11 +1,11 @@
-"""A price list: clusters on offer with what an hour of a device costs there. CSV with a header, one offer a line.
+"""Read a price list: clusters on offer with the price of a device-hour. CSV with a header, one offer per line.
 
     on,usd_per_device_hour,max_devices
     h100-sxm-80gb x 64,2.10,
     a100-sxm-80gb,1.20,128
     clusters/own.yaml,0.85,
 
-``on`` is what ``--on`` takes; with ``max_devices`` a device of which up to so many can be had.
+``on`` is a value of ``--on``; with ``max_devices`` it is a device, of which up to so many are available.
 """
 
 import csv
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from meshwright.cluster.shorthand import device_count
 from meshwright.errors import InputError, Problem, attempted
-from meshwright.plan.text import read_file
+from meshwright.plans.files.yaml_text import read_file
 
 COLUMNS = ("on", "usd_per_device_hour", "max_devices")
 NEEDED = COLUMNS[:2]
@@ -25,15 +25,15 @@ LARGE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One offer: what ``--on`` takes, and USD for a device-hour there."""
+class PriceListEntry:
+    """One offer: a value of ``--on``, and the USD for a device-hour there."""
 
     on: str
     usd_per_device_hour: float
 
 
-def read_price_list(path: Path) -> tuple[Listed, ...]:
-    """All offers of a file. Raises InputError with every problem, each with its line."""
+def read_price_list(path: Path) -> tuple[PriceListEntry, ...]:
+    """Return all offers of a file. Raises InputError with every problem, each with its line."""
     where = str(path)
     lines = read_file(path, "cluster", "check the path").splitlines()
     table = csv.DictReader(lines, restkey="beyond the header")
@@ -57,7 +57,7 @@ def read_price_list(path: Path) -> tuple[Listed, ...]:
     return tuple(row for row in found if row is not None)
 
 
-def _listed(row: dict[str, str], where: str, problems: list[Problem]) -> Listed | None:
+def _listed(row: dict[str, str], where: str, problems: list[Problem]) -> PriceListEntry | None:
     before = len(problems)
     if set(row) - set(COLUMNS) or None in row.values():
         problems.append(
@@ -73,7 +73,7 @@ def _listed(row: dict[str, str], where: str, problems: list[Problem]) -> Listed 
     if most:
         count = attempted(lambda: device_count(most), problems)
         on = f"{on} x <={count}"
-    return None if len(problems) > before else Listed(on, float(cells["usd_per_device_hour"]))
+    return None if len(problems) > before else PriceListEntry(on, float(cells["usd_per_device_hour"]))
 
 
 def _wrong_price(text: str, where: str) -> Iterator[Problem]:

@@ -1,4 +1,5 @@
-"""Constants of the cost model, from two tables: ``data/constants.csv`` (global) and ``data/kernels.csv`` (per device).
+"""Constants of the cost model, from two tables: ``cost/data/constants.csv`` (global) and ``cost/data/kernels.csv``
+(per device).
 
 Every row says its unit, its origin and how well it is identified. A device without kernel measurements takes the
 row of its nearest relative (``RELATIVES``) or a generic row, and is reported as such by ``Kernels.measured``.
@@ -78,7 +79,7 @@ KERNEL_NUMBERS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")
 
 
 def calibrated(found: Kernels, calibration: Mapping[str, float]) -> Kernels:
-    """Kernel constants with those that a calibration knows better; ``attention_efficiency.CLASS`` for attention."""
+    """Return kernel constants updated from a calibration; attention has keys ``attention_efficiency.CLASS``."""
     numbers = {name: calibration[name] for name in KERNEL_NUMBERS if name in calibration}
     attention = {
         name: calibration.get(f"attention_efficiency.{name}", value)

@@ -1,1 +1,1 @@
-"""What a whole training comes to: failures and goodput, days, money and energy, and which answers are worth it."""
+"""The economy of a whole training: failures and goodput, days, money and energy, Pareto sets."""

@@ -1,4 +1,4 @@
-"""What nobody tells a planner and a whole training depends on: assumptions, each with its name, unit and origin.
+"""Assumptions about a whole training that a user may state, each with its name, unit and origin.
 
 ``--assume NAME=VALUE`` replaces any of them. The first ones have usual values; the last ones stand for what is known of
 the cluster: where they are given, they go before its file and the catalogue.
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from math import isfinite
 
-from meshwright.cluster.graph import Cluster, Device, Pool, Sourced
+from meshwright.cluster.cluster import Cluster, Device, Pool, Sourced
 from meshwright.errors import InputError, Problem, nearest
 
 ON_THE_COMMAND_LINE = "assumed on the command line"
@@ -33,7 +33,7 @@ class Assumptions:
     power_w_per_device: float | None = None
 
     def on(self, cluster: Cluster) -> Cluster:
-        """The cluster with the price, power and failures that are assumed."""
+        """Return the cluster with the assumed price, power and failures."""
         rate = self.failures_per_1000_node_days
         if rate is not None:
             cluster = replace(cluster, failures_per_1000_node_days=Sourced(rate, ON_THE_COMMAND_LINE))
@@ -46,7 +46,7 @@ class Assumptions:
         return replace(pool, device=device, usd_per_device_hour=paid)
 
     def told(self, *names: str) -> str:
-        """Some of them in words, with those that are as usual marked: they are guesses."""
+        """Return some assumptions in words, with default values marked as guesses."""
         return ", ".join(self._told(name) for name in names)
 
     def _told(self, name: str) -> str:
@@ -61,7 +61,7 @@ MOST_SPARES = 10**5
 
 
 def parse_assumptions(texts: Iterable[str]) -> Assumptions:
-    """``restart_s=300`` and the like; of one that is said twice the last counts. Raises InputError (all problems)."""
+    """Parse ``restart_s=300`` and the like; the last of equal names counts. Raise InputError (all problems)."""
     names = [field.name for field in fields(Assumptions)]
     found: dict[str, float | int] = {}
     problems = []

@@ -2,10 +2,10 @@
 
     share = (1 − stopped)·useful
 
-``stopped``: the share in which too few whole nodes are left (``spares.py``). ``useful``: of the rest, the share that
-becomes work that is kept (``young_daly.py``). The product is exact for Poisson failures in the hours in which all nodes
-work: stopping and going on again changes nothing for them (a test plays both together, failure by failure). It is the
-share of a long training; one that is shorter than the time between two failures may be lucky.
+``stopped``: the share in which too few whole nodes are left (``spare_nodes.py``). ``useful``: of the rest, the share
+that becomes work that is kept (``checkpoint_interval.py``). The product is exact for Poisson failures in the hours in
+which all nodes work: stopping and going on again changes nothing for them (a test plays both together, failure by
+failure). It is the share of a long training; one that is shorter than the time between two failures may be lucky.
 
 A checkpoint has the working parameters and the optimizer's states once, however often the plan holds them; all nodes
 write it together, and training waits for it. A restart takes ``restart_s`` and reads it again.
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from meshwright.economy.assumptions import Assumptions
-from meshwright.economy.spares import stopped_share
-from meshwright.economy.young_daly import best_interval, useful_share
-from meshwright.plan.setting import Setting
-from meshwright.program.shape import LocalShape
-from meshwright.program.states import block_elements, state_bytes
+from meshwright.economy.checkpoint_interval import best_interval, useful_share
+from meshwright.economy.spare_nodes import stopped_share
+from meshwright.plans.setting import Setting
+from meshwright.program.local_shape import LocalShape
+from meshwright.program.model_states.state_bytes import block_elements, state_bytes
 from meshwright.units import DAY_S, GIGA, HOUR_S
 
 NOTHING = 1e-6
@@ -27,8 +27,8 @@ NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Outages:
-    """What failures do to a job, before anything is known of its plan but its states. Times in seconds.
+class FailureModel:
+    """The effect of failures on a job, before anything is known of its plan except its states. Times in seconds.
 
     ``mtbf_s`` is the time between two failures of any of its nodes, infinite where none fails.
     """
@@ -51,12 +51,12 @@ class Outages:
         return (1 - self.stopped) * self.useful(step_s)
 
     def useful(self, step_s: float) -> float:
-        """The share of the time in which all nodes work that becomes training."""
+        """Return the share of the time in which all nodes work that becomes training."""
         return useful_share(self.work_s(step_s), self.write_s, self.restart_s, self.mtbf_s)
 
 
-def outages(setting: Setting, assumed: Assumptions) -> Outages | None:
-    """What failures do on a cluster; None where nobody has said how often its nodes fail."""
+def failure_model(setting: Setting, assumed: Assumptions) -> FailureModel | None:
+    """Return the failure model of a job on a cluster; None where the failure rate is unknown."""
     rate = setting.cluster.failures_per_1000_node_days
     if rate is None:
         return None
@@ -65,7 +65,7 @@ def outages(setting: Setting, assumed: Assumptions) -> Outages | None:
     size = checkpoint_bytes(setting)
     write = size / (nodes * assumed.storage_gbyte_per_s_per_node * GIGA)
     own = assumed.checkpoint_every_s
-    return Outages(
+    return FailureModel(
         nodes=nodes,
         mtbf_s=mtbf,
         checkpoint_bytes=size,

@@ -1,4 +1,4 @@
-"""What an answer is chosen by. On one cluster with all its devices in use, all of them rank plans alike.
+"""Objectives by which plans and clusters are chosen. With all devices of one cluster in use, all rank plans alike.
 
 Each objective is a number that grows with the time of a step, the less the better; None where something that it needs
 is unknown. So a lower bound of the step is one of the objective.
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from meshwright.cluster.graph import Cluster
-from meshwright.economy.course import Course
+from meshwright.cluster.cluster import Cluster
+from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, nearest
 
 
@@ -18,13 +18,13 @@ class Objective:
     """``measure``: of a course at a step time in seconds. ``needs``: what must be known, with what would say it."""
 
     summary: str
-    measure: Callable[[Course, float], float | None]
+    measure: Callable[[TrainingCost, float], float | None]
     needs: str = ""
     known: Callable[[Cluster], bool] = lambda cluster: True
     say: str = ""
 
 
-def _useful(course: Course, step_s: float) -> float | None:
+def _useful(course: TrainingCost, step_s: float) -> float | None:
     return None if course.outages is None else course.seconds(step_s)
 
 
@@ -61,7 +61,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
 
 
 def objective(name: str) -> Objective:
-    """The objective called ``name``. Raises InputError with near names."""
+    """Return the objective called ``name``. Raise InputError with similar names."""
     if name not in OBJECTIVES:
         raise InputError(Problem("objective", name, "is no objective", nearest(name, OBJECTIVES)))
     return OBJECTIVES[name]

@@ -1,8 +1,9 @@
 """The neutral facts of a decoder, as read from any configuration file.
 
-An ``Architecture`` holds *what the model is*, free of any framework's spelling; ``model/families.py`` reads
-it from a Hugging Face ``config.json`` and ``model/blocks.py`` turns it into a graph of operators. Exporters
-read it too, to write a model in their target's words.
+An ``Architecture`` describes the model, free of any framework's spelling;
+``model/families/architecture_table.py`` reads it from a Hugging Face ``config.json`` and
+``model/operators/blocks.py`` turns it into a graph of operators. Exporters also read it, to write a model in their
+target's words.
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ Positions = Literal["rope", "learned", "alibi", "none"]
 class LatentAttention:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 
-    ``q_rank`` is None where queries are projected directly. Dims are per head. A head's query is its ``qk_nope_dim``
-    elements and then its ``qk_rope_dim`` rotary ones; the compressed rows are ``kv_rank`` elements, from which every
-    head's key (without its rotary part) and value are made, and then one rotary part of the key for all heads.
+    ``q_rank`` is None if queries are projected directly. Dims are per head. A head's query is its ``qk_nope_dim``
+    elements and then its ``qk_rope_dim`` rotary ones; a compressed row is ``kv_rank`` elements, from which every
+    head's key (without its rotary part) and value are computed, and then one rotary part of the key for all heads.
     """
 
     q_rank: int | None
@@ -32,13 +33,13 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """A mixture-of-experts feed-forward layer, and which layers have it.
+    """A mixture-of-experts feed-forward layer, and the layers that have it.
 
-    ``layers`` holds one bool per decoder layer: True where the layer's feed-forward part is routed.
-    ``shared_intermediate`` is the width of all shared experts together (0 = none).
-    ``router_correction`` says that the router keeps one bias per expert that is no gradient-trained parameter
-    but is stored with the weights; ``router_bias`` is an ordinary bias. ``shared_gate``: the shared experts'
-    result is scaled by the sigmoid of one more projection, hidden → 1.
+    ``layers`` holds one bool per decoder layer: True if the layer's feed-forward part is routed.
+    ``shared_intermediate`` is the width of all shared experts together (0 = none). ``router_correction``: the router
+    keeps one bias per expert that is stored with the weights but not trained by gradients; ``router_bias`` is an
+    ordinary bias. ``shared_gate``: the shared experts' result is scaled by the sigmoid of one more projection, hidden
+    → 1.
     """
 
     experts: int
@@ -57,7 +58,7 @@ class LinearLayers:
     """Lightning attention in some layers (MiniMax-01, arXiv 2501.08313, section 2.2): True for each that has it.
 
     It has as many query, key and value heads as softmax attention has query heads, of ``head_dim`` elements, and a
-    gate as wide as all of them. ``block``: positions that a kernel takes at a time.
+    gate as wide as all of them. ``block``: positions that a kernel processes at a time.
     """
 
     block: int
@@ -71,12 +72,13 @@ class Architecture:
     ``windows[i]`` is the number of positions that layer i's attention sees, None for all of them.
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
     attention. ``intermediate`` is the dense feed-forward width (of the leading dense layers in a
-    mixture-of-experts model; 0 when every layer is routed). ``tied_embeddings``: the output projection is the
-    embedding table. The last ``next_token_layers`` of the layers predict further tokens, which
-    count ``next_token_weight`` in the loss (``next_tokens.py``).
-    ``residual_after_norm``: a part is added to its own norm's result instead of what entered that norm.
-    ``assumed`` lists what the configuration left out, with the value that its family's convention gives,
-    ``left_out`` what it has and nothing here counts. ``numerics`` is what running the model needs besides.
+    mixture-of-experts model; 0 if every layer is routed). ``tied_embeddings``: the output projection is the
+    embedding table. The last ``next_token_layers`` of the layers are for multi-token prediction; their losses have
+    weight ``next_token_weight`` (``model/operators/multi_token_prediction.py``).
+    ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
+
+    ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
+    nothing here counts. ``numerics`` is what running the model needs in addition.
     """
 
     name: str
@@ -119,5 +121,5 @@ class Architecture:
 
     @property
     def main_layers(self) -> int:
-        """Layers that come before those that predict further tokens."""
+        """Layers before those for multi-token prediction."""
         return self.layers - self.next_token_layers

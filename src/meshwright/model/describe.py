@@ -1,4 +1,4 @@
-"""What we think a model is, as JSON-ready data: sizes, FLOPs, cache, blocks, and every default taken."""
+"""Describe a model as JSON-ready data: sizes, FLOPs, cache, blocks, and every default taken."""
 
 from collections import Counter
 from dataclasses import asdict, fields, replace
@@ -7,15 +7,15 @@ from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.numerics import UNKNOWN
-from meshwright.model.operators import Operator
+from meshwright.model.operators.operator_types import Operator
 
 CACHE_BYTES_PER_ELEMENT = 2  # bf16
 
 
 def describe_model(graph: ModelGraph, seq_len: int = 4096) -> dict[str, object]:
-    """Sizes of a model; FLOPs per token are those of a sequence of ``seq_len`` tokens.
+    """Return the sizes of a model; FLOPs per token are those of a sequence of ``seq_len`` tokens.
 
-    ``kv_bytes_per_token`` is in bf16, before windows cap it. Raises InputError where seq_len < 1.
+    ``kv_bytes_per_token`` is in bf16, before windows cap it. Raises InputError if seq_len < 1.
     """
     if seq_len < 1:
         raise InputError(Problem("seq_len", seq_len, "seq_len >= 1", "e.g. 4096"))
@@ -44,7 +44,7 @@ def describe_model(graph: ModelGraph, seq_len: int = 4096) -> dict[str, object]:
 
 
 def _block(block: Block, repeat: int, seq_len: int) -> dict[str, object]:
-    """One distinct block; sizes are those of a single repeat."""
+    """Return the sizes of one distinct block, for a single repeat."""
     return {
         "name": block.name,
         "kind": block.kind,
@@ -69,7 +69,7 @@ def _operator(operator: Operator) -> dict[str, object]:
 
 
 def _architecture(arch: Architecture) -> dict[str, object]:
-    """All fields that planning reads; those with one entry per layer are counted instead of listed."""
+    """Return all fields that planning reads; per-layer fields are counted instead of listed."""
     data = asdict(replace(arch, numerics=UNKNOWN))
     for key in ("name", "family", "source", "assumed", "left_out", "numerics"):
         del data[key]

@@ -1,7 +1,7 @@
 """The model noun: blocks of operators with repeat counts, in the order in which a token meets them.
 
 ``ModelGraph.chain`` lists (block index, repeat count): DeepSeek-V3 is embed ×1, dense ×3, moe ×58, head ×1.
-Chains are the graphs accepted now; ``edges`` of other shapes are refused when a graph is read.
+Only chains are accepted now; ``edges`` of other shapes are refused when a graph is read.
 """
 
 from dataclasses import dataclass, field
@@ -9,20 +9,22 @@ from functools import cached_property
 from typing import Literal
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.operators import Attention, ExpertLinear, Operator
+from meshwright.model.operators.operator_types import Attention, ExpertLinear, Operator
 
 BlockKind = Literal["embed", "layer", "head"]
 
 
 Recomputed = str | tuple[str, ...]
-"""What of a block runs again in the backward pass: ``full``, or the names of sets (``recompute.py``), perhaps none."""
+"""A block's recomputation in the backward pass: ``full``, or the names of sets
+(``model/operators/recompute_sets.py``), perhaps none.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """A named chain of operators. Equal blocks are one object, repeated.
 
-    ``recompute`` is what a plan has run again of it, nothing in a model by itself.
+    ``recompute`` is set by a plan; it is empty in a model by itself.
     """
 
     name: str
@@ -32,16 +34,16 @@ class Block:
 
     @property
     def predicts_further(self) -> bool:
-        """It has a stream and a loss of its own beside the model's (``next_tokens.py``)."""
+        """True for multi-token prediction: the block has its own stream and loss."""
         return any(op.begins_stream for op in self.operators)
 
     @property
     def full_recompute(self) -> bool:
-        """The whole block is run again in the backward pass."""
+        """True if the backward pass recomputes the whole block."""
         return self.recompute == "full"
 
     def recomputes(self, sets: tuple[str, ...]) -> bool:
-        """Whether an operator that belongs to ``sets`` is run again in the backward pass."""
+        """Return whether the backward pass recomputes an operator that belongs to ``sets``."""
         return self.full_recompute or any(name in self.recompute for name in sets)
 
     @property
@@ -61,7 +63,10 @@ class Block:
         return total
 
     def flops_per_token_forward(self, seq_len: int, *, causal: bool) -> float:
-        """Forward FLOPs of one token at ``seq_len``; causal counts only the positions that are not masked."""
+        """Return the forward FLOPs of one token at ``seq_len``.
+
+        Causal counts only the positions that are not masked.
+        """
         return sum(op.flops_per_token(attended_positions(op, seq_len, causal)) for op in self.operators)
 
 
@@ -69,8 +74,8 @@ class Block:
 class ModelGraph:
     """A model as planners see it. ``blocks`` are the distinct ones, ``chain`` their order with repeats.
 
-    ``vocabulary`` are the blocks of a vocabulary that every pipeline rank has a part of (``spread.py``); the chain has
-    them not.
+    ``vocabulary`` lists the blocks of a vocabulary that all pipeline ranks share
+    (``model/transforms/vocabulary_parallel.py``); they are not in the chain.
     """
 
     architecture: Architecture
@@ -103,7 +108,7 @@ class ModelGraph:
 
     @cached_property
     def parameters(self) -> int:
-        """All parameters, a table that several blocks have counted once."""
+        """All parameters; a table that several blocks share counts once."""
         total = sum(self.blocks[index].parameters * repeat for index, repeat in self.chain)
         return total - self._copied_elements
 
@@ -120,31 +125,31 @@ class ModelGraph:
 
     @property
     def tied_gradients(self) -> bool:
-        """The embedding and what is at the end train one table: a head, or layers that predict further tokens."""
+        """True if the embedding and the model's end train one table: by a tied head, or multi-token prediction."""
         trained = any(p.trained for op in self.embed.operators for p in op.parameters)
         copied = self.architecture.tied_embeddings or self.architecture.next_token_layers > 0
         return copied and trained and not self.vocabulary
 
     @property
     def tied_head(self) -> bool:
-        """The embedding and the head train one table."""
+        """True if the embedding and the head train one table."""
         return self.architecture.tied_embeddings and self.tied_gradients
 
     @property
     def _copied_elements(self) -> int:
-        """Of the embedding's table: as the head's, or where further tokens are read."""
+        """Elements of the embedding's copies: a tied head's, or multi-token prediction's."""
         arch = self.architecture
         return arch.vocab * arch.hidden * (arch.tied_embeddings or arch.next_token_layers > 0)
 
     def flops_per_token_forward(self, seq_len: int, *, causal: bool = False) -> float:
-        """Forward FLOPs per token, head included, embedding look-up free."""
+        """Return the forward FLOPs per token, including the head; embedding look-up is free."""
         return sum(
             self.blocks[index].flops_per_token_forward(seq_len, causal=causal) * repeat
             for index, repeat in self.chain
         )
 
     def kv_bytes_per_token(self, bytes_per_element: int = 2) -> int:
-        """Key-value cache of one token over all layers, before windows cap it."""
+        """Return the key-value cache of one token over all layers, before windows cap it."""
         return bytes_per_element * sum(
             op.kv_width * repeat
             for index, repeat in self.chain
@@ -154,7 +159,7 @@ class ModelGraph:
 
 
 def attended_positions(op: Operator, seq_len: int, causal: bool) -> float:
-    """Mean number of positions a token attends to: all, the causal half, or a window's share.
+    """Return the mean number of positions a token attends to: all, the causal half, or a window's share.
 
     Causal without a window: s/2. Causal, window w < s: (w²/2 + (s−w)·w)/s. Without the causal discount a
     sliding layer counts min(s, 2w) (the MFU convention of docs/metrics.md).

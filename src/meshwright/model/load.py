@@ -1,5 +1,8 @@
 """Where a model comes from: the zoo, a ``config.json``, or a hub id.
 
+A name is tried in this order: a name of the zoo as it is written there, a file or folder, another spelling of a zoo
+model such as its hub id (``model/zoo_names.py``), and last any other hub id, the only one that needs a network.
+
 The zoo (``model/zoo/NAME.json``) holds configurations of released models and of published tables in the form
 of a Hugging Face ``config.json``; ``_source`` says where the sizes come from.
 """
@@ -7,31 +10,25 @@ of a Hugging Face ``config.json``; ``_source`` says where the sizes come from.
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 from os.path import expanduser
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.model.blocks import build_graph
-from meshwright.model.families import read_architecture
+from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.hub import fetch_config
+from meshwright.model.operators.blocks import build_graph
+from meshwright.model.zoo_names import zoo_name, zoo_names
 
 LARGEST_FILE_BYTES = 4 * 2**20
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 MOST_NEIGHBOURS = 1000
 """Entries of a folder among which a near name is looked for."""
 
+ZOO = "zoo:"
 Fetch = Callable[[str], bytes]
-
-
-@lru_cache(maxsize=1)
-def zoo_names() -> tuple[str, ...]:
-    """Names of the models that come with Meshwright, sorted."""
-    entries = (entry.name for entry in files("meshwright.model").joinpath("zoo").iterdir())
-    return tuple(sorted(name.removesuffix(".json") for name in entries if name.endswith(".json")))
 
 
 def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> ModelGraph:
@@ -43,7 +40,7 @@ def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> Mode
     name = str(name_or_path)
     data, title, source = _read(name, fetch)
     config = _json_object(data, source)
-    if name in zoo_names():
+    if source == ZOO + title:
         source = str(config["_source"])
     return build_graph(read_architecture(config, title, source))
 
@@ -57,10 +54,13 @@ def load_config(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> dic
 def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
     """The bytes of a model's configuration, the model's name, and where the bytes are from."""
     if name in zoo_names():
-        return files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes(), name, f"zoo:{name}"
+        return _zoo_bytes(name)
     if _looks_like_file(name):
         return _file_bytes(Path(expanduser(name)))
     _check_local(name)
+    known = zoo_name(name)
+    if known is not None:
+        return _zoo_bytes(known)
     if HUB_ID.fullmatch(name):
         return fetch(name), name.split("/")[1], f"hub:{name}"
     raise InputError(
@@ -68,6 +68,10 @@ def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
             "model", name, "no zoo model, file or hub id (org/name) of that name", nearest(name, zoo_names())
         )
     )
+
+
+def _zoo_bytes(name: str) -> tuple[bytes, str, str]:
+    return files("meshwright.model").joinpath("zoo", f"{name}.json").read_bytes(), name, ZOO + name
 
 
 def _looks_like_file(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""What a decoder computes beyond its shapes: positions, scales, caps, multipliers, the exact activation.
+"""The arithmetic of a decoder beyond its shapes: positions, scales, caps, multipliers, the exact activation.
 
-Planning needs none of it; running a model does. A value that is not supported stands in ``Numerics.refused`` and is
-raised by ``numerics_to_run`` only, so that such a model can still be planned. The readers are in
-``model/family_numerics.py``. Dropout is not here: ``Architecture.dropout`` says whether a model has any.
+Planning needs none of it; running a model does. An unsupported value is listed in ``Numerics.refused`` and raised only
+by ``runnable_numerics``, so that such a model can still be planned. The readers are in
+``model/families/numerics_table.py``. Dropout is not here: ``Architecture.dropout`` tells whether a model has any.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from typing import Literal
 
 from meshwright.errors import Problem
 from meshwright.model.rotary import Rotary
-from meshwright.model.routing import Routing
+from meshwright.model.router import Routing
 
 ActivationKind = Literal["silu", "relu", "gelu", "gelu-tanh", "gelu-bloom"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryGrowth:
-    """A query at position p is multiplied by 1 + beta · ln(1 + ⌊p / positions⌋) (Llama 4, Ministral 3)."""
+    """Position-dependent query scale 1 + beta · ln(1 + ⌊p / positions⌋) at position p (Llama 4, Ministral 3)."""
 
     beta: float
     positions: int
@@ -25,7 +25,7 @@ class QueryGrowth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClampedSwiglu:
-    """gate · sigmoid(``alpha`` · gate) · (up + 1), gate first capped at ``limit``, up at ± ``limit`` (gpt-oss)."""
+    """Activation gate · sigmoid(``alpha`` · gate) · (up + 1), gate capped at ``limit``, up at ± ``limit`` (gpt-oss)."""
 
     alpha: float
     limit: float
@@ -33,7 +33,7 @@ class ClampedSwiglu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixing:
-    """How a part's result is added to the stream: ``stream``·x + ``part``·f(x)."""
+    """Factors of a residual addition: ``stream``·x + ``part``·f(x)."""
 
     stream: float = 1.0
     part: float = 1.0
@@ -51,7 +51,7 @@ class HeadDecay:
     layers: int
 
     def rates(self, layer: int) -> tuple[float, ...]:
-        """One for each head."""
+        """Return one rate for each head."""
         factor = 1 - layer / (self.layers - 1 + 1e-5) + 1e-5
         return tuple(2.0 ** (-8 * (head + 1) / self.heads) * factor for head in range(self.heads))
 
@@ -60,28 +60,28 @@ class HeadDecay:
 class Numerics:
     """The arithmetic of one decoder, in the order in which a token meets it.
 
-    * The embedding is multiplied by ``embedding_multiplier``, which is first rounded to the table's dtype where
+    * The embedding is multiplied by ``embedding_multiplier``, rounded to the table's dtype first if
       ``embedding_multiplier_rounded`` (Gemma).
     * RMSNorm is x / √(mean x² + ε) · (``norm_offset`` + weight), at least in single precision up to the weight;
-      ``norm_weight_in_fp32`` says that the weight is applied before the result is rounded (Gemma), not after.
+      ``norm_weight_in_fp32``: the weight is applied before the result is rounded (Gemma), not after.
       Head norms come before the rotation.
     * ``rotary`` has one entry for each layer, None without a rotation; ``query_growth`` follows it. With latent
-      attention it turns the rotary part of queries and of the key that all heads share, and the norms of the
-      compressed rows have an ε of their own, ``latent_norm_epsilon``.
-    * Scores are q·k · ``attention_scales[layer]``, then cap · tanh(scores / cap) where ``attention_soft_cap``,
-      then + slope · (j − i) for key j of query i where there are ``alibi_slopes``, one for each head.
-    * Where the architecture has attention sinks, a head's sink is one more score of every query, unscaled, of a key
+      attention it rotates the rotary part of queries and of the key that all heads share, and the norms of the
+      compressed rows have their own ε, ``latent_norm_epsilon``.
+    * Scores are q·k · ``attention_scales[layer]``, then cap · tanh(scores / cap) if ``attention_soft_cap``,
+      then + slope · (j − i) for key j of query i if there are ``alibi_slopes``, one for each head.
+    * If the architecture has attention sinks, a head's sink is one more score of every query, unscaled, of a key
       whose value is zero.
-    * Linear attention takes the ``activation`` of queries, keys and values, neither rotates nor scales them, and keeps
-      states that ``decay``; its gated norm has an ε of its own, ``linear_norm_epsilon``.
+    * Linear attention applies ``activation`` to queries, keys and values, neither rotates nor scales them, and keeps
+      states that ``decay``; its gated norm has its own ε, ``linear_norm_epsilon``.
     * ``activation``: ``gelu`` is exact, ``gelu-tanh`` its approximation, ``gelu-bloom`` that with BLOOM's constant.
-      ``expert_activation`` stands in its place in routed experts.
+      ``expert_activation`` replaces it in routed experts.
     * ``routing``: how a router chooses and weighs, in every routed layer; None without experts.
-    * Each part's result is added to the stream as ``attention_mixing[layer]`` (plainly where there is none) and
-      ``feedforward_mixing`` say.
+    * Each sublayer's result is added to the stream with the factors ``attention_mixing[layer]`` (1 if empty) and
+      ``feedforward_mixing``.
     * Logits are divided by ``logit_divisor``, then capped by ``logit_soft_cap`` as the scores are.
 
-    ``refused`` lists what the configuration asks for and is not supported.
+    ``refused`` lists the configuration's unsupported values.
     """
 
     activation: ActivationKind
@@ -106,7 +106,7 @@ class Numerics:
     refused: tuple[Problem, ...] = ()
 
     def mixing_of_attention(self, layer: int) -> Mixing:
-        """How a layer's attention is added to the stream."""
+        """Return the residual factors of a layer's attention."""
         return self.attention_mixing[layer] if self.attention_mixing else Mixing()
 
 
@@ -123,4 +123,4 @@ UNKNOWN = Numerics(
         ),
     ),
 )
-"""Stands where no configuration was read: such a model can be planned, not run."""
+"""Numerics of a model whose configuration was not read: it can be planned, not run."""

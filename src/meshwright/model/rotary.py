@@ -1,18 +1,18 @@
-"""Rotary position embeddings as data, and the numbers that follow from it: frequencies, factor, ALiBi slopes.
+"""Rotary position embeddings as data, and derived numbers: frequencies, attention factor, ALiBi slopes.
 
 A head's rotated elements form pairs; pair i of dim/2 turns by position · f_i, f_i = theta^(−2i/dim) (RoFormer,
 arXiv 2104.09864). A scaling changes f_i so that a model reads further than it was trained, and may multiply
 cosine and sine by a factor ≥ 1:
 
 * ``Linear``: f_i / factor (position interpolation, arXiv 2306.15595);
-* ``Llama3``: long waves are divided by factor, short ones stay, between them it is interpolated (Llama 3.1);
+* ``Llama3``: long waves are divided by factor, short ones stay, with interpolation between them (Llama 3.1);
 * ``Yarn``: the same by a ramp over the pairs (arXiv 2309.00071);
 * ``LongRope``: f_i / (a factor for each pair), one list up to the original length, another beyond it
   (arXiv 2402.13753).
 
 The formulas are those of transformers 5.23 (``modeling_rope_utils.py``), which computes them in single precision:
-there they differ in the eighth digit. ``slopes_of`` are ALiBi's slopes (arXiv 2108.12409), which stand in for a
-rotation. Nothing here knows a tensor.
+there they differ in the eighth digit. ``alibi_head_slopes`` are ALiBi's slopes (arXiv 2108.12409), an alternative to
+rotation. This module uses no tensors.
 """
 
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ from math import ceil, floor, log, log2, pi, sqrt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear:
-    """Every wave is stretched by ``factor``."""
+    """Position interpolation: every wave is stretched by ``factor``."""
 
     factor: float
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by."""
+        """Factor of cosine and sine."""
         return 1.0
 
     def scaled(self, plain: tuple[float, ...], rotary: "Rotary", positions: int) -> tuple[float, ...]:
-        """The frequencies, from those without scaling."""
+        """Return the scaled frequencies from the plain ones."""
         return tuple(frequency / self.factor for frequency in plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llama3:
-    """Waves longer than ``original_positions / low_freq_factor`` are stretched, short ones not."""
+    """Llama 3.1's scaling: waves longer than ``original_positions / low_freq_factor`` are stretched, short ones not."""
 
     factor: float
     low_freq_factor: float
@@ -46,15 +46,15 @@ class Llama3:
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by."""
+        """Factor of cosine and sine."""
         return 1.0
 
     def scaled(self, plain: tuple[float, ...], rotary: "Rotary", positions: int) -> tuple[float, ...]:
-        """The frequencies, from those without scaling."""
+        """Return the scaled frequencies from the plain ones."""
         return tuple(map(self._one, plain))
 
     def _one(self, frequency: float) -> float:
-        turns = self.original_positions * frequency / (2 * pi)  # of this pair within the original length
+        turns = self.original_positions * frequency / (2 * pi)  # within the original length
         share = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
         share = min(1.0, max(0.0, share))
         return (1 - share) * frequency / self.factor + share * frequency
@@ -62,9 +62,9 @@ class Llama3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yarn:
-    """Pairs that turn less than ``beta_slow`` times are stretched, those above ``beta_fast`` not.
+    """YaRN: pairs that turn less than ``beta_slow`` times are stretched, those above ``beta_fast`` not.
 
-    ``given_attention_factor`` is None where it follows from ``factor``; ``mscale`` and ``mscale_all_dim`` count only
+    ``given_attention_factor`` is None if it follows from ``factor``; ``mscale`` and ``mscale_all_dim`` count only
     together. ``truncate`` rounds the ends of the ramp outwards to whole pairs.
     """
 
@@ -79,7 +79,7 @@ class Yarn:
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by: 0.1·ln(factor) + 1 unless given."""
+        """Factor of cosine and sine: 0.1·ln(factor) + 1 unless given."""
         if self.given_attention_factor is not None:
             return self.given_attention_factor
         if self.mscale and self.mscale_all_dim:
@@ -88,11 +88,11 @@ class Yarn:
 
     @property
     def score_factor(self) -> float:
-        """What DeepSeek multiplies scores by: (0.1·mscale_all_dim·ln(factor) + 1)²; 1 without mscale_all_dim."""
+        """DeepSeek's factor of scores: (0.1·mscale_all_dim·ln(factor) + 1)²; 1 without mscale_all_dim."""
         return self._temperature(self.mscale_all_dim) ** 2 if self.mscale_all_dim else 1.0
 
     def scaled(self, plain: tuple[float, ...], rotary: "Rotary", positions: int) -> tuple[float, ...]:
-        """The frequencies, from those without scaling."""
+        """Return the scaled frequencies from the plain ones."""
         low, high = self._pair_with(self.beta_fast, rotary), self._pair_with(self.beta_slow, rotary)
         if self.truncate:
             low, high = floor(low), ceil(high)
@@ -108,16 +108,16 @@ class Yarn:
         return 0.1 * scale * log(self.factor) + 1.0 if self.factor > 1 else 1.0
 
     def _pair_with(self, turns: float, rotary: "Rotary") -> float:
-        """The pair (a fraction) that makes so many turns within the original length."""
+        """Return the pair (a fraction) that makes so many turns within the original length."""
         longest = self.original_positions / (turns * 2 * pi)
         return rotary.dim * log(longest) / (2 * log(rotary.theta))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRope:
-    """A stretch for each pair: ``short`` up to ``original_positions``, ``long`` for a sequence beyond them.
+    """LongRoPE: a factor for each pair, ``short`` up to ``original_positions``, ``long`` for longer sequences.
 
-    Which list holds is decided by the whole sequence, also where a device sees a part of it.
+    The whole sequence decides which list applies, even if a device holds only a part of it.
     """
 
     short: tuple[float, ...]
@@ -128,7 +128,7 @@ class LongRope:
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by: √(1 + ln factor / ln original_positions) unless given."""
+        """Factor of cosine and sine: √(1 + ln factor / ln original_positions) unless given."""
         if self.given_attention_factor is not None:
             return self.given_attention_factor
         if self.factor <= 1:
@@ -136,7 +136,7 @@ class LongRope:
         return sqrt(1 + log(self.factor) / log(self.original_positions))
 
     def scaled(self, plain: tuple[float, ...], rotary: "Rotary", positions: int) -> tuple[float, ...]:
-        """The frequencies for a sequence of ``positions``, from those without scaling."""
+        """Return the frequencies for a sequence of ``positions``, from the plain ones."""
         factors = self.long if positions > self.original_positions else self.short
         return tuple(frequency / factor for frequency, factor in zip(plain, factors, strict=True))
 
@@ -148,7 +148,7 @@ Scaling = Linear | Llama3 | Yarn | LongRope
 class Rotary:
     """The rotation of one layer's queries and keys.
 
-    The first ``dim`` elements of a head are rotated, the others pass. A pair is two neighbours where
+    The first ``dim`` elements of a head are rotated, the others are unchanged. A pair is two neighbours if
     ``interleaved``, else elements i and i + dim/2.
     """
 
@@ -159,17 +159,17 @@ class Rotary:
 
     @property
     def attention_factor(self) -> float:
-        """What cosine and sine are multiplied by."""
+        """Factor of cosine and sine."""
         return 1.0 if self.scaling is None else self.scaling.attention_factor
 
     def frequencies(self, positions: int) -> tuple[float, ...]:
-        """The angle per position of each pair, for a sequence of ``positions``."""
+        """Return the angle per position of each pair, for a sequence of ``positions``."""
         plain = tuple(self.theta ** (-2 * pair / self.dim) for pair in range(self.dim // 2))
         return plain if self.scaling is None else self.scaling.scaled(plain, self, positions)
 
 
-def slopes_of(heads: int) -> tuple[float, ...]:
-    """ALiBi's slope of each head: a geometric sequence, continued by every second of a finer one."""
+def alibi_head_slopes(heads: int) -> tuple[float, ...]:
+    """Return ALiBi's slope of each head: a geometric sequence, continued by every second term of a finer one."""
     whole = 2 ** floor(log2(heads))
     slopes = [2 ** (-8 * (head + 1) / whole) for head in range(whole)]
     finer = [2 ** (-4 * (2 * head + 1) / whole) for head in range(heads - whole)]

@@ -1,1 +1,1 @@
-"""Which node takes which place among a plan's ranks, where links between nodes are not alike."""
+"""Placement: the node of each of a plan's ranks where links are uneven, and the rank of each expert."""

@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Literal
 
 from meshwright.model.graph import Block
-from meshwright.program.items import Body, Collective, Item, PassKind
-from meshwright.program.mesh import RankGrid, grid_with
-from meshwright.program.mirrored import MIRRORED
-from meshwright.program.shape import LocalShape, Mode
-from meshwright.program.states import StateEntry, StateKind
-from meshwright.schedule.action import (
+from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
+from meshwright.program.local_shape import LocalShape, Mode
+from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
+from meshwright.program.model_states.state_bytes import StateEntry, StateKind
+from meshwright.program.pass_items import Body, Collective, Item, PassKind
+from meshwright.schedules.action import (
     EXCHANGES,
     SUM_RECEIVES,
     SUM_SENDS,
@@ -26,9 +26,9 @@ from meshwright.schedule.action import (
     Kind,
     format_actions,
 )
-from meshwright.schedule.dependencies import Ways
-from meshwright.schedule.offload import COPIES
-from meshwright.schedule.vocabulary import FORMS
+from meshwright.schedules.activation_offload import COPIES
+from meshwright.schedules.dependencies import StageChains
+from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 
 Stream = Literal["compute", "data-parallel", "send", "receive", "exchange", "host"]
@@ -73,9 +73,9 @@ class Program:
     ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them. Ranks of ep
     hold a layer's experts in the order ``expert_orders`` has for it; None, or nothing: as the model has them.
 
-    ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``vocabulary.py``); each of them
-    has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares behind it,
-    ``activation_bytes`` being kept from S to T.
+    ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``pipeline_vocabulary.py``);
+    each of them has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares
+    behind it, ``activation_bytes`` being kept from S to T.
     """
 
     blocks: tuple[Block, ...]
@@ -111,13 +111,13 @@ class Program:
         return self.stages + self.shares
 
     def parts_of(self, rank: int) -> tuple[Stage, ...]:
-        """The stages and the share that a pipeline rank holds."""
+        """Return the stages and the share that a pipeline rank holds."""
         return tuple(part for part in self.parts if part.rank == rank)
 
     @property
-    def ways(self) -> Ways:
-        """How micro-batches go through the stages, and where the vocabulary is."""
-        usual = Ways(len(self.stages), self.chains)
+    def ways(self) -> StageChains:
+        """Return the path of micro-batches through the stages, and the place of the vocabulary."""
+        usual = StageChains(len(self.stages), self.chains)
         if self.vocabulary is None:
             return usual
         return replace(FORMS[self.vocabulary].ways(usual, self.pipeline_ranks), rows=True)
@@ -128,7 +128,7 @@ class Program:
         return len(self.lists)
 
     def stages_of(self, rank: int) -> tuple[Stage, ...]:
-        """The stages that a pipeline rank holds, by their places in a chain."""
+        """Return the stages that a pipeline rank holds, by their places in a chain."""
         mine = (stage for stage in self.stages if stage.rank == rank)
         return tuple(sorted(mine, key=lambda stage: self.ways.position(stage.index)))
 
@@ -176,7 +176,7 @@ class Program:
         return tuple(dict.fromkeys(tuple(sorted(self.stages[s].rank for s in same)) for same in copies))
 
     def stream_of(self, kind: Kind) -> Stream:
-        """Where an action runs: beside compute or on its stream."""
+        """Return the stream that an action runs on."""
         if kind in ("SEND_F", "SEND_B", *SUM_SENDS):
             return "send"
         if kind in ("RECV_F", "RECV_B", *SUM_RECEIVES):
@@ -201,7 +201,7 @@ class Program:
         return grid_with(axes, self.grid, self.expert_grid).size(axes)
 
     def signature(self) -> str:
-        """A digest that predictor and runtime compare before they talk about the same plan."""
+        """Return a digest by which predictor and runtime confirm that they have the same plan."""
         digest = hashlib.sha256()
         for part in _identity(self):
             digest.update(repr(part).encode())
@@ -209,7 +209,7 @@ class Program:
 
 
 def expert_order(program: Program, layer: int | None) -> tuple[int, ...] | None:
-    """The experts of a layer as ranks of ep hold them; None: as the model has them."""
+    """Return the experts of a layer as ranks of ep hold them; None: the model's order."""
     return program.expert_orders[layer] if program.expert_orders and layer is not None else None
 
 
@@ -243,7 +243,7 @@ def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object
 
 
 def matching_receive(send: Action) -> Action:
-    """The receive of a send: activations go to the next stage, gradients to the previous one."""
+    """Return the receive of a send: activations go to the next stage, gradients to the previous one."""
     assert send.stage is not None
     if send.kind == "SEND_F":
         return Action("RECV_F", send.stage + 1, send.micro_batch)

@@ -1,4 +1,4 @@
-"""In which dtypes a run computes: bf16 as on accelerators, fp32, and fp64 for proofs."""
+"""Dtypes of a run: bf16 as on accelerators, fp32, and fp64 for proofs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,11 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """``compute``: weights in use, activations, messages. ``master``: the optimizer's parameters and moments, gradient
-    buffers and what is reduced. ``statistic``: maxima and sums of the loss, norms of gradients."""
+    """Dtypes of one run.
+
+    ``compute``: weights in use, activations, messages. ``master``: the optimizer's parameters and moments, gradient
+    buffers and reductions. ``statistic``: maxima and sums of the loss, norms of gradients.
+    """
 
     compute: torch.dtype
     master: torch.dtype
@@ -17,7 +20,7 @@ class Precision:
 
     @property
     def mixed(self) -> bool:
-        """Products and their sums have different dtypes."""
+        """True if products and their sums have different dtypes."""
         return self.compute != self.master
 
 

@@ -4,9 +4,9 @@ Every pipeline rank has a compute stream, a data-parallel stream and, to each ne
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
 that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What
-runs beside compute slows it down (``cost/prices.py``, ``cost/step.py``). Simulated times are predictions, not
-measurements. Exchanges of a spread vocabulary have channels of their own (``exchanges.py``), and so have copies to the
-host and back (``copies.py``).
+runs beside compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
+Simulated times are predictions, not measurements. Exchanges of a spread vocabulary have channels of their own
+(``vocabulary_exchanges.py``), and so have copies to the host and back (``offload_copies.py``).
 
 Where steps are validated afterwards NORM is a matter of one rank, and sums go on as messages that keep nobody. Then
 ranks end their steps at unlike times, and some steps are played one behind the other: what counts is the last one, by
@@ -17,25 +17,25 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from meshwright.cost.forms import Forms
-from meshwright.cost.prices import Prices, message_seconds, total
-from meshwright.cost.step import (
+from meshwright.cost.closed_form.overlap_and_optimizer import (
     beside_exchange,
     beside_gather,
     optimizer_seconds,
     reduction_slowdown,
     send_occupancy,
 )
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
+from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
+from meshwright.program.lowering.step_collectives import NORM_BYTES
+from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
 from meshwright.program.program import Program, matching_receive
-from meshwright.program.runs import NEED_PARAMETERS
-from meshwright.program.step import NORM_BYTES
-from meshwright.program.step_validation import STEADY_STEPS, sender_of
-from meshwright.schedule.action import EXCHANGES, PASS_KINDS, SUM_RECEIVES, SUM_SENDS, Action, Kind
-from meshwright.schedule.dependencies import Ways
-from meshwright.schedule.offload import COPIES
-from meshwright.simulate.copies import HostCopies
-from meshwright.simulate.exchanges import Exchanges
-from meshwright.simulate.record import Record, Simulation
+from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_RECEIVES, SUM_SENDS, Action, Kind
+from meshwright.schedules.activation_offload import COPIES
+from meshwright.schedules.dependencies import StageChains
+from meshwright.simulate.offload_copies import HostCopies
+from meshwright.simulate.simulation_result import Record, Simulation
+from meshwright.simulate.vocabulary_exchanges import Exchanges
 
 BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED")
 Meeting = tuple[Kind, int | None]
@@ -59,13 +59,13 @@ def simulate(program: Program, prices: Prices) -> Simulation:
     )
 
 
-def message_occupancy(program: Program, forms: Forms) -> float:
-    """The part of a message's time that keeps the sender's compute stream, under a Program's schedule and stack."""
+def message_occupancy(program: Program, forms: HardwareTimes) -> float:
+    """Return the part of a message's time that blocks the sender's compute stream, for a Program."""
     several_passes = program.split or len(program.stages) > len(program.lists)
     return send_occupancy(several_passes, program.stack.overlap_p2p, forms)
 
 
-def meeting(action: Action, ways: Ways) -> Meeting:
+def meeting(action: Action, ways: StageChains) -> Meeting:
     """Where the ranks meet that have an action of a barrier."""
     return action.kind, None if action.stage is None else ways.position(action.stage)
 
@@ -270,7 +270,7 @@ def _play(player: _Player) -> None:
 
 
 def _ended_s(player: _Player) -> float:
-    """When all that was recorded has ended."""
+    """Return when every recorded action has ended."""
     return max((record.end for records in player.records for record in records), default=0.0)
 
 

@@ -13,15 +13,14 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plan.context import ContextForm
-from meshwright.plan.problems import validated
-from meshwright.plan.runnable import OWN_STACK
-from meshwright.plan.short import Axis, RecomputeName, RecomputeOperator, ShardingName
-from meshwright.plan.strict import Strict
-from meshwright.plan.text import read_file, read_mapping
-from meshwright.schedule import SCHEDULES
-from meshwright.schedule.vocabulary import FORMS
-from meshwright.stack.stack import Stack
+from meshwright.plans.context_parallel import ContextForm
+from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.files.validation_messages import validated
+from meshwright.plans.files.yaml_text import read_file, read_mapping
+from meshwright.plans.forms.short import Axis, RecomputeName, RecomputeOperator, ShardingName
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.stack.stack import OWN_STACK, Stack
 
 DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
@@ -84,7 +83,7 @@ def own_stack(other: Stack) -> Stack:
 
 
 def parse_stack(text: str, where: str = "stack") -> Stack:
-    """The stack that the text of a stack file describes. Raises InputError with every problem."""
+    """Parse the text of a stack file. Raise InputError with every problem."""
     spec = validated(_file_type(), read_mapping(text, where))
     return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
 
@@ -121,7 +120,7 @@ def _packaged_stack(name: str, release: str) -> Stack:
 
 @cache
 def _file_type() -> type[Strict]:
-    """The strict type of a stack file, made from the fields of ``Stack``: there is one list of them."""
+    """Return the strict type of a stack file, derived from the fields of ``Stack``."""
     hints = get_type_hints(Stack)
     keys: dict[str, Any] = {
         field.name: (

@@ -7,10 +7,13 @@ source or documentation (``source`` says which); the two fitted numbers are name
 from dataclasses import dataclass
 from typing import Literal
 
-from meshwright.plan.context import SequencePieces
-from meshwright.plan.short import Gather
-from meshwright.schedule.choice import StepValidation
+from meshwright.plans.context_parallel import SequencePieces
+from meshwright.plans.forms.short import Gather
+from meshwright.schedules.choice import StepValidation
+from meshwright.stack.stack_model import StackModel
 
+OWN_STACK = "meshwright"
+"""The stack of Meshwright's own runtime."""
 AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
 GradientReduction = Literal["reduce-scatter", "all-reduce"]
 
@@ -85,7 +88,8 @@ class Stack:
     overlap_expert_exchange
         exchanges with the experts run beside the compute of another micro-batch's pass over the same layers.
     capacity_scopes
-        scopes in which it bounds the tokens of an expert (``workload/capacity.py``); none: experts take all tokens.
+        scopes in which it bounds the tokens of an expert (``workload/expert_capacity.py``); none: experts take all
+        tokens.
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
@@ -112,6 +116,10 @@ class Stack:
         forms of context parallelism; ``ring+ulysses``: heads exchanged inside of groups that are a ring.
     sequence_pieces
         which pieces of a sequence a rank of cp has: one from either end, or neighbouring ones.
+    tp_families, ep_families
+        families of models that tp or ep cuts as a plan says; None: all.
+    models
+        the models that it has (``stack/stack_model.py``); None: all.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
@@ -178,6 +186,9 @@ class Stack:
     sequence_pieces: tuple[SequencePieces, ...] = ("head-tail",)
     ep: bool = True
     etp: bool = True
+    tp_families: tuple[str, ...] | None = None
+    ep_families: tuple[str, ...] | None = None
+    models: tuple[StackModel, ...] | None = None
     host_s_per_layer: float = 0.0003
     elementwise_factor: float = 1.0
     fsdp_communication_factor: float = 1.4

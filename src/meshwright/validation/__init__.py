@@ -1,1 +1,1 @@
-"""Validation: predict measured runs from a table of them, and say how far off the predictions are."""
+"""Predict the measured runs of a table, and compute the errors."""

@@ -10,9 +10,9 @@ from math import isfinite
 from typing import Literal
 
 from meshwright.errors import InputError, Problem
-from meshwright.workload.capacity import MAX_FACTOR, Capacity
-from meshwright.workload.documents import Documents
-from meshwright.workload.routing import MAX_SKEW, Pairs, Routing
+from meshwright.workload.expert_capacity import MAX_FACTOR, Capacity
+from meshwright.workload.expert_routing import MAX_SKEW, Pairs, Routing
+from meshwright.workload.packed_documents import Documents
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]

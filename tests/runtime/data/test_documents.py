@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import Problem
 from meshwright.runtime.data.documents import MAX_LINE_BYTES, PIECE, READ_BYTES, read_pieces
-from meshwright.runtime.data.files import DataFile
+from meshwright.runtime.data.input_files import DataFile
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 LONG = st.builds(

@@ -9,8 +9,8 @@ from small_tokenizers import eager_tokenizer, word_tokenizer
 
 from meshwright.errors import InputError
 from meshwright.runtime.data.encoders import ByteEncoder, check_room
-from meshwright.runtime.data.hugging_face import load_encoder
-from meshwright.runtime.data.learnt import END, learn_encoder, recipe
+from meshwright.runtime.data.hugging_face_tokenizer import load_encoder
+from meshwright.runtime.data.train_tokenizer import END, learn_encoder, recipe
 
 WORDS = "the cat sat on the mat, the cat ate the rat. " * 20
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -54,7 +54,7 @@ def test_the_vocabulary_is_never_larger_than_asked_for():
 
 def test_another_process_learns_the_same():
     code = (
-        "import sys; from meshwright.runtime.data.learnt import learn_encoder\n"
+        "import sys; from meshwright.runtime.data.train_tokenizer import learn_encoder\n"
         "print(learn_encoder([sys.argv[1]], 300).identity)"
     )
     runs = [

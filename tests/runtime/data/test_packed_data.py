@@ -5,11 +5,11 @@ import pytest
 
 from meshwright.errors import InputError
 from meshwright.runtime.data.batches import whole_batch
-from meshwright.runtime.data.opening import DataNeeds, open_data
-from meshwright.runtime.data.synthetic import SyntheticBatches
-from meshwright.runtime.data.windows import NO_LABEL
-from meshwright.runtime.options import TrainingOptions
-from meshwright.workload.documents import Documents
+from meshwright.runtime.data.open_data import DataNeeds, open_data
+from meshwright.runtime.data.sequence_windows import NO_LABEL
+from meshwright.runtime.data.synthetic_data import SyntheticBatches
+from meshwright.runtime.training.options import TrainingOptions
+from meshwright.workload.packed_documents import Documents
 
 SEQ_LEN = 24
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.runtime.data.corpus import open_corpus
-from meshwright.runtime.data.files import DataFile
-from meshwright.runtime.data.shards import DTYPES, ShardWriter, open_shard
+from meshwright.runtime.data.input_files import DataFile
+from meshwright.runtime.data.token_shards import DTYPES, ShardWriter, open_shard
 
 
 def numpy_file(path, array):

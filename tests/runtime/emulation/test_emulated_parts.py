@@ -8,21 +8,21 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from emulated_programs import case, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_runs import case, plain
 
-from meshwright.cost.prices import total
-from meshwright.cost.pricing import program_prices
+from meshwright.cost.operators.pass_prices import total
+from meshwright.cost.operators.price_plans import program_prices
 from meshwright.errors import UnsupportedError
-from meshwright.program.states import EXPERT_MESH
-from meshwright.runtime.emulation.classes import MOST_PROCESSES, PEER_AXES, local_program, stands_for
+from meshwright.program.model_states.state_bytes import EXPERT_MESH
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
-from meshwright.runtime.emulation.record import Timed, merged
-from meshwright.runtime.emulation.scale import EXCHANGE_S, PASS_S, chosen_scale, real_time_allowed
-from meshwright.runtime.emulation.states import emulated_plan
-from meshwright.schedule.action import Action
+from meshwright.runtime.emulation.emulation_result import Timed, merged
+from meshwright.runtime.emulation.local_program import MOST_PROCESSES, PEER_AXES, local_program, stands_for
+from meshwright.runtime.emulation.time_scale import EXCHANGE_S, PASS_S, chosen_scale, real_time_allowed
+from meshwright.runtime.emulation.units_and_optimizer import emulated_plan
+from meshwright.schedules.action import Action
 
 EXPERTS = {"model": "mixtral-8x7b", "pp": 2, "dp_shard": 4, "ep": 2, "stack": "meshwright", "recomputed": 0}
 DOUBLE = {"schedule": "dualpipe", "chunks": 2}

@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from plain_runs import LATE, blocked, case, expected, in_time, plain
+from emulated_programs import LATE, blocked, case, expected, in_time, plain
 
 from meshwright.errors import RunError
-from meshwright.runtime.channels import Channels
+from meshwright.runtime.comm.pipeline_messages import PipelineMessages
 from meshwright.runtime.emulation.emulate import emulate
-from meshwright.schedule.action import Action
-from meshwright.simulate.ledger import peak_activation_bytes
+from meshwright.schedules.action import Action
+from meshwright.simulate.memory_ledger import peak_activation_bytes
 
 UNIT_S = 0.02
 UNITS = {"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-unit", "schedule": "zeropp", "chunks": 2}
@@ -105,7 +105,7 @@ def test_an_interpreter_that_blocks_on_each_send_is_late():
     assert emulation.step_s > 1.1 * whole
 
 
-class Swapped(Channels):
+class Swapped(PipelineMessages):
     """The fault: the first two messages of a channel are received in the wrong order."""
 
     def begin_step(self):

@@ -7,15 +7,15 @@ from dataclasses import replace
 from math import inf, nan
 
 import pytest
+from example_step_metrics import METRICS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured_steps import METRICS
 
 from meshwright.errors import InputError
-from meshwright.import_.logs.events import Restart, Step
-from meshwright.import_.logs.runtime import Runtime
-from meshwright.runtime.progress.log import open_log
-from meshwright.runtime.progress.metrics import StepMetrics
+from meshwright.ingestion.logs.events import Restart, Step
+from meshwright.ingestion.logs.readers.meshwright_runtime import Runtime
+from meshwright.runtime.progress.metrics_log import open_log
+from meshwright.runtime.progress.step_metrics import StepMetrics
 
 
 def run(path, first, stop):
@@ -128,7 +128,7 @@ def test_our_own_reader_of_logs_understands_it(tmp_path):
 def test_a_process_that_is_killed_leaves_the_lines_that_it_wrote(tmp_path):
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from meshwright.runtime.progress.log import open_log\n"
+        "from meshwright.runtime.progress.metrics_log import open_log\n"
         "with open_log(Path(sys.argv[1]), '0.2.0', {}, 0) as log:\n"
         "    log.evaluation(0, 1.0, 1)\n"
         "    os.kill(os.getpid(), 9)\n"

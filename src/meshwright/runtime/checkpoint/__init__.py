@@ -1,15 +1,16 @@
-"""Checkpoints of a run: its shards, moments and step, written atomically, read back to the bit or refused by name.
+"""Checkpoints of a run: shards, moments and step, written atomically, restored bit for bit.
 
-``folder`` knows which checkpoints there are and makes a name appear only when all is on disk, ``manifest`` says what is
-in one, ``plan_facts`` under which plan and model, ``shards`` what a rank writes and reads; ``saving`` and ``restoring``
-do it on all ranks together, ``exporting`` writes weights alone for other software.
+``run_folder`` lists the checkpoints and gives one its name only when all of it is on disk, ``manifest`` describes
+one checkpoint, ``compatibility`` compares its plan and model with a run's, ``shard_files`` reads and writes a rank's
+part; ``save`` and ``restore`` work on all ranks together, ``hugging_face_export`` writes weights alone for other
+software. A checkpoint of another plan, or a damaged one, is refused with the reason.
 """
 
-from meshwright.runtime.checkpoint.exporting import export_weights
-from meshwright.runtime.checkpoint.folder import latest_checkpoint, prune_checkpoints
+from meshwright.runtime.checkpoint.hugging_face_export import export_weights
 from meshwright.runtime.checkpoint.manifest import read_facts
-from meshwright.runtime.checkpoint.restoring import restore_checkpoint
-from meshwright.runtime.checkpoint.saving import save_checkpoint
+from meshwright.runtime.checkpoint.restore import restore_checkpoint
+from meshwright.runtime.checkpoint.run_folder import latest_checkpoint, prune_checkpoints
+from meshwright.runtime.checkpoint.save import save_checkpoint
 
 __all__ = [
     "export_weights",

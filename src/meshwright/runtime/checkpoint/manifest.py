@@ -1,7 +1,7 @@
-"""What a checkpoint says of itself: ``manifest.json``, and its digest beside it as ``sha256sum`` writes one.
+"""The manifest of a checkpoint: ``manifest.json``, and a digest file of the form that ``sha256sum`` writes.
 
-The manifest names every other file with its size and SHA-256, so one flipped byte anywhere is seen, in the manifest and
-in its digest too. Nothing here needs torch.
+The manifest lists every other file with size and SHA-256, so a flipped byte in any file is detected, including in the
+manifest and its digest. This module does not need torch.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from meshwright import __version__
 from meshwright.errors import InputError, Problem
-from meshwright.runtime.checkpoint.folder import committed, in_short, read_errors
+from meshwright.runtime.checkpoint.run_folder import committed, in_short, read_errors
 
 FORMAT = 1
 MANIFEST, DIGEST = "manifest.json", "manifest.json.sha256"
@@ -32,7 +32,7 @@ KINDS: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a checkpoint as it was written."""
+    """Size and digest of a checkpoint's file at the time of writing."""
 
     size_bytes: int
     sha256: str
@@ -40,7 +40,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What was saved. ``signature`` is the Program's, ``facts`` are the caller's, ``files`` all but the manifest."""
+    """Description of a saved checkpoint.
+
+    ``signature`` is the Program's, ``facts`` come from the caller, ``files`` lists all files except the manifest.
+    """
 
     signature: str
     ranks: int
@@ -52,24 +55,24 @@ class Manifest:
     files: Mapping[str, StoredFile]
 
     def to_text(self) -> str:
-        """As it is stored."""
+        """Return the manifest as JSON text."""
         data = {"format": FORMAT, "written_by": f"meshwright {__version__}", **asdict(self)}
         return json.dumps(data, indent=1) + "\n"
 
 
 def stored_file(path: Path) -> StoredFile:
-    """Size and digest of a file. Raises OSError."""
+    """Return size and digest of a file. Raises OSError."""
     with path.open("rb") as file:
         return StoredFile(path.stat().st_size, file_digest(file, "sha256").hexdigest())
 
 
 def digest_line(text: bytes) -> bytes:
-    """The content of the digest's file."""
+    """Return the content of the digest file for a manifest's text."""
     return f"{sha256(text).hexdigest()}  {MANIFEST}\n".encode()
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint. Raises InputError where it is damaged or none of this format."""
+    """Read the manifest of a checkpoint. Raises InputError if it is damaged or has another format."""
     if not path.is_dir():
         suggestion = "the folder of a checkpoint, such as step-00000120"
         raise InputError(Problem("checkpoint", in_short(path), "no such checkpoint", suggestion))
@@ -80,7 +83,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_facts(path: Path) -> dict[str, object]:
-    """What the caller saved, with ``step``, ``signature``, ``ranks``, ``precision``, ``plan`` and ``model``.
+    """Return the caller's saved facts with ``step``, ``signature``, ``ranks``, ``precision``, ``plan`` and ``model``.
 
     Raises InputError.
     """
@@ -88,13 +91,13 @@ def read_facts(path: Path) -> dict[str, object]:
 
 
 def facts_of(manifest: Manifest) -> dict[str, object]:
-    """What ``read_facts`` tells; the caller's own facts win."""
+    """Return what ``read_facts`` returns, from a manifest in memory; the caller's own facts win."""
     own = ("step", "signature", "ranks", "precision", "plan", "model")
     return {name: getattr(manifest, name) for name in own} | dict(manifest.facts)
 
 
 def file_problems(path: Path, files: Mapping[str, StoredFile]) -> Iterator[Problem]:
-    """What is wrong with these files of a checkpoint."""
+    """Yield a problem for each of these files that is missing, truncated or damaged."""
     for name, stored in files.items():
         try:
             size = (path / name).stat().st_size
@@ -108,7 +111,7 @@ def file_problems(path: Path, files: Mapping[str, StoredFile]) -> Iterator[Probl
 
 
 def foreign_files(path: Path, manifest: Manifest) -> Iterator[Problem]:
-    """What lies in a checkpoint's folder and is none of its files."""
+    """Yield a problem for each file in a checkpoint's folder that the manifest does not list."""
     with read_errors(path):
         names = sorted(entry.name for entry in path.iterdir())
     for name in names:
@@ -117,7 +120,7 @@ def foreign_files(path: Path, manifest: Manifest) -> Iterator[Problem]:
 
 
 def damage(path: Path, name: str, rule: str) -> Problem:
-    """A file that a checkpoint is refused for, and both ways on: another folder, or this one without it."""
+    """Return the problem of a damaged file; suggest an earlier checkpoint, or moving this one away."""
     earlier = [other for other in committed(path.parent) if other.name < path.name]
     suggestion = f"give another checkpoint, or move {path.name} away to begin anew"
     if earlier:
@@ -129,7 +132,7 @@ def damage(path: Path, name: str, rule: str) -> Problem:
 
 
 def _content(path: Path, name: str, most: int) -> bytes:
-    """What is in a file, which should not be longer."""
+    """Read a file, at most one byte more than the expected maximum."""
     if not (path / name).is_file():
         raise InputError(damage(path, name, "is missing"))
     with read_errors(path / name), (path / name).open("rb") as file:

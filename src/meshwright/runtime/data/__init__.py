@@ -1,6 +1,7 @@
-"""What a run is trained on: files to tokens, tokens to windows, windows to the batch of a step.
+"""Training data of a run: files to tokens, tokens to windows, windows to the batch of a step.
 
-Life of a token: ``files`` finds the files, ``documents`` streams their texts, an encoder of ``encoders`` makes
-tokens of them, once, into ``shards`` of the ``cache``; ``corpus`` is all of them in a row, ``windows`` cuts it,
-``order`` shuffles the windows of an epoch, ``batches`` says which of them a step takes. ``opening`` does it all.
+Life of a token: ``input_files`` finds the files, ``documents`` streams their texts, an encoder of ``encoders`` turns
+them into tokens once, into ``token_shards`` of the ``tokenised_cache``; ``corpus`` chains the shards,
+``sequence_windows`` cuts the corpus, ``epoch_order`` shuffles the windows, ``batches`` picks the windows of a step.
+``open_data`` does all of it.
 """

@@ -1,7 +1,7 @@
-"""The batch of a step: a pure function of (data, seed, step), whatever the number of ranks and their layout.
+"""The batch of a step: a pure function of (data, seed, step), independent of the number of ranks and their layout.
 
-Sequence i of step s is sample s·G + i of the order, so steps run on over the end of an epoch. Resuming is only a step
-number, and ranks that share a step ask for their own rows of it.
+Sequence i of step s is sample s·G + i of the order, so steps continue past the end of an epoch. Resuming needs only a
+step number, and each rank reads only its own rows of a step.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.runtime.data.order import EpochOrder
-from meshwright.runtime.data.windows import Batch, Windows
+from meshwright.runtime.data.epoch_order import EpochOrder
+from meshwright.runtime.data.sequence_windows import Batch, Windows
 
 
 class Batches(Protocol):
@@ -24,17 +24,17 @@ class Batches(Protocol):
         ...
 
     def rows(self, step: int, indices: Sequence[int]) -> Batch:
-        """The sequences of these indices, 0 … global_batch − 1, of the batch of a step."""
+        """Return the sequences with these indices, 0 … global_batch − 1, of a step's batch."""
         ...
 
 
 def whole_batch(batches: Batches, step: int) -> Batch:
-    """All sequences of a step."""
+    """Return all sequences of a step."""
     return batches.rows(step, range(batches.global_batch))
 
 
 def samples(batches: Batches, step: int, indices: Sequence[int]) -> NDArray[np.int64]:
-    """The numbers of these sequences, counted from the first one of step 0."""
+    """Return the sample numbers of these sequences, counted from the first sequence of step 0."""
     chosen = np.array(indices, np.int64)
     assert step >= 0, f"step {step}"
     assert ((chosen >= 0) & (chosen < batches.global_batch)).all(), (
@@ -45,20 +45,20 @@ def samples(batches: Batches, step: int, indices: Sequence[int]) -> NDArray[np.i
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """Batches without end, every epoch in a new order."""
+    """Endless batches, shuffled again in every epoch."""
 
     windows: Windows
     order: EpochOrder
     global_batch: int
 
     def rows(self, step: int, indices: Sequence[int]) -> Batch:
-        """The sequences of these indices of the batch of a step."""
+        """Return the sequences with these indices of a step's batch."""
         return self.windows.rows(self.order.at(samples(self, step, indices)))
 
 
 @dataclass(frozen=True)
 class HeldOutBatches:
-    """``count`` batches that show each held-out window once; rows that predict nothing fill up the last one."""
+    """``count`` batches that show each held-out window once; rows without labels fill up the last one."""
 
     windows: Windows
     numbers: NDArray[np.int64]
@@ -70,7 +70,7 @@ class HeldOutBatches:
         return -(-len(self.numbers) // self.global_batch)
 
     def rows(self, step: int, indices: Sequence[int]) -> Batch:
-        """The sequences of these indices of the batch ``step``, 0 … count − 1."""
+        """Return the sequences with these indices of batch ``step``, 0 … count − 1."""
         wanted = samples(self, step, indices)
         known = wanted < len(self.numbers)
         chosen = np.full_like(wanted, -1)

@@ -1,4 +1,4 @@
-"""All token ids of a run in a row: the shards one behind the other, none of them in memory."""
+"""All token ids of a run: the shards one after another, none of them held in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import InputError, Problem
-from meshwright.runtime.data.files import DataFile
-from meshwright.runtime.data.shards import Ids, open_shard
+from meshwright.runtime.data.input_files import DataFile
+from meshwright.runtime.data.token_shards import Ids, open_shard
 
 SCAN_TOKENS = 2**22
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Ids of all shards. ``names`` says where each shard comes from."""
+    """Ids of all shards. ``names`` gives the source of each shard."""
 
     shards: tuple[Ids, ...]
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class Corpus:
         return int(self.starts[-1])
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The ids from ``start`` up to ``stop``, over shard borders; fewer where the corpus ends before."""
+        """Return the ids from ``start`` up to ``stop``, across shard borders; fewer if the corpus ends before."""
         stop = min(stop, self.tokens)
         parts = []
         shard = int(np.searchsorted(self.starts, start, side="right")) - 1
@@ -43,7 +43,10 @@ class Corpus:
         return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)
 
     def check_vocabulary(self, vocab: int) -> None:
-        """Every id must have a row in the model's embedding table. Raises InputError with the first of each shard."""
+        """Check that every id has a row in the embedding table.
+
+        Raises InputError with the first bad id of each shard.
+        """
         places = [_first_from(shard, vocab) for shard in self.shards]
         problems = [
             Problem(
@@ -60,7 +63,7 @@ class Corpus:
 
 
 def open_corpus(files: Sequence[DataFile], names: Sequence[str]) -> Corpus:
-    """The corpus that token shards make up, in their order. Raises InputError with all problems."""
+    """Open token shards as one corpus, in their order. Raises InputError with all problems."""
     shards: list[Ids] = []
     problems: list[Problem] = []
     for file in files:
@@ -74,7 +77,7 @@ def open_corpus(files: Sequence[DataFile], names: Sequence[str]) -> Corpus:
 
 
 def _first_from(ids: Ids, vocab: int) -> int | None:
-    """Position of the first id that is ``vocab`` or more."""
+    """Return the position of the first id that is ``vocab`` or more; None if there is none."""
     if vocab > np.iinfo(ids.dtype).max:
         return None
     for start in range(0, len(ids), SCAN_TOKENS):

@@ -1,11 +1,11 @@
-"""The texts of a file as a stream of pieces, so that a file of any size needs the same memory.
+"""Stream the texts of a file in pieces, so that a file of any size needs the same memory.
 
 A text file is one document. Each line of a ``.jsonl`` file is a JSON object whose ``text`` is one document; its other
-keys are left. Texts are taken as they are: only a byte order mark is left out, and lines or documents without text.
+keys are ignored. Texts are taken unchanged; only a byte order mark and empty lines or documents are skipped.
 
 A document is cut into pieces of at most ``PIECE`` characters, after the last line end in reach, else before the last
-space, else where the reach ends; no character is lost. Pieces are tokenised by themselves, so no token lies across a
-cut: a document of a million characters has about fifteen tokens that it would not have uncut.
+space, else at the limit; no character is lost. Pieces are tokenised separately, so no token crosses a cut: a document
+of a million characters gets about fifteen tokens that it would not have uncut.
 """
 
 import codecs
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from meshwright.errors import Problem
-from meshwright.runtime.data.files import DataFile, Form, unreadable
+from meshwright.runtime.data.input_files import DataFile, Form, unreadable
 
 PIECE = 2**16
 READ_BYTES = 2**20
 MAX_LINE_BYTES = 2**25
-"""Longest line of a ``.jsonl`` file; it is held whole."""
+"""Longest line of a ``.jsonl`` file, which is held in memory whole."""
 
 
 class Piece(NamedTuple):
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 def read_pieces(file: DataFile) -> Iterator[Piece | Problem]:
-    """The pieces of a file's documents; where something is wrong a problem stands in their place."""
+    """Yield the pieces of a file's documents, and a problem in place of anything unreadable."""
     try:
         with open(file.path, "rb") as stream:
             yield from READERS[file.form](stream, file.path)
@@ -41,7 +41,7 @@ def read_pieces(file: DataFile) -> Iterator[Piece | Problem]:
 
 
 def _read_text(stream: BinaryIO, path: Path) -> Iterator[Piece | Problem]:
-    """One document. The first byte that is not text ends the file."""
+    """Return the pieces of a text file as one document. The first byte that is not text ends the file."""
     return _pieces(_decoded(stream, path))
 
 
@@ -67,7 +67,10 @@ def _decoded(stream: BinaryIO, path: Path) -> Iterator[str | Problem]:
 
 
 def _read_json_lines(stream: BinaryIO, path: Path) -> Iterator[Piece | Problem]:
-    """A document a line. A line that is too long ends the file: where the next one begins is not known."""
+    """Yield the pieces of one document per line.
+
+    A line that is too long ends the file: the begin of the next line is not known.
+    """
     for number in count(1):
         line = stream.readline(MAX_LINE_BYTES + 1)
         if not line:
@@ -85,7 +88,7 @@ def _read_json_lines(stream: BinaryIO, path: Path) -> Iterator[Piece | Problem]:
 
 
 class _Refused(NamedTuple):
-    """Why a line holds no document."""
+    """The reason why a line holds no document."""
 
     rule: str
 
@@ -109,7 +112,7 @@ def _text_of(line: bytes) -> str | _Refused:
 
 
 def _pieces(texts: Iterable[str | Problem]) -> Iterator[Piece | Problem]:
-    """The one document that ``texts`` are the successive parts of; where these parts end changes nothing."""
+    """Cut one document, given as successive ``texts``, into pieces; where the texts end makes no difference."""
     waiting = ""
     for text in texts:
         if isinstance(text, Problem):
@@ -127,7 +130,7 @@ def _pieces(texts: Iterable[str | Problem]) -> Iterator[Piece | Problem]:
 
 
 def _cut(text: str, start: int) -> int:
-    """Where the piece that begins at ``start`` ends."""
+    """Return the end of the piece that begins at ``start``."""
     line = text.rfind("\n", start, start + PIECE)
     if line >= 0:
         return line + 1

@@ -1,4 +1,4 @@
-"""Encoders make token ids of text: the interface, and the plainest one, where a byte is a token."""
+"""Encoders turn text into token ids: the interface, and the simplest one, where a byte is a token."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,34 +9,34 @@ from numpy.typing import NDArray
 from meshwright.errors import InputError, Problem
 
 BYTES = "bytes"
-"""The name of the byte encoder where a tokenizer is named."""
+"""The name of the byte encoder, given in place of a tokenizer."""
 
 
 class Encoder(Protocol):
-    """Text to ids. ``identity`` tells encoders apart that make other ids of the same text."""
+    """Text to ids. ``identity`` differs between encoders that give different ids for the same text."""
 
     @property
     def vocab(self) -> int:
-        """All ids are below."""
+        """Upper bound of all ids, exclusive."""
         ...
 
     @property
     def end_of_document(self) -> int:
-        """The id behind each document; no text is encoded as it."""
+        """The id after each document; no text is encoded as it."""
         ...
 
     @property
     def identity(self) -> str:
-        """Equal where, and only where, the ids are."""
+        """Text that is equal for two encoders exactly if their ids are."""
         ...
 
     @property
     def saved(self) -> str | None:
-        """The text of the ``tokenizer.json`` that makes the same ids, where one does."""
+        """The text of the ``tokenizer.json`` that gives the same ids; None if there is none."""
         ...
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         ...
 
 
@@ -49,12 +49,12 @@ class ByteEncoder:
     saved = None
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.uint32]]:
-        """The bytes of each text."""
+        """Return the bytes of each text as ids."""
         return [np.frombuffer(text.encode(), np.uint8).astype(np.uint32) for text in texts]
 
 
 def check_room(vocab: int) -> None:
-    """A model needs an entry for each byte and one for the end of a document. Raises InputError."""
+    """Check that the vocabulary holds each byte and the end of a document. Raises InputError."""
     if vocab < ByteEncoder.vocab:
         rule = f"vocabulary >= {ByteEncoder.vocab}: every byte and the end of a document need an entry"
         raise InputError(Problem("model.vocab", vocab, rule, "give data as token shards (.npy, .bin)"))

@@ -1,1 +1,4 @@
-"""A run whose compute is slept and whose messages carry their arrival time: the interpreter against the simulator."""
+"""Emulate a step: compute is slept, and messages carry their arrival times.
+
+Tests the interpreter against the simulator.
+"""

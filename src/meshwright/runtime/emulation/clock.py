@@ -1,33 +1,33 @@
-"""The hybrid clock of an emulated rank: modelled durations, slept, and what comes late counts as late.
+"""The hybrid clock of an emulated rank: it sleeps modelled durations, and starts later if the wall clock is late.
 
 Every rank keeps the modelled time ``now`` at which its compute stream is free. Work of d seconds that may begin at s
 (the stamp of a message or of a collective) begins at
 
-    start = max(now, s);   if the wall has passed start by more than the slack: start = the wall's time, a late start
+    start = max(now, s);   if the wall clock has passed start by more than the slack: start = wall time, a late start
 
-and ends at start + d, until which the rank sleeps. As long as all is in time the clock is the simulator's, and what the
-operating system adds to a sleep does not add up. But where the program itself waits for something that the model
-does not know of (a send that blocks, an order that holds another rank up), the wall moves on and the clock follows. A
-clock of stamps alone would hide that.
+and ends at start + d; the rank sleeps until then. While everything is on time the clock equals the simulator's, and the
+operating system's overhead of each sleep does not accumulate. But if the program itself waits for something that the
+model does not know of (a send that blocks, an order that delays another rank), the wall clock moves on and this clock
+follows. A clock of stamps alone would hide that.
 
-Modelled seconds times ``scale`` are seconds of the wall. All ranks count from one origin; CLOCK_MONOTONIC is one clock
+Modelled seconds times ``scale`` are seconds of wall time. All ranks count from one origin; CLOCK_MONOTONIC is one clock
 for all processes of a host.
 """
 
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 
-from meshwright.runtime.emulation.record import Timed
-from meshwright.schedule.action import Action, Kind
+from meshwright.runtime.emulation.emulation_result import Timed
+from meshwright.schedules.action import Action, Kind
 
 
 @dataclass
 class Clock:
     """Modelled time of one rank, in seconds from the start of the step.
 
-    ``data_parallel`` is when the stream of gathers and reductions is free, ``links`` when the way to another rank is,
-    ``gathered`` until when a stage's gather runs, ``copies`` when each direction of the way to the host is free.
-    ``action`` is the action that is being executed.
+    ``data_parallel`` is the time at which the stream of gathers and reductions is free, ``links`` the time at which
+    the link to each rank is free, ``gathered`` the end of each stage's gather, ``copies`` the time at which each
+    direction of the host link is free. ``action`` is the action being executed.
     """
 
     scale: float
@@ -45,7 +45,10 @@ class Clock:
     records: list[Timed] = field(default_factory=list)
 
     def begin(self, at: float = 0.0) -> float:
-        """When work that begins here and not before ``at`` starts; late where the wall says so."""
+        """Return the start of work that begins now, not before ``at``.
+
+        If the wall clock has passed that time by more than the slack, the start is late and takes the wall's time.
+        """
         self.now = max(self.now, at)
         self.starts += 1
         wall = self._wall()
@@ -55,20 +58,20 @@ class Clock:
         return self.now
 
     def work(self, seconds: float, at: float = 0.0) -> float:
-        """Begin, work and sleep that long; the start."""
+        """Sleep for work of ``seconds`` that begins now, not before ``at``; return its start."""
         start = self.begin(at)
         self.wait_until(start + seconds)
         return start
 
     def wait_until(self, moment: float) -> None:
-        """Sleep until a modelled moment; the compute stream is not free before."""
+        """Sleep until a modelled time and keep the compute stream busy until then."""
         self.now = max(self.now, moment)
         left = (self.now - self._wall()) * self.scale
         if left > 0:
             sleep(left)
 
     def record(self, action: Action, start: float, end: float, stream: str) -> None:
-        """Note what an action took."""
+        """Record an action's start and end on a stream."""
         self.records.append(Timed(action, start, end, stream))
 
     def _wall(self) -> float:

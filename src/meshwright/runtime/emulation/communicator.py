@@ -1,17 +1,19 @@
-"""The communicator of an emulated rank: real messages and real collectives, whose contents are moments.
+"""The communicator of an emulated rank: real messages and collectives that carry times instead of tensors.
 
-A message is four numbers: when it arrives, and which result it is, so that a wrong one is an error and not only a
-wrong time. The sender's link carries one message at a time: it stamps max(link free, now) + the message's seconds. A
-collective is an all-reduce of the moments at which its members begin: it begins when the last of them does. What the
-Program runs beside compute holds nobody up when it begins; the Program's bytes are logged as in a real run.
+A message is four numbers: its arrival time and the result it stands for, so that a wrong message is an error and not
+only a wrong time. The sender's link carries one message at a time: it stamps max(link free, now) + the message's
+seconds. A collective is an all-reduce (maximum) of its members' begin times: it begins when the last one does. A
+collective that the Program overlaps with compute delays nobody when it begins. The Program's bytes are logged as in a
+real run.
 
 ==========================  ===========================================================================================
-GATHER beside               runs until its end beside the stage's first forward pass, which it makes longer; a unit's
-                            is waited for, and makes all passes beside it longer
-REDUCE of a unit, beside    begins when compute and data-parallel stream are free; the next one waits for it
-REDUCE beside               began when the first block of the last backward pass was done; that pass is made longer, and
-                            after it a last block's share of the reduction is left; whoever ends it waits
-all others                  begin when compute and data-parallel stream are free, and keep both
+GATHER, overlapped          runs until its end concurrently with the stage's first forward pass, which it lengthens; a
+                            unit's gather is waited for, and lengthens all passes that overlap it
+REDUCE of a unit,           begins when compute and data-parallel stream are free; the next one waits for it
+overlapped
+REDUCE, overlapped          began after the first block of the last backward pass; that pass is lengthened, and a last
+                            block's share of the reduction remains after it; whoever ends the reduction waits
+all others                  begin when compute and data-parallel stream are free, and occupy both
 ==========================  ===========================================================================================
 """
 
@@ -21,27 +23,27 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from meshwright.program.items import Collective
+from meshwright.program.pass_items import Collective
 from meshwright.program.program import matching_receive
-from meshwright.runtime.communicator import MESSAGES, Axes, Communicator, NamedWork, Splits, Work
+from meshwright.runtime.comm.communicator import MESSAGES, Axes, Communicator, NamedWork, Splits, Work
 from meshwright.runtime.emulation.clock import Clock
-from meshwright.runtime.emulation.times import ModelledTimes
-from meshwright.schedule.action import Action, parse_actions
+from meshwright.runtime.emulation.modelled_durations import ModelledTimes
+from meshwright.schedules.action import Action, parse_actions
 
 STAMP_NUMBERS = 4
-"""Arrival, kind of result (0 activation, 1 gradient), stage that takes it, micro-batch."""
+"""Arrival time, kind of result (0 activation, 1 gradient), receiving stage, micro-batch."""
 
 
 @dataclass
 class Ending:
-    """Work under way: ``wait`` ends it once, on the network and on the clock."""
+    """An operation in progress: the first ``wait`` ends it, on the network and on the clock."""
 
     work: Work | None
     end: Callable[[], None]
     ended: bool = False
 
     def wait(self) -> None:
-        """Return when it has ended."""
+        """Return when the operation has ended."""
         if not self.ended:
             self.ended = True
             if self.work is not None:
@@ -49,15 +51,15 @@ class Ending:
             self.end()
 
     def is_completed(self) -> bool:
-        """Whether the network has done its part."""
+        """Return whether the network's part is done."""
         return self.work is None or self.work.is_completed()
 
 
 @dataclass
 class Reduction:
-    """A reduction beside the backward pass: when its action ran, when its operations so far end, its least end.
+    """A reduction that overlaps the backward pass: its action's time, the end of its operations so far, its least end.
 
-    ``left`` is how many operations have not begun: dense gradients and those of experts take turns.
+    ``left`` is the number of operations that have not begun: those of dense gradients and of experts alternate.
     """
 
     issued: float
@@ -66,13 +68,13 @@ class Reduction:
     left: int
 
     def next_start(self, now: float) -> float:
-        """When an operation begins that is started now: right after the last one, later by what it was kept waiting."""
+        """Return the begin of an operation that is started now: the end of the last one, plus any wait beyond it."""
         return self.end + max(0.0, now - max(self.issued, self.end))
 
 
 @dataclass
 class EmulatedCommunicator(Communicator):
-    """One emulated rank's way to all others."""
+    """One emulated rank's communication with all others."""
 
     clock: Clock = field(kw_only=True)
     times: ModelledTimes = field(kw_only=True)
@@ -91,13 +93,13 @@ class EmulatedCommunicator(Communicator):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def meet_all(self, moment: float) -> float:
-        """The latest of the moments at which all ranks come here."""
+        """Wait for all ranks and return the latest of their times."""
         stamp = _moment(moment)
         dist.all_reduce(stamp, op=dist.ReduceOp.MAX)
         return stamp.item()
 
     def meet(self, axes: Axes, moment: float, kind: str = "") -> float:
-        """The latest of the moments at which the ranks of a group come here."""
+        """Wait for the ranks of a group and return the latest of their times."""
         stamp = _moment(moment)
         work = self.latest(stamp, axes, f"an exchange over {'·'.join(axes)}", kind)
         if work is not None:
@@ -115,7 +117,7 @@ class EmulatedCommunicator(Communicator):
         root: int | None = None,
         splits: Splits | None = None,
     ) -> Work:
-        """Begin a collective of the step; before the step it takes no time. The tensors stay as they are."""
+        """Start a collective of the step, leaving the tensors unchanged. Before the step begins it takes no time."""
         if self.clock.origin is None:
             return Ending(None, lambda: None)
         action, at = self._owners[id(item)]
@@ -176,7 +178,10 @@ class EmulatedCommunicator(Communicator):
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
     def _reduction(self, stage: int, operations: Sequence[float]) -> "Reduction":
-        """A reduction that began beside the pass that has just ended, which it has held up; a unit's begins now."""
+        """Return a reduction that overlapped the pass that has just ended, and delay that pass.
+
+        With units, the reduction begins now.
+        """
         if self.program.mode.by_unit:
             return Reduction(self.clock.now, self.clock.now, self.clock.now, len(operations))
         clock, blocks = self.clock, len(self.program.parts[stage].blocks)
@@ -186,7 +191,7 @@ class EmulatedCommunicator(Communicator):
         return Reduction(clock.now, end, least, len(operations))
 
     def broadcast(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str, root: int) -> Work:
-        """Begin to tell a group the stamp of one of its ranks."""
+        """Start to broadcast one rank's stamp to a group."""
         group = self._groups[kind, axes]
         with self.naming(what, group.ranks):
             work = dist.broadcast(stamp, src=root, group=group.handle, async_op=True)
@@ -194,7 +199,7 @@ class EmulatedCommunicator(Communicator):
         return NamedWork(work, self, what, group.ranks)
 
     def latest(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str = "") -> Work | None:
-        """Begin to find the latest stamp of a group; None where this process stands for all of it."""
+        """Start to find the latest stamp of a group; None if this process stands for all of the group."""
         group = self._groups.get((kind, axes))
         if group is None or len(group.ranks) == 1:
             return None
@@ -206,14 +211,14 @@ class EmulatedCommunicator(Communicator):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
-        """Begin to send: the message arrives a message's time after its link is free."""
+        """Start a send; the message arrives ``message_s`` after its link is free."""
         clock, (action,) = self.clock, parse_actions(what)
         start = clock.begin(clock.links.get(target, 0.0))
         clock.wait_until(start)
         arrival = clock.links[target] = start + self.times.message_s
         self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):
-            sent = dist.isend(tensor.copy_(stamped(arrival, matching_receive(action))), dst=target)
+            sent = dist.isend(tensor.copy_(timestamp_message(arrival, matching_receive(action))), dst=target)
         assert sent is not None
         work = NamedWork(sent, self, f"send {what}", (self.rank, target))
         clock.record(action, start, arrival, "send")
@@ -221,7 +226,7 @@ class EmulatedCommunicator(Communicator):
         return Ending(work, lambda: clock.wait_until(arrival))
 
     def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:
-        """Begin to receive: taken when it has arrived."""
+        """Start a receive; waiting for it waits until the message's arrival time."""
         (action,) = parse_actions(what)
 
         def end() -> None:
@@ -231,11 +236,11 @@ class EmulatedCommunicator(Communicator):
         return Ending(super().receive(tensor, source, what), end)
 
     def send_sums(self, sums: torch.Tensor, target: int, what: str) -> Work:
-        """Begin to send when sums arrive, in their place."""
+        """Start to send the sums' arrival time in place of the sums."""
         return super().send_sums(torch.full_like(sums, self.clock.begin() + self.times.sums_s), target, what)
 
     def receive_sums(self, sums: torch.Tensor, source: int, what: str) -> Work:
-        """Begin to receive sums of nothing: there when they have arrived."""
+        """Start to receive sums, all zero, that are available at their arrival time."""
 
         def end() -> None:
             self.clock.wait_until(sums[0].item())
@@ -245,7 +250,7 @@ class EmulatedCommunicator(Communicator):
 
 
 def warm(communicator: EmulatedCommunicator, empty: Callable[[], torch.Tensor]) -> None:
-    """Use every connection once: the first time is slow."""
+    """Use every connection once, because first use is slow."""
     for kind, axes in sorted(communicator._groups):
         communicator.meet(axes, 0.0, kind)
     here = communicator.program.grid.coordinates(communicator.rank)["pp"]
@@ -262,8 +267,8 @@ def _moment(moment: float) -> torch.Tensor:
     return torch.tensor([moment], dtype=torch.float64)
 
 
-def stamped(arrival: float, taken: Action) -> torch.Tensor:
-    """A message in place of a tensor: when it arrives, and the receive that it is for."""
+def timestamp_message(arrival: float, taken: Action) -> torch.Tensor:
+    """Return the message that replaces a tensor: its arrival time, and the receive that takes it."""
     assert taken.stage is not None
     assert taken.micro_batch is not None
     numbers = [arrival, float(taken.kind.endswith("_B")), taken.stage, taken.micro_batch]
@@ -271,6 +276,6 @@ def stamped(arrival: float, taken: Action) -> torch.Tensor:
 
 
 def expect(message: torch.Tensor, taken: Action) -> None:
-    """Hold a message against what is taken."""
-    found, expected = message.flatten()[1:].tolist(), stamped(0.0, taken).flatten()[1:].tolist()
+    """Check that a message is the one that the action takes."""
+    found, expected = message.flatten()[1:].tolist(), timestamp_message(0.0, taken).flatten()[1:].tolist()
     assert found == expected, f"{taken}: the message is {found}, expected {expected}"

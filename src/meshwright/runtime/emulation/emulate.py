@@ -1,10 +1,10 @@
-"""Emulate a step of a Program on local processes: the real interpreter, with another clock and other passes.
+"""Emulate a step of a Program on local processes: the real interpreter with an emulated clock and emulated passes.
 
-Where steps overlap it is the last of some.
+If steps overlap, several are run and the last one counts.
 
-The ranks are forked, run under SCHED_RR where that is allowed, use every connection once, agree on an origin of time,
-and execute their lists. A run in which more than one start in twenty was late is repeated once at double scale, and
-both are reported; the better of several is never taken. A rank that waits in vain names its action and the ranks
+The ranks are forked, run under SCHED_RR if that is allowed, use every connection once, agree on an origin of time,
+and execute their lists. If more than one start in twenty was late, the run is repeated once at double scale, and
+both runs are reported; the better of several is never picked. A rank that times out names its action and the ranks
 (RunError).
 """
 
@@ -20,46 +20,48 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
 from meshwright.program.program import Program
-from meshwright.program.step_validation import STEADY_STEPS
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator, warm
-from meshwright.runtime.emulation.exchanges import EmulatedExchanges
+from meshwright.runtime.emulation.emulation_result import Emulation, RankRecord, merged
+from meshwright.runtime.emulation.modelled_durations import ModelledTimes
 from meshwright.runtime.emulation.passes import EmulatedStages
-from meshwright.runtime.emulation.record import Emulation, RankRecord, merged
-from meshwright.runtime.emulation.scale import (
+from meshwright.runtime.emulation.time_scale import (
     SLACK,
     chosen_scale,
     into_real_time,
     real_time_allowed,
     shortest_pass,
 )
-from meshwright.runtime.emulation.states import EmulatedOptimizer, emulated_plan
-from meshwright.runtime.emulation.times import ModelledTimes
-from meshwright.runtime.interpreter import Interpreter
-from meshwright.runtime.launch.environment import Place
-from meshwright.runtime.launch.local import Tell, run_locally
-from meshwright.runtime.optimizer import AdamW
-from meshwright.runtime.step_states import StepStates
-from meshwright.runtime.visit import MicroBatch
-from meshwright.runtime.vocabulary.spread import SpreadVocabulary
-from meshwright.schedule.action import Action
+from meshwright.runtime.emulation.units_and_optimizer import EmulatedOptimizer, emulated_plan
+from meshwright.runtime.emulation.vocabulary_exchanges import EmulatedExchanges
+from meshwright.runtime.executor.interpreter import Interpreter
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
+from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.schedules.action import Action
 
 TOO_LATE = 0.05
-"""A share of late starts above which a run is repeated."""
+"""Share of late starts above which a run is repeated."""
 TOLD_EVERY_S = 0.5
 GRACE_S = 20.0
-"""What a start-up, or a wait beyond the modelled one, may take."""
+"""Seconds allowed for start-up, and for a wait beyond the modelled one."""
 TIMED_OUT = "Timed out"
-"""In gloo's message of an operation that waited in vain."""
+"""Text in gloo's error message when an operation times out."""
 OTHERS_FIRST_S = 1.0
 Prepare = Callable[[Interpreter], None]
 
 
 @dataclass(frozen=True)
 class EmulatedJob:
-    """What all ranks are told. ``prepare`` is done to the interpreter before the step; ``timeout_s`` is how long an
-    operation may wait."""
+    """Inputs of every rank.
+
+    ``prepare`` is applied to the interpreter before the step; ``timeout_s`` limits the wait of an operation.
+    """
 
     program: Program
     times: ModelledTimes
@@ -70,7 +72,7 @@ class EmulatedJob:
 
 
 def scale_here(program: Program, times: ModelledTimes) -> float:
-    """The scale that ``emulate`` would choose on this machine as it is now."""
+    """Return the scale that ``emulate`` would choose on this machine now."""
     return chosen_scale(program, times, real_time=real_time_allowed(), load=os.getloadavg()[0])
 
 
@@ -79,14 +81,14 @@ def emulate(
     times: ModelledTimes,
     expected_s: float,
     *,
-    tell: Tell = lambda what, part: None,
+    tell: ProgressCallback = lambda what, part: None,
     prepare: Prepare = lambda interpreter: None,
     scale: float | None = None,
     grace_s: float = GRACE_S,
 ) -> Emulation:
-    """One step of a Program that has been made local (``classes.py``) and should take about ``expected_s``.
+    """Emulate one step of a local Program (``local_program.py``) that should take about ``expected_s``.
 
-    ``scale`` fixes the scale, and then nothing is repeated. Raises RunError where a rank fails or waits in vain.
+    A given ``scale`` is kept, and the run is not repeated. Raises RunError if a rank fails or times out.
     """
     real_time = real_time_allowed()
     chosen = scale or scale_here(program, times)
@@ -101,20 +103,20 @@ def emulate(
     return first
 
 
-def _run(job: EmulatedJob, tell: Tell) -> Emulation:
+def _run(job: EmulatedJob, tell: ProgressCallback) -> Emulation:
     load, began = os.getloadavg()[0], monotonic()
 
-    def work(place: Place, store: dist.Store, tell: Tell) -> object:
+    def work(place: Place, store: dist.Store, tell: ProgressCallback) -> object:
         return _rank(job, place, store, tell)
 
-    # an operation that waits in vain speaks first, with its name; the processes' limit is for what says nothing
+    # the operation's own time-out names it, so the processes' limit is longer and only catches silent hangs
     ranks = run_locally(work, job.program.grid.ranks, 2 * job.timeout_s + GRACE_S, tell)
     assert isinstance(ranks, list)
     return Emulation(tuple(ranks), job.scale, monotonic() - began, job.real_time, load)
 
 
-def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: Tell) -> list[RankRecord]:
-    """The life of one emulated rank; rank 0 returns what all did."""
+def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: ProgressCallback) -> list[RankRecord]:
+    """Run one emulated rank; return the records of all ranks."""
     if job.real_time and not into_real_time():
         raise RunError(f"rank {place.rank} may not run under SCHED_RR, its parent may")
     gc.disable()
@@ -130,16 +132,16 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: Tell) -> list
         record = _step(job, place, tell)
     except RunError as error:
         if TIMED_OUT not in str(error):
-            sleep(OTHERS_FIRST_S)  # whose partner has timed out only sees its connection break
+            sleep(OTHERS_FIRST_S)  # let the rank that timed out report before the connections break
         raise
     everyone: list[Any] = [None] * place.ranks
     dist.all_gather_object(everyone, record)
-    dist.barrier()  # the quick ones must not close connections that the slow ones still use
+    dist.barrier()  # no rank may close a connection that another still uses
     dist.destroy_process_group()
     return everyone
 
 
-def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
+def _step(job: EmulatedJob, place: Place, tell: ProgressCallback) -> RankRecord:
     program, times = job.program, job.times
     clock = Clock(job.scale, SLACK * shortest_pass(program, times))
     communicator = EmulatedCommunicator(
@@ -158,7 +160,7 @@ def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
             tell if place.rank == 0 else None,
         ),
         begin_passes=stages.begin,
-        spread=lambda plan, states: SpreadVocabulary(
+        spread=lambda plan, states: VocabularyShare(
             plan, states, EmulatedExchanges(plan, stages), stages.begin_share
         ),
     )
@@ -182,22 +184,22 @@ def _step(job: EmulatedJob, place: Place, tell: Tell) -> RankRecord:
 
 
 def steps_of(program: Program) -> int:
-    """How many steps are emulated."""
+    """Return the number of steps to emulate."""
     return STEADY_STEPS if program.steps_overlap else 1
 
 
 @dataclass
 class Listening:
-    """Hears of every action: sets the clock's, and now and then tells how far the list is."""
+    """Listener of the interpreter's actions: sets the clock's action and reports progress now and then."""
 
     clock: Clock
     actions: int
-    tell: Tell | None
+    tell: ProgressCallback | None
     ended: int = 0
     told: float = field(default_factory=monotonic)
 
     def __call__(self, action: Action, word: str) -> None:
-        """Told by the interpreter when an action begins and when it has ended."""
+        """Handle the begin or end of an action."""
         if word == "begin":
             self.clock.action = action
             return

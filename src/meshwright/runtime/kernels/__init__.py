@@ -1,13 +1,13 @@
-"""One kernel for each kind of operator: ``KERNELS`` is the table, ``kernel_of`` makes one for a layer on a rank.
+"""A kernel for each kind of operator: ``KERNELS`` is the table, ``kernel_of`` creates one for a layer on a rank.
 
-A kind that is not in the table is refused by name before a run (``plan/runnable.py``).
+A kind that is not in the table is refused by name before a run (``plans/rules/stack_limits/meshwright.py``).
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshwright.model.graph import Block
-from meshwright.model.operators import (
+from meshwright.model.operators.operator_types import (
     Activation,
     Attention,
     Combine,
@@ -26,26 +26,29 @@ from meshwright.model.operators import (
     Residual,
 )
 from meshwright.runtime.kernels.activation import ActivationKernel
-from meshwright.runtime.kernels.attention import AttentionKernel
-from meshwright.runtime.kernels.boundary import BoundaryKernel, ResidualKernel
-from meshwright.runtime.kernels.dispatch import CombineKernel, DispatchKernel
-from meshwright.runtime.kernels.embedding import EmbeddingKernel
-from meshwright.runtime.kernels.expert_linear import ExpertLinearKernel
-from meshwright.runtime.kernels.kernel import Kernel, Setting
-from meshwright.runtime.kernels.latent import (
+from meshwright.runtime.kernels.attention.latent_attention import (
     NORMS,
     PARTS,
     CompressedNormKernel,
     LatentAttentionKernel,
-    WideningKernel,
+    LatentUpProjectionKernel,
 )
+from meshwright.runtime.kernels.attention.rotated_heads import head_widths
+from meshwright.runtime.kernels.attention.softmax_attention import AttentionKernel
+from meshwright.runtime.kernels.boundary_and_residual import BoundaryKernel, ResidualKernel
+from meshwright.runtime.kernels.kernel import Kernel, Setting
 from meshwright.runtime.kernels.linear import JoiningKernel, LinearKernel
-from meshwright.runtime.kernels.linear_attention import GatedNormKernel, LinearAttentionKernel
-from meshwright.runtime.kernels.loss import LossKernel, ShareOfLossKernel
+from meshwright.runtime.kernels.linear_attention.linear_attention import (
+    GatedNormKernel,
+    LinearAttentionKernel,
+)
+from meshwright.runtime.kernels.moe.dispatch_combine import CombineKernel, DispatchKernel
+from meshwright.runtime.kernels.moe.expert_linear import ExpertLinearKernel
+from meshwright.runtime.kernels.moe.router import ROUTER, RouterKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
-from meshwright.runtime.kernels.positions import PositionsKernel
-from meshwright.runtime.kernels.router import ROUTER, RouterKernel
-from meshwright.runtime.kernels.turned_heads import head_widths
+from meshwright.runtime.kernels.vocabulary.cross_entropy import LossKernel, ShareOfLossKernel
+from meshwright.runtime.kernels.vocabulary.learned_positions import PositionsKernel
+from meshwright.runtime.kernels.vocabulary.token_embedding import EmbeddingKernel
 
 KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     Activation: ActivationKernel,
@@ -64,21 +67,21 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     Norm: NormKernel,
     Residual: ResidualKernel,
 }
-"""What the runtime can execute, by kind of operator."""
+"""The kernel of each kind of operator that the runtime executes."""
 HEADS = ("q_norm", "k_norm")
 LATENT: Mapping[str, Callable[[Any, Setting], Kernel]] = {
     **dict.fromkeys(NORMS, CompressedNormKernel),
-    **dict.fromkeys(PARTS, WideningKernel),
+    **dict.fromkeys(PARTS, LatentUpProjectionKernel),
     "attention": LatentAttentionKernel,
 }
-"""What executes the operators of latent attention, by name."""
+"""The kernels of latent attention's operators, by name."""
 
 
 def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
-    """The kernel of an operator.
+    """Return the kernel of an operator.
 
-    Norms of heads know which part of their block's projection they work on; of a vocabulary that is spread over
-    pipeline ranks the loss has a part, and positions stand by themselves.
+    Norms of heads get their part of the block's projection. With a vocabulary spread over pipeline ranks, the loss
+    kernel computes the rank's part, and learned positions have a kernel of their own.
     """
     if isinstance(op, Norm) and op.place == "tensor":
         attention = next(other for other in block.operators if isinstance(other, Attention))

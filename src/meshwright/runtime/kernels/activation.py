@@ -1,4 +1,4 @@
-"""The non-linearity between the two products of a feed-forward layer, gated or not; its input is kept."""
+"""The activation function of a feed-forward layer, gated or not; it saves its input."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,15 +9,15 @@ import torch
 from torch.nn import functional
 
 from meshwright.model.numerics import ClampedSwiglu
-from meshwright.model.operators import Activation, ExpertActivation
-from meshwright.program.items import Collective
+from meshwright.model.operators.operator_types import Activation, ExpertActivation
+from meshwright.program.pass_items import Collective
+from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting
-from meshwright.runtime.visit import Visit
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 Gradient = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 BLOOM_SLOPE, BLOOM_CUBE = 0.79788456, 0.044715
-"""BLOOM's rounded √(2/π), and the cube's factor of the approximation (Hendrycks and Gimpel, arXiv 1606.08415)."""
+"""BLOOM's rounded √(2/π), and the cubic factor of its GELU approximation (arXiv 1606.08415)."""
 
 
 def _bloom(x: torch.Tensor) -> torch.Tensor:
@@ -40,12 +40,12 @@ ACTIVATIONS: Mapping[str, tuple[Function, Gradient]] = {
     ),
     "gelu-bloom": (_bloom, _bloom_gradient),
 }
-"""Each activation of ``model/numerics.py`` and its gradient from that of its output and its input."""
+"""Each activation of ``model/numerics.py``, and its gradient as a function of the output's gradient and the input."""
 assert math.isclose(BLOOM_SLOPE, math.sqrt(2 / math.pi), rel_tol=1e-6)
 
 
 def clamped_swiglu(rule: ClampedSwiglu, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """gate · σ(α·gate) · (up + 1), both within their limits."""
+    """Return gate · σ(α·gate) · (up + 1), with gate and up clamped to their limits."""
     gate, up = gate.clamp(max=rule.limit), up.clamp(-rule.limit, rule.limit)
     return gate * torch.sigmoid(rule.alpha * gate) * (up + 1)
 
@@ -53,7 +53,7 @@ def clamped_swiglu(rule: ClampedSwiglu, gate: torch.Tensor, up: torch.Tensor) ->
 def clamped_swiglu_gradients(
     rule: ClampedSwiglu, g: torch.Tensor, gate: torch.Tensor, up: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of gate and up; what is beyond its limit has none."""
+    """Return the gradients of gate and up; both are zero beyond the limits."""
     within_gate, within_up = gate <= rule.limit, up.abs() <= rule.limit
     gate, up = gate.clamp(max=rule.limit), up.clamp(-rule.limit, rule.limit)
     open_ = torch.sigmoid(rule.alpha * gate)
@@ -63,13 +63,13 @@ def clamped_swiglu_gradients(
 
 @dataclass(frozen=True)
 class ActivationKernel:
-    """Gated: the first half of the width decides how much of the second passes."""
+    """Activation, or gated activation: f(first half of the width) · second half."""
 
     op: Activation | ExpertActivation
     setting: Setting
 
-    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """(…, width or 2·width) → (…, width)."""
+    def forward(self, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Return the activation: (…, width or 2·width) → (…, width)."""
         if visit.keep.inputs:
             visit.kept["input"] = x
         function, _ = self._functions
@@ -80,16 +80,16 @@ class ActivationKernel:
             return clamped_swiglu(self._clamped, gate, up)
         return function(gate).mul_(up)
 
-    def again(self, visit: Visit) -> torch.Tensor:
-        """On the kept input."""
+    def again(self, visit: OperatorCall) -> torch.Tensor:
+        """Recompute the result from the saved input."""
         return self.forward(visit.kept["input"], visit)
 
-    def restore(self, x: torch.Tensor, visit: Visit) -> None:
-        """Keep it now."""
+    def restore(self, x: torch.Tensor, visit: OperatorCall) -> None:
+        """Save the recomputed input."""
         visit.kept["input"] = x
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """The gradient of the input, both halves next to each other."""
+    def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Return the input's gradient, those of both halves concatenated."""
         function, gradient = self._functions
         x = visit.kept.pop("input")
         if not self.op.gated:
@@ -106,17 +106,17 @@ class ActivationKernel:
         ahead.copy_(gradient(g * up, gate))
         return both
 
-    def weight_gradient(self, visit: Visit) -> None:
-        """There are no weights."""
+    def weight_gradient(self, visit: OperatorCall) -> None:
+        """Do nothing: there are no weights."""
 
-    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
-        """An activation exchanges nothing."""
+    def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
+        """Raise AssertionError: an activation has no collectives."""
         raise AssertionError(item)
         yield
 
     @cached_property
     def _clamped(self) -> ClampedSwiglu | None:
-        """The rule that stands in its place in routed experts."""
+        """The clamped SwiGLU that replaces the activation in routed experts; None if there is none."""
         return self.setting.numerics.expert_activation if isinstance(self.op, ExpertActivation) else None
 
     @property

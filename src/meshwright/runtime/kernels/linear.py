@@ -1,8 +1,8 @@
-"""y = x·Wᵀ + b with the weight gradient put off: I returns the input's gradient, W adds dYᵀ·x later.
+"""Linear layer y = x·Wᵀ + b with a deferred weight gradient: I returns the input's gradient, W adds dYᵀ·x later.
 
-Several matrices on one input (queries, keys and values; gate and up) lie next to each other in their unit and are one
-product. A projection that begins a stream works on several results side by side. A bias of a row-parallel matrix is
-added once, by the first tp rank, before the partial sums are added up.
+Several matrices with one input (queries, keys and values; gate and up) are adjacent in their unit and form one product.
+A projection that begins a stream concatenates several results. The bias of a row-parallel matrix is added once, by the
+first tp rank, before the partial sums are reduced.
 """
 
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from functools import cached_property
 import torch
 from torch.nn import functional
 
-from meshwright.model.operators import Linear
-from meshwright.program.items import Collective
+from meshwright.model.operators.operator_types import Linear
+from meshwright.program.pass_items import Collective
+from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
-from meshwright.runtime.unit import Unit
-from meshwright.runtime.visit import Visit
+from meshwright.runtime.state.sharded_unit import Unit
 
 
 @dataclass(frozen=True)
 class LinearKernel:
-    """One or several matrices on one input."""
+    """One or several matrices with one input."""
 
     op: Linear
     setting: Setting
@@ -35,8 +35,8 @@ class LinearKernel:
         """Names of the biases."""
         return self.setting.names_of(self.op, (1,))
 
-    def forward(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """(…, inputs) → (…, outputs)."""
+    def forward(self, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Return x·Wᵀ + b: (…, inputs) → (…, outputs)."""
         if visit.keep.inputs:
             visit.kept["input"] = x if visit.source is None else visit.source
         table = self.table(visit)
@@ -45,16 +45,16 @@ class LinearKernel:
             y += torch.cat([visit.unit(name).view(name) for name in self.biases])
         return y
 
-    def again(self, visit: Visit) -> torch.Tensor:
-        """On the kept input."""
+    def again(self, visit: OperatorCall) -> torch.Tensor:
+        """Recompute the result from the saved input."""
         return self.forward(visit.kept["input"], visit)
 
-    def restore(self, x: torch.Tensor, visit: Visit) -> None:
-        """Keep it now."""
+    def restore(self, x: torch.Tensor, visit: OperatorCall) -> None:
+        """Save the recomputed input."""
         visit.kept["input"] = x
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """dY·W; dY stays until W."""
+    def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Return dY·W and save dY for W; add the biases' gradients."""
         visit.kept["output_gradient"] = g
         if self.biases and (self.op.split != "row" or self.setting.counts_whole):
             parts = g.flatten(0, 1).sum(0).split([self._size(name, visit) for name in self.biases])
@@ -62,46 +62,46 @@ class LinearKernel:
                 visit.unit(name).gradient_of(name).add_(part)
         return g @ self.table(visit)
 
-    def table(self, visit: Visit) -> torch.Tensor:
-        """All matrices as one: (outputs, inputs)."""
+    def table(self, visit: OperatorCall) -> torch.Tensor:
+        """Return all matrices as one: (outputs, inputs)."""
         return self._unit(visit).rows(self.matrices)
 
-    def weight_gradient(self, visit: Visit) -> None:
-        """Add dYᵀ·x."""
+    def weight_gradient(self, visit: OperatorCall) -> None:
+        """Add dYᵀ·x to the weights' gradient."""
         kept = visit.kept
         x = kept.pop("gathered" if "gathered" in kept else "input").flatten(0, 1)
         g = kept.pop("output_gradient").flatten(0, 1)
         self._unit(visit).add_product(self.matrices, g, x.to(g))
 
-    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
-        """Bring the kept input together for W; ``x`` is left as it is."""
+    def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
+        """Gather the saved input for W; return ``x`` unchanged."""
         visit.kept["gathered"] = yield from tensor_exchange(
             self.setting.communicator, item, visit.kept["input"]
         )
         del visit.kept["input"]
         return x
 
-    def _unit(self, visit: Visit) -> Unit:
+    def _unit(self, visit: OperatorCall) -> Unit:
         return visit.unit(self.matrices[0])
 
-    def _size(self, name: str, visit: Visit) -> int:
+    def _size(self, name: str, visit: OperatorCall) -> int:
         return visit.unit(name).gradient_of(name).numel()
 
 
 @dataclass(frozen=True)
 class JoiningKernel(LinearKernel):
-    """One matrix on several results side by side."""
+    """One matrix on the concatenation of several results."""
 
-    def forward(self, x: Value, visit: Visit) -> torch.Tensor:
-        """Of the parts, or of what was kept of them, joined."""
+    def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
+        """Return the product with the concatenated parts, or with their saved concatenation."""
         return super().forward(_joined(x), visit)
 
-    def restore(self, x: Value, visit: Visit) -> None:
-        """Keep them now."""
+    def restore(self, x: Value, visit: OperatorCall) -> None:
+        """Save the recomputed parts, concatenated."""
         super().restore(_joined(x), visit)
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> Value:
-        """A gradient for each of the parts."""
+    def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> Value:
+        """Return a gradient for each of the parts."""
         return super().input_gradient(g, visit).chunk(len(self.op.reads), -1)
 
 

@@ -1,7 +1,7 @@
-"""RMSNorm and LayerNorm over the last dim; of the input only itself is kept, statistics are computed again in I.
+"""RMSNorm and LayerNorm over the last dim; only the input is saved, and I recomputes the statistics.
 
 RMSNorm (Zhang and Sennrich, arXiv 1910.07467): y = x̂·w, x̂ = x/√(mean x² + ε). Its gradient is dx = (w·g −
-x̂·mean(w·g·x̂))/√(mean x² + ε), dw = Σ g·x̂. LayerNorm (Ba et al., arXiv 1607.06450) takes the mean off first.
+x̂·mean(w·g·x̂))/√(mean x² + ε), dw = Σ g·x̂. LayerNorm (Ba et al., arXiv 1607.06450) subtracts the mean first.
 Statistics and x̂ are in single precision at least.
 """
 
@@ -10,42 +10,42 @@ from functools import cached_property
 
 import torch
 
-from meshwright.model.operators import Norm
-from meshwright.program.items import Collective
+from meshwright.model.operators.operator_types import Norm
+from meshwright.program.pass_items import Collective
+from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
-from meshwright.runtime.visit import Visit
 
 
 @dataclass(frozen=True)
 class NormKernel:
-    """A norm of the stream, or of a value in the tensor region."""
+    """A norm of the residual stream, or of a value in the tensor-parallel region."""
 
     op: Norm
     setting: Setting
 
-    def forward(self, x: Value, visit: Visit) -> Value:
-        """(…, width) → (…, width)."""
+    def forward(self, x: Value, visit: OperatorCall) -> Value:
+        """Return the normalised value: (…, width) → (…, width)."""
         if visit.keep.inputs:
             visit.kept["input"] = x
         return self._normalised(x, visit)
 
-    def again(self, visit: Visit) -> torch.Tensor:
-        """On the kept input."""
+    def again(self, visit: OperatorCall) -> torch.Tensor:
+        """Recompute the result from the saved input."""
         return self._normalised(visit.kept["input"], visit)
 
-    def restore(self, x: torch.Tensor, visit: Visit) -> None:
-        """Keep it now."""
+    def restore(self, x: torch.Tensor, visit: OperatorCall) -> None:
+        """Save the recomputed input."""
         visit.kept["input"] = x
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """The input's gradient; those of weight and bias are added at once, for they cost no product."""
+    def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Return the input's gradient; add those of weight and bias, which need no matrix product."""
         return self._gradient(g, visit.kept.pop("input"), visit)
 
-    def weight_gradient(self, visit: Visit) -> None:
-        """Done with the input's."""
+    def weight_gradient(self, visit: OperatorCall) -> None:
+        """Do nothing: weight and bias are done with the input's gradient."""
 
-    def exchange(self, item: Collective, x: torch.Tensor, visit: Visit) -> Exchange:
-        """A norm exchanges nothing."""
+    def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
+        """Raise AssertionError: a norm has no collectives."""
         raise AssertionError(item)
         yield
 
@@ -59,10 +59,10 @@ class NormKernel:
         """ε of the statistics."""
         return self.setting.architecture.norm_epsilon
 
-    def _parameters(self, visit: Visit) -> list[torch.Tensor]:
+    def _parameters(self, visit: OperatorCall) -> list[torch.Tensor]:
         return [visit.unit(name).view(name) for name in self.names]
 
-    def _normalised(self, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+    def _normalised(self, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         weight, *bias = self._parameters(visit)
         if bias:
             return torch.layer_norm(x, (self.op.width,), weight, bias[0], self.epsilon)
@@ -72,7 +72,7 @@ class NormKernel:
             return (centred * self._scale(weight.to(wide))).to(x)
         return centred.to(x) * self._scale(weight)
 
-    def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: Visit) -> torch.Tensor:
+    def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         weight, *bias = self._parameters(visit)
         if bias:
             return self._layer_norm_gradient(g, x, weight, bias[0], visit)
@@ -85,12 +85,12 @@ class NormKernel:
         return (wide_g * factor).addcmul_(centred, mean, value=-1).mul_(scale).to(x)
 
     def _inverse_root(self, x: torch.Tensor) -> torch.Tensor:
-        """1/√(mean x² + ε) of every row."""
+        """Return 1/√(mean x² + ε) of every row."""
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
         return squares.div_(self.op.width).add_(self.epsilon).rsqrt_()
 
     def _layer_norm_gradient(
-        self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: Visit
+        self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: OperatorCall
     ) -> torch.Tensor:
         shape, epsilon = (self.op.width,), self.epsilon
         _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
@@ -105,7 +105,7 @@ class NormKernel:
         offset = self.setting.numerics.norm_offset
         return weight + offset if offset else weight
 
-    def _add(self, which: int, gradient: torch.Tensor, visit: Visit) -> None:
+    def _add(self, which: int, gradient: torch.Tensor, visit: OperatorCall) -> None:
         name = self.names[which]
         visit.unit(name).gradient_of(name).add_(gradient)
 
@@ -114,22 +114,22 @@ class NormKernel:
 class HeadNormKernel(NormKernel):
     """A norm of each query head or each key head, between the projection and attention.
 
-    The value that passes through is queries, keys and values apart: the normalised ones are new, the others stay where
-    the projection put them.
+    Its value is a tuple of queries, keys and values: the normalised ones are new tensors, the others remain in the
+    projection's buffer.
     """
 
     part: int = 0
     widths: tuple[int, int, int] = (0, 0, 0)
 
-    def forward(self, x: Value, visit: Visit) -> Value:
-        """One of (queries, keys, values), (sequence, batch, heads · head_dim) each."""
+    def forward(self, x: Value, visit: OperatorCall) -> Value:
+        """Normalise one of (queries, keys, values), (sequence, batch, heads · head_dim) each."""
         parts = list(x.split(self.widths, -1) if isinstance(x, torch.Tensor) else x)
         heads = parts[self.part].unflatten(-1, (-1, self.op.width))
         parts[self.part] = super().forward(heads, visit).flatten(-2)
         return tuple(parts)
 
-    def input_gradient(self, g: torch.Tensor, visit: Visit) -> torch.Tensor:
-        """In place in the part of the fused gradient that belongs to these heads."""
+    def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
+        """Compute the gradient in place in the heads' part of the fused gradient, and return that."""
         part = g.split(self.widths, -1)[self.part]
         heads = part.unflatten(-1, (-1, self.op.width))
         part.copy_(self._gradient(heads, visit.kept.pop("input"), visit).flatten(-2))

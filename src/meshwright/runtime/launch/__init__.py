@@ -1,1 +1,1 @@
-"""How a process comes to be a rank: forked here, or started by torchrun or Slurm."""
+"""Start processes as ranks: forked here, or launched by torchrun or Slurm."""

@@ -1,8 +1,8 @@
-"""How much memory processes can still take on this host: Linux's own estimate, within the limit of a control group.
+"""Estimate the memory that processes can still use on this host: Linux's estimate, within the limit of a control group.
 
-``MemAvailable`` (proc(5)) is what can be had without swapping; ``memory.max`` of the second version of control groups
-and ``memory.limit_in_bytes`` of the first bound it inside a container. What the group uses already is not looked at,
-since that includes caches that give way: the result is never too low for a host without other work.
+``MemAvailable`` (proc(5)) is what is available without swapping; ``memory.max`` of cgroup v2 and
+``memory.limit_in_bytes`` of v1 bound it inside a container. The group's current use is ignored, since it includes
+reclaimable caches: the result is never too low for a host without other work.
 """
 
 import re
@@ -14,7 +14,7 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 
 def free_host_bytes() -> int | None:
-    """Bytes that are free; None where the system does not say."""
+    """Return the free bytes; None if the system does not report them."""
     return min(_known(), default=None)
 
 

@@ -1,1 +1,1 @@
-"""A decoder as plainly as it can be written: what the runtime's results are compared with."""
+"""A decoder in the plainest PyTorch: the reference for the runtime's results."""

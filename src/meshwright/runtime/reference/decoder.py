@@ -1,9 +1,9 @@
-"""Logits and loss of a decoder on one device, in plain PyTorch and plain autograd.
+"""Compute logits and loss of a decoder on one device, in plain PyTorch with autograd.
 
-The formulas are those of ``model/numerics.py`` and ``model/routing.py``; nothing is fused, saved twice or cut. It
-shares the model's data with the runtime and none of its code. Tensors are named as ``model/running.py`` says; all of
-one dtype, float64 or float32, in which everything is computed (angles are computed in float64 and rounded). Dropout is
-left out.
+The formulas are those of ``model/numerics.py`` and ``model/router.py``; nothing is fused, recomputed or sharded. It
+shares the model's data with the runtime and none of its code. Tensors are named as in ``model/named_tensors.py`` and
+have one dtype, float64 or float32, in which everything is computed (angles are computed in float64 and rounded).
+There is no dropout.
 
 Sizes: B sequences, L positions, D hidden, H heads, K key-value heads, N elements of a head, F feed-forward, V words.
 """
@@ -18,15 +18,15 @@ from torch.nn import functional
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
+from meshwright.model.named_tensors import TOKEN_TABLE, named_buffers, runnable_numerics, stored_shapes
 from meshwright.model.numerics import Mixing, Numerics
-from meshwright.model.running import TOKEN_TABLE, named_buffers, numerics_to_run, stored_shapes
-from meshwright.runtime.reference.attention import attended, places, positioned
-from meshwright.runtime.reference.capacity import Bounded
 from meshwright.runtime.reference.elementwise import capped, linear, normed
+from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.reference.feedforward import dense, routed
-from meshwright.runtime.reference.latent import latent_heads
-from meshwright.runtime.reference.linear import linearly_attended
+from meshwright.runtime.reference.latent_attention import latent_heads
+from meshwright.runtime.reference.linear_attention import linear_attention_output
 from meshwright.runtime.reference.routing import Choice, imbalance, moved
+from meshwright.runtime.reference.softmax_attention import places, positioned, softmax_attention
 
 NO_LABEL = -100
 
@@ -41,12 +41,12 @@ def reference_loss(
     begins_BL: Tensor | None = None,
     bounded: Bounded | None = None,
 ) -> Tensor:
-    """Cross-entropy summed over all labels but ``NO_LABEL``, divided by ``divisor``: the global count of labels.
+    """Return the cross-entropy over all labels but ``NO_LABEL``, divided by ``divisor``, the global count of labels.
 
-    Plus those of further tokens, weighed, and what keeps experts in balance, averaged over these sequences, or over
-    micro-batches of ``micro_batch`` of them in a row (None: they are one); the whole batch must be given where a model
-    has it. ``begins_BL``: the position at which the document of each token begins; None: each sequence is one.
-    ``bounded``: experts have a capacity.
+    Adds the weighted multi-token-prediction losses, and load-balancing losses averaged over these sequences, or over
+    micro-batches of ``micro_batch`` consecutive ones (None: one micro-batch); a model with balancing losses needs the
+    whole batch. ``begins_BL``: the position at which each token's document begins; None: each sequence is one
+    document. ``bounded``: experts have a capacity.
     """
     (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL, bounded)
     arch = model.architecture
@@ -64,7 +64,7 @@ def reference_loss(
 def reference_logits(
     model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
 ) -> Tensor:
-    """The logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
+    """Return the logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
     return _run(model, tensors, tokens_BL, begins_BL)[0][0]
 
 
@@ -74,7 +74,7 @@ def _summed(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
 
 
 def labels_ahead(labels_BL: Tensor, by: int, begins_BL: Tensor | None) -> Tensor:
-    """The labels of later positions of the same document, position by position."""
+    """Return, for each position, the label ``by`` positions later in the same document."""
     ahead_BL = torch.full_like(labels_BL, NO_LABEL)
     for sequence, position in torch.cartesian_prod(*map(torch.arange, labels_BL.shape)).tolist():
         then = position + by
@@ -91,7 +91,7 @@ def reference_choices(
     begins_BL: Tensor | None = None,
     bounded: Bounded | None = None,
 ) -> list[Choice]:
-    """What the router of every routed layer chose for these sequences."""
+    """Return the router's choices in every routed layer for these sequences."""
     return _run(model, tensors, tokens_BL, begins_BL, bounded)[1]
 
 
@@ -102,7 +102,7 @@ def reference_corrections(
     begins_BL: Tensor | None = None,
     bounded: Bounded | None = None,
 ) -> dict[str, Tensor]:
-    """The routers' corrections after a step on these sequences, by their names."""
+    """Return the routers' corrections after a step on these sequences, by name."""
     routing, names = model.architecture.numerics.routing, named_buffers(model)
     if routing is None or not names:
         return {}
@@ -117,8 +117,8 @@ def _run(
     begins_BL: Tensor | None,
     bounded: Bounded | None = None,
 ) -> tuple[list[Tensor], list[Choice]]:
-    """Logits of the next token and of further ones, and the choices of every routed layer."""
-    numerics = numerics_to_run(model.architecture)
+    """Return the logits of the next and further tokens, and the choices of every routed layer."""
+    numerics = runnable_numerics(model.architecture)
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
@@ -141,9 +141,9 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The parts of a decoder, one after another; ``tensors`` may be those of some layers alone.
+    """The parts of a decoder, in order; ``tensors`` may hold only some layers.
 
-    ``begins``: the position at which the document of each token begins, (B, L); ``bounded``: a capacity of experts.
+    ``begins``: the position at which each token's document begins, (B, L); ``bounded``: experts have a capacity.
     """
 
     arch: Architecture
@@ -153,7 +153,7 @@ class Decoder:
     bounded: Bounded | None = None
 
     def embedded(self, tokens_BL: Tensor) -> Tensor:
-        """Token ids → the stream before the first layer."""
+        """Return the residual stream before the first layer, from token ids."""
         x_BLD = self.tensors[TOKEN_TABLE][tokens_BL]
         x_BLD = x_BLD * x_BLD.new_tensor(self.numerics.embedding_multiplier)
         if self.arch.positions == "learned":
@@ -161,11 +161,11 @@ class Decoder:
         return self._norm("embed.embedding_layernorm", x_BLD) if self.arch.embedding_norm else x_BLD
 
     def after_attention(self, layer: int, x_BLD: Tensor) -> Tensor:
-        """The stream with a layer's attention added."""
+        """Return the stream with a layer's attention added."""
         unit = f"layers.{layer}"
         n_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
         if self.arch.linear is not None and self.arch.linear.layers[layer]:
-            y_BLD = linearly_attended(self.arch, self.numerics, self.tensors, layer, n_BLD, self.begins)
+            y_BLD = linear_attention_output(self.arch, self.numerics, self.tensors, layer, n_BLD, self.begins)
         else:
             y_BLD = self._softly_attended(layer, n_BLD)
         if self.arch.norms_per_layer == 4:
@@ -176,20 +176,22 @@ class Decoder:
         name = f"layers.{layer}.self_attn"
         sinks_H = self.tensors[f"{name}.sinks"] if self.arch.attention_sinks else None
         heads = self._heads(layer, x_BLD) if self.arch.latent is None else self._latent_heads(layer, x_BLD)
-        y_BLHN = attended(self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H)
+        y_BLHN = softmax_attention(
+            self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H
+        )
         return linear(self.tensors, f"{name}.o_proj", y_BLHN.flatten(2))
 
     def _mixed(self, mixing: Mixing, x_BLD: Tensor, n_BLD: Tensor, y_BLD: Tensor) -> Tensor:
-        """The stream ``x``, or its norm ``n``, with the result of a part."""
+        """Return the stream ``x``, or its norm ``n``, with a sublayer's result ``y`` added."""
         stream_BLD = n_BLD if self.arch.residual_after_norm else x_BLD
         return stream_BLD * mixing.stream + y_BLD * mixing.part
 
     def after_feedforward(self, layer: int, x_BLD: Tensor) -> Tensor:
-        """The stream with a layer's feed-forward added."""
+        """Return the stream with a layer's feed-forward added."""
         return self.fed_forward(layer, x_BLD)[0]
 
     def fed_forward(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Choice | None]:
-        """The same, with the choice of experts where the layer is routed."""
+        """Return the stream with a layer's feed-forward added, and the expert choice of a routed layer."""
         unit, four, moe = f"layers.{layer}", self.arch.norms_per_layer == 4, self.arch.moe
         before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
         n_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
@@ -202,7 +204,7 @@ class Decoder:
         return self._mixed(self.numerics.feedforward_mixing, x_BLD, n_BLD, y_BLD), choice
 
     def further(self, layer: int, x_BLD: Tensor, tokens_BL: Tensor) -> tuple[Tensor, Choice | None]:
-        """A stream behind its norm and tokens ahead → the next such stream (DeepSeek-V3, eq. 21 and 22)."""
+        """Return a prediction module's output from a normed stream and later tokens (DeepSeek-V3, eq. 21 and 22)."""
         unit = f"layers.{layer}"
         tokens_BLD = self._norm(f"{unit}.enorm", self.embedded(tokens_BL))
         stream_BLD = self._norm(f"{unit}.hnorm", x_BLD)
@@ -211,21 +213,21 @@ class Decoder:
         return self._norm(f"{unit}.shared_head.norm", y_BLD), choice
 
     def before_head(self, x_BLD: Tensor) -> Tensor:
-        """The last stream behind its norm."""
+        """Return the normed last stream."""
         return self._norm("head.norm", x_BLD)
 
     def logits(self, x_BLD: Tensor) -> Tensor:
-        """The last stream → logits."""
+        """Return the logits of the last stream."""
         return self.projected(self.before_head(x_BLD))
 
     def projected(self, x_BLD: Tensor) -> Tensor:
-        """A stream behind its norm → logits."""
+        """Return the logits of a normed stream."""
         table_VD = self.tensors[TOKEN_TABLE if self.arch.tied_embeddings else "head.lm_head.weight"]
         logits_BLV = x_BLD @ table_VD.T / self.numerics.logit_divisor
         return capped(logits_BLV, self.numerics.logit_soft_cap)
 
     def _heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values by heads, after head norms and rotation."""
+        """Return queries, keys and values by heads, after head norms and rotation."""
         name = f"layers.{layer}.self_attn"
         q_BLHN, k_BLKN, v_BLKN = (
             linear(self.tensors, f"{name}.{which}_proj", x_BLD).unflatten(2, (-1, self.arch.head_dim))
@@ -236,7 +238,7 @@ class Decoder:
         return *positioned(self.numerics, layer, q_BLHN, k_BLKN, self.begins), v_BLKN
 
     def _latent_heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with latent attention, whose norms of compressed rows have an ε of their own."""
+        """Return the heads of latent attention, whose norms of compressed rows have their own ε."""
         latent, rotary = self.arch.latent, self.numerics.rotary[layer]
         assert latent is not None
         assert rotary is not None

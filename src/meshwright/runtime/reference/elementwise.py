@@ -14,26 +14,26 @@ from meshwright.model.numerics import ActivationKind, ClampedSwiglu
 
 
 def linear(tensors: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    """x·Wᵀ, + the bias where there is one; tensors are ``name``.weight and ``name``.bias."""
+    """Return x·Wᵀ, plus the bias if there is one; tensors are ``name``.weight and ``name``.bias."""
     y = x @ tensors[f"{name}.weight"].T
     bias = tensors.get(f"{name}.bias")
     return y if bias is None else y + bias
 
 
 def normed(x: Tensor, *, centred: bool, epsilon: float) -> Tensor:
-    """x / √(mean x² + ε) over the last dim; ``centred``: of x minus its mean (LayerNorm)."""
+    """Return x / √(mean x² + ε) over the last dim; ``centred``: of x minus its mean (LayerNorm)."""
     if centred:
         x = x - x.mean(dim=-1, keepdim=True)
     return x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + epsilon)
 
 
 def capped(x: Tensor, cap: float | None) -> Tensor:
-    """cap · tanh(x / cap); x itself without a cap."""
+    """Return cap · tanh(x / cap); x itself without a cap."""
     return x if cap is None else cap * torch.tanh(x / cap)
 
 
 def clamped_swiglu(clamped: ClampedSwiglu, gate: Tensor, up: Tensor) -> Tensor:
-    """gate · sigmoid(α · gate) · (up + 1) of limited values."""
+    """Return gate · sigmoid(α · gate) · (up + 1) of clamped values."""
     gate, up = gate.clamp(max=clamped.limit), up.clamp(-clamped.limit, clamped.limit)
     return gate * torch.sigmoid(clamped.alpha * gate) * (up + 1)
 

@@ -1,6 +1,6 @@
 """The feed-forward part of a layer: dense, or experts one after another, with weight 0 where they were not chosen.
 
-Every expert sees every token, so that a token's result does not depend on who else chose its experts, not even in the
+Every expert processes every token, so that a token's result does not depend on other tokens' choices, not even in the
 last digit. Experts' tensors are stacked, (experts, …). Sizes: B sequences, L positions, D hidden, F feed-forward, E
 experts.
 """
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from meshwright.model.architecture import Architecture, Experts
+from meshwright.model.named_tensors import CORRECTION
 from meshwright.model.numerics import Numerics
-from meshwright.model.running import CORRECTION
-from meshwright.runtime.reference.capacity import Bounded, with_places
 from meshwright.runtime.reference.elementwise import ACTIVATIONS, clamped_swiglu, linear
+from meshwright.runtime.reference.expert_capacity import Bounded, with_places
 from meshwright.runtime.reference.routing import Choice, chosen
 
 
 def dense(
     arch: Architecture, numerics: Numerics, tensors: Mapping[str, Tensor], name: str, x: Tensor
 ) -> Tensor:
-    """down(activation(gate(x)) · up(x)), or down(activation(up(x))); tensors are named ``name``.up_proj and so on."""
+    """Return down(activation(gate(x)) · up(x)), or down(activation(up(x))); tensors are ``name``.up_proj and so on."""
     up, down = f"{name}.up_proj", f"{name}.down_proj"
     activated = ACTIVATIONS[numerics.activation](
         linear(tensors, f"{name}.gate_proj" if arch.gated else up, x)
@@ -38,7 +38,7 @@ def routed(
     x_BLD: Tensor,
     bounded: Bounded | None = None,
 ) -> tuple[Tensor, Choice]:
-    """The weighted sum of each token's experts, with the shared ones, and what was chosen."""
+    """Return the weighted sum of each token's experts plus the shared experts, and the choice."""
     assert numerics.routing is not None
     logits_BLE = linear(tensors, f"{unit}.mlp.gate", x_BLD)
     correction_E = tensors[f"{unit}.{CORRECTION}"] if moe.router_correction else None
@@ -59,7 +59,7 @@ def routed(
 
 
 def _one_expert(tensors: Mapping[str, Tensor], name: str, expert: int) -> dict[str, Tensor]:
-    """The tensors of one expert, named as those of a dense part."""
+    """Return the tensors of one expert, named like those of a dense part."""
     prefix = f"{name}."
     return {
         f"expert.{key.removeprefix(prefix)}": tensor[expert]

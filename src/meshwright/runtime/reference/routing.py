@@ -1,6 +1,6 @@
-"""Which experts a token gets and what their results count, and what keeps experts in balance.
+"""Choose each token's experts and weights, and compute the load-balancing loss.
 
-The formulas are those of ``model/routing.py``, in its order. Gradients flow through weights and probabilities.
+The formulas are those of ``model/router.py``, in its order. Gradients flow through weights and probabilities.
 
 Sizes: T tokens, S scopes of B sequences of L positions each, E experts, K of which are chosen, G groups.
 """
@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from meshwright.model.routing import Groups, LoadBalance, Routing
+from meshwright.model.router import Groups, LoadBalance, Routing
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``experts`` (…, K) are numbers, ``weights`` (…, K) what their results are multiplied by.
+    """Expert numbers (…, K) and the ``weights`` (…, K) of their results.
 
-    ``probabilities`` (…, E) are those of the balance. ``kept`` (…, K) have a place at their expert; None: all have.
+    ``probabilities`` (…, E) are those of the balancing loss. ``kept`` (…, K) are within their expert's capacity; None:
+    all.
     """
 
     experts: Tensor
@@ -28,7 +29,7 @@ class Choice:
 
 
 def chosen(routing: Routing, per_token: int, logits_TE: Tensor, correction_E: Tensor | None) -> Choice:
-    """The choice of every token; ``correction_E`` is None where the router has none."""
+    """Return the choice of every token; ``correction_E`` is None if the router has none."""
     if routing.scores == "sigmoid":
         scores_TE = torch.sigmoid(logits_TE)
         probabilities_TE = scores_TE / (scores_TE.sum(dim=-1, keepdim=True) + routing.epsilon)
@@ -48,7 +49,7 @@ def chosen(routing: Routing, per_token: int, logits_TE: Tensor, correction_E: Te
 
 
 def _in_best_groups(groups: Groups, by_TE: Tensor) -> Tensor:
-    """Whether an expert's group is one of its token's best."""
+    """Return whether each expert's group is one of its token's best."""
     by_TGE = by_TE.unflatten(-1, (groups.count, -1))
     worth_TG = by_TGE.topk(groups.best, dim=-1).values.sum(dim=-1)
     best_TG = (
@@ -58,13 +59,13 @@ def _in_best_groups(groups: Groups, by_TE: Tensor) -> Tensor:
 
 
 def moved(routing: Routing, correction_E: Tensor, choice: Choice) -> Tensor:
-    """The correction after a step: more for experts of less than mean load, less for those of more."""
+    """Return the correction after a step: up for experts below the mean load, down for those above."""
     load_E = functional.one_hot(choice.experts, len(correction_E)).flatten(0, -2).sum(dim=0).double()
     return correction_E + routing.correction_speed * torch.sign(load_E.mean() - load_E).to(correction_E.dtype)
 
 
 def imbalance(balance: LoadBalance, choice: Choice, micro_batch: int) -> Tensor:
-    """A layer's loss; its choice is that of (sequence, position), a micro-batch is so many sequences in a row."""
+    """Return a layer's load-balancing loss; a micro-batch is ``micro_batch`` consecutive sequences."""
     together = 1 if balance.scope == "sequence" else micro_batch
     probabilities_SBLE, experts_SBLK = (
         x.unflatten(0, (-1, together)) for x in (choice.probabilities, choice.experts)

@@ -1,9 +1,8 @@
-"""The loss on held-out data: the forward half of the Program's lists.
+"""Compute the loss on held-out data with the forward half of the Program's lists.
 
-What is left of a list are its forward passes with the messages between them, the gathers that they need, and what
-frees those. Order and messages stay those of training, so what makes them free of deadlocks holds here too. Nothing is
-kept for a backward pass. Of a vocabulary that is spread E, S and their exchanges are left, without gradients, and T,
-where the loss is known.
+The reduced lists keep forward passes, the messages between them, the gathers they need and the matching frees. Order
+and messages are those of training, so they stay free of deadlocks. Nothing is saved for a backward pass. With a spread
+vocabulary, E, S and their exchanges remain, without gradients, and T, which knows the loss.
 """
 
 from collections.abc import Sequence
@@ -13,21 +12,21 @@ import torch
 
 from meshwright.program.program import Program
 from meshwright.runtime.data.batches import whole_batch
-from meshwright.runtime.data.opening import TrainingData
-from meshwright.runtime.interpreter import Interpreter
+from meshwright.runtime.data.open_data import TrainingData
+from meshwright.runtime.executor.interpreter import Interpreter
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.executor.stage_passes import StageRun
 from meshwright.runtime.kernels.linear import LinearKernel
-from meshwright.runtime.kernels.loss import ShareOfLossKernel
-from meshwright.runtime.kernels.softmax import Softmax
-from meshwright.runtime.rank import Rank
-from meshwright.runtime.rank_plan import RankPlan
-from meshwright.runtime.stage_run import StageRun
-from meshwright.runtime.training.batches import counted_labels, micro_batches
-from meshwright.runtime.training.world import summed
-from meshwright.runtime.visit import MicroBatch
-from meshwright.runtime.vocabulary.exchanges import Exchanges
-from meshwright.runtime.vocabulary.share_run import Logits, ShareRun
-from meshwright.runtime.vocabulary.spread import SpreadVocabulary
-from meshwright.schedule.action import Action, Kind
+from meshwright.runtime.kernels.vocabulary.cross_entropy import ShareOfLossKernel
+from meshwright.runtime.kernels.vocabulary.sharded_softmax import Softmax
+from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare
+from meshwright.runtime.pipeline_vocabulary.share_exchanges import Exchanges
+from meshwright.runtime.pipeline_vocabulary.share_passes import Logits, ShareRun
+from meshwright.runtime.training.data_micro_batches import counted_labels, micro_batches
+from meshwright.runtime.training.world_reduction import sum_over_ranks
+from meshwright.schedules.action import Action, Kind
 
 SHARED: tuple[Kind, ...] = ("E", "REDUCE_E", "BROADCAST_F", "S", "REDUCE_S", "T")
 FORWARD: tuple[Kind, ...] = ("F", "SEND_F", "RECV_F", *SHARED)
@@ -35,7 +34,7 @@ FORWARD: tuple[Kind, ...] = ("F", "SEND_F", "RECV_F", *SHARED)
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """The mean loss per label, in nats, on ``tokens`` labels that are not trained on, after step ``step``."""
+    """The mean loss per label, in nats, on ``tokens`` held-out labels, after step ``step``."""
 
     step: int
     loss: float
@@ -44,7 +43,7 @@ class HeldOut:
 
 @dataclass
 class Evaluation:
-    """Evaluates on one rank, with the parameters that it has."""
+    """Evaluator of one rank's current parameters."""
 
     rank: Rank
     interpreter: Interpreter = field(init=False)
@@ -56,11 +55,11 @@ class Evaluation:
             forward,
             self.rank.interpreter.states,
             begin_passes=ForwardPass,
-            spread=lambda plan, states: SpreadVocabulary(plan, states, Exchanges(plan), ForwardShare),
+            spread=lambda plan, states: VocabularyShare(plan, states, Exchanges(plan), ForwardShare),
         )
 
     def loss(self, data: TrainingData, step: int) -> HeldOut:
-        """The loss on all held-out batches; all ranks call it at the same step."""
+        """Return the loss on all held-out batches; all ranks call it at the same step."""
         total, tokens = 0.0, 0
         for number in range(data.evaluation_batches):
             batch = whole_batch(data.held_out, number)
@@ -70,10 +69,10 @@ class Evaluation:
                     batch, self.rank.plan.program, self.rank.place.rank, 1, self.rank.communicator.device
                 )
             )
-        return HeldOut(step, summed(self.rank.communicator, total, "held-out loss") / tokens, tokens)
+        return HeldOut(step, sum_over_ranks(self.rank.communicator, total, "held-out loss") / tokens, tokens)
 
     def _sum(self, batches: Sequence[MicroBatch]) -> float:
-        """The sum of this rank's losses."""
+        """Return the sum of this rank's losses."""
         states = self.interpreter.states
         states.begin_step(1.0)
         self.interpreter.walk(batches)
@@ -87,7 +86,7 @@ class Evaluation:
 
 
 def forward_only(program: Program) -> Program:
-    """A Program whose lists evaluate."""
+    """Return a Program whose lists only evaluate."""
     return replace(program, lists=tuple(tuple(_forward(actions)) for actions in program.lists))
 
 
@@ -106,7 +105,7 @@ def _forward(actions: Sequence[Action]) -> list[Action]:
 
 @dataclass
 class ForwardPass:
-    """A stage at work on one micro-batch, of which nothing is left behind."""
+    """A stage on one micro-batch that saves nothing."""
 
     plan: RankPlan
     stage: int
@@ -114,33 +113,33 @@ class ForwardPass:
     passed_back: bool = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The stage's output; the sum of losses of the last stage, further tokens left out."""
+        """Return the stage's output; the sum of losses of the last stage, without multi-token prediction."""
         return StageRun(self.plan, self.stage, replace(self.batch, further=())).forward(x)
 
     def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
-        """There is no backward pass."""
+        """Raise AssertionError: there is no backward pass."""
         raise AssertionError(self.stage)
 
     def weight_gradient(self) -> None:
-        """There is no backward pass."""
+        """Raise AssertionError: there is no backward pass."""
         raise AssertionError(self.stage)
 
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
-        """There is no backward pass."""
+        """Raise AssertionError: there is no backward pass."""
         raise AssertionError(self.stage)
 
     def offload(self) -> None:
-        """Nothing is kept."""
+        """Raise AssertionError: nothing is saved."""
         raise AssertionError(self.stage)
 
     let_go = reload = offload
 
 
 class ForwardShare(ShareRun):
-    """A share at work on one micro-batch, of which nothing is left behind."""
+    """A vocabulary share on one micro-batch that saves nothing."""
 
     def logits(self, x: torch.Tensor) -> Logits:
-        """S: only what the loss needs."""
+        """S: compute only what the loss needs."""
         (head, visit), (loss, of_loss) = self.kernel(LinearKernel), self.kernel(ShareOfLossKernel)
         softmax = loss.forward(head.forward(x, visit), of_loss)
         visit.kept.clear()
@@ -148,4 +147,4 @@ class ForwardShare(ShareRun):
         return Logits(softmax)
 
     def gradients(self, softmax: Softmax) -> None:
-        """There are none."""
+        """Do nothing: there are no gradients."""

@@ -1,9 +1,9 @@
-"""The loop of a training run on one rank: step after step, and between them what is due.
+"""The training loop of one rank: steps, and the evaluations and checkpoints due between them.
 
-Ranks do the same in the same order; rank 0 also tells of it. A loss or norm that is not finite ends the run before the
-optimizer has seen its gradients, on all ranks at once, since all have the same numbers. Where steps are validated
-afterwards a step's loss and norm are known amid the next one, and its gradients' effect is undone before the run ends;
-before parameters are evaluated or saved the last step is validated.
+All ranks do the same in the same order; rank 0 also reports. A loss or norm that is not finite ends the run before the
+optimizer uses its gradients, on all ranks at once, since all have the same numbers. If steps are validated afterwards,
+a step's loss and norm are known during the next one, and its gradients' effect is undone before the run ends; before
+parameters are evaluated or saved the last step is validated.
 """
 
 from dataclasses import dataclass, field
@@ -15,27 +15,27 @@ import torch
 from meshwright.errors import InputError, RunError
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
-from meshwright.runtime.data.opening import TrainingData
-from meshwright.runtime.interpreter import settle
+from meshwright.runtime.data.open_data import TrainingData
+from meshwright.runtime.executor.interpreter import finish_validation
+from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.progress.display import Display
-from meshwright.runtime.progress.log import MetricsLog
-from meshwright.runtime.progress.metrics import StepMetrics
-from meshwright.runtime.progress.utilisation import Utilisation
-from meshwright.runtime.rank import Rank
-from meshwright.runtime.speculation import StepResult
-from meshwright.runtime.training.batches import counted_labels, micro_batches
+from meshwright.runtime.progress.metrics_log import MetricsLog
+from meshwright.runtime.progress.model_flops_utilisation import Utilisation
+from meshwright.runtime.progress.step_metrics import StepMetrics
+from meshwright.runtime.state.post_validation import StepResult
+from meshwright.runtime.training.data_micro_batches import counted_labels, micro_batches
 from meshwright.runtime.training.evaluation import Evaluation, HeldOut
-from meshwright.runtime.training.outcome import Outcome, Training
-from meshwright.runtime.training.stopping import Stopping
-from meshwright.runtime.training.world import most
+from meshwright.runtime.training.job_and_outcome import Outcome, Training
+from meshwright.runtime.training.stop_signals import Stopping
+from meshwright.runtime.training.world_reduction import max_over_ranks
 
 PEAK_STEPS = 2
-"""Steps after which the peak of memory is asked for again: by then everything has been allocated once."""
+"""Steps after which the memory peak is read again: by then everything has been allocated once."""
 
 
 @dataclass
 class Loop:
-    """A run on one rank. ``log`` is rank 0's alone; ``display`` shows nothing on the others."""
+    """A run on one rank. ``log`` exists on rank 0 only; ``display`` shows nothing on the others."""
 
     rank: Rank
     training: Training
@@ -58,7 +58,7 @@ class Loop:
         self.rank.interpreter.states.after_norm = self._refuse_what_is_not_finite
 
     def run(self, first: int) -> Outcome:
-        """Steps ``first`` … up to the last one, or to a signal."""
+        """Run steps ``first`` … up to the last one, or until a signal."""
         options, device, stop = self.training.options, self.rank.communicator.device, False
         self.first = first
         for step in range(first, options.steps):
@@ -71,7 +71,7 @@ class Loop:
                 last or _due(options.checkpoint_every, done),
             )
             if evaluated or saved:
-                self._known(settle(self.rank.interpreter))
+                self._known(finish_validation(self.rank.interpreter))
             if evaluated:
                 self._evaluate(step)
             if saved:
@@ -96,7 +96,7 @@ class Loop:
         )
 
     def _step(self, step: int) -> None:
-        """One optimizer step, and word of it, or of the one before."""
+        """Run one optimizer step, and report it or the previous one."""
         rank, options, began = self.rank, self.training.options, perf_counter()
         self.stopping.step = step
         batch = whole_batch(self.data.training, step)
@@ -111,7 +111,7 @@ class Loop:
         self._known(result)
 
     def _known(self, result: StepResult | None) -> None:
-        """Take what is known of the first step of which nothing was, if it is."""
+        """Record and report the result of the earliest unreported step, if there is one."""
         self.rank.communicator.log.clear()
         if result is None:
             return
@@ -153,7 +153,7 @@ class Loop:
             self.log.evaluation(step, found.loss, found.tokens)
 
     def _save(self) -> None:
-        """A checkpoint; older ones than are to be kept go. Raises RunError where it cannot be written (any more)."""
+        """Save a checkpoint and remove old ones. Raises RunError if it cannot be written."""
         self.peak_bytes = self._peak()
         facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}
         try:
@@ -164,15 +164,15 @@ class Loop:
             raise RunError(f"no checkpoint was saved behind step {self.stopping.step}: {error}") from None
 
     def _peak(self) -> int | None:
-        """The most bytes that tensors had at once so far, on the rank that had most."""
+        """Return the largest peak of allocated tensor bytes so far on any rank; None on CPUs."""
         device = self.rank.communicator.device
         if device.type != "cuda":
             return None
         own = torch.cuda.max_memory_allocated(device)
-        return int(most(self.rank.communicator, own, "peak of memory"))
+        return int(max_over_ranks(self.rank.communicator, own, "peak of memory"))
 
     def _refuse_what_is_not_finite(self, result: StepResult) -> None:
-        """Raises RunError before the optimizer takes in what would spoil every parameter."""
+        """Raise RunError for a loss or norm that is not finite, before the optimizer uses the gradients."""
         if not result.finite:
             there = self.saved or self.training.resume
             after = f"the last checkpoint is {there}" if there else "there is no checkpoint yet"
@@ -187,10 +187,10 @@ def _due(every: int, done: int) -> bool:
 
 
 def device_name(device: torch.device) -> str:
-    """The name that the accelerator's driver gives it; ``cpu`` for a CPU."""
+    """Return the accelerator driver's name of a device; ``cpu`` for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def device_bytes(device: torch.device) -> int:
-    """Memory of an accelerator; 0 for a CPU, whose memory is shared."""
+    """Return the memory of an accelerator; 0 for a CPU, whose memory is shared."""
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0

@@ -1,9 +1,9 @@
-"""One run at a time writes into an output folder.
+"""Lock the output folder, so that only one run at a time writes into it.
 
-The file ``lock`` in it is locked (flock(2)) by the run that writes there and says which process that is. The system
-frees the lock when the last process of a run is gone, however it went, so none is ever stale; the file itself stays.
-Forked ranks hold it with their parent: it is freed when the last of them has ended. Where a file system has no locks,
-nothing is guarded.
+The run locks the file ``lock`` in the folder (flock(2)) and writes its process into it. The system releases the lock
+when the last process of a run is gone, however it ended, so no lock is ever stale; the file itself stays. Forked ranks
+hold it with their parent: it is released when the last of them has ended. A file system without locks gives no
+protection.
 """
 
 import errno
@@ -19,11 +19,11 @@ from typing import BinaryIO
 import torch.distributed as dist
 
 from meshwright.errors import InputError, Problem
-from meshwright.runtime.launch.environment import Place
+from meshwright.runtime.launch.launcher_environment import Place
 
 LOCK = "lock"
 PATIENCE_S, PAUSE_S = 1.0, 0.05
-"""For ranks of a run that was killed a moment ago."""
+"""Seconds to wait, and between attempts, for the ranks of a run that was killed a moment ago."""
 HELD = (errno.EAGAIN, errno.EACCES)
 MAX_HOLDER_BYTES = 300
 ANSWER = "lock of the output folder"
@@ -31,7 +31,10 @@ ANSWER = "lock of the output folder"
 
 @contextmanager
 def sole_writer(output: Path) -> Iterator[None]:
-    """Hold the folder. Raises InputError, naming the process, where another run does, or it cannot be written."""
+    """Hold the folder's lock.
+
+    Raises InputError, naming the process, if another run holds it or it cannot be written.
+    """
     try:
         output.mkdir(parents=True, exist_ok=True)
         file = open(output / LOCK, "a+b")  # noqa: SIM115 - closed below
@@ -48,7 +51,7 @@ def sole_writer(output: Path) -> Iterator[None]:
 
 @contextmanager
 def sole_writers(place: Place, store: dist.Store, output: Path) -> Iterator[None]:
-    """The same for launched ranks: rank 0 holds the folder, and all are refused if it is."""
+    """Hold the folder's lock for launched ranks: rank 0 locks, and all are refused if that fails."""
     if place.rank:
         refusal = store.get(ANSWER).decode()
         if refusal:

@@ -1,7 +1,7 @@
-"""Which checkpoint a run goes on from, and whether it may.
+"""Choose the checkpoint that a run resumes from, and check that it may.
 
-That plan, model and precision are the checkpoint's is looked at when it is read; here it is the data that must be the
-same, since a run that goes on with other data is another run. Other options may change, and are told.
+Plan, model and precision are compared when the checkpoint is read; this module compares the data, which must be the
+same, since a run with other data is another run. Other options may change, and are reported.
 """
 
 import json
@@ -10,26 +10,26 @@ from pathlib import Path
 
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint import latest_checkpoint
-from meshwright.runtime.checkpoint.folder import committed, step_of
 from meshwright.runtime.checkpoint.manifest import MANIFEST, Manifest, facts_of, read_manifest
-from meshwright.runtime.options import TrainingOptions
-from meshwright.runtime.training.outcome import CHECKPOINTS
+from meshwright.runtime.checkpoint.run_folder import committed, step_of
+from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
+from meshwright.runtime.training.options import TrainingOptions
 
 AUTO, NEVER = "auto", "never"
 OF_NO_EFFECT = ("output", "cache", "data", "checkpoint_every", "evaluate_every", "keep_last")
-"""Options that may differ without changing any step; what data are is told by their own identity."""
+"""Options that may differ without changing any step; the data's own identity is compared separately."""
 OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_document")} | {
     "held_out_windows": "held_out",
     "seq_len": "workload.seq_len",
     "global_batch": "workload.global_batch",
     "documents": "workload.documents",
 }
-"""Which option, or which entry of the plan, an entry of the data's identity follows from."""
+"""The option, or the entry of the plan, that an entry of the data's identity comes from."""
 ANOTHER = "another folder with --out to begin anew"
 
 
 def checkpoint_to_resume(folder: Path, resume: str) -> Path | None:
-    """The checkpoint that ``resume`` (``auto``, ``never`` or a path) means. Raises InputError.
+    """Return the checkpoint that ``resume`` (``auto``, ``never`` or a path) means; None for none. Raises InputError.
 
     A folder never holds checkpoints of two runs: the newest one would be the other run's.
     """
@@ -56,7 +56,7 @@ def checkpoint_to_resume(folder: Path, resume: str) -> Path | None:
 
 
 def _near(path: Path) -> str:
-    """What may be meant by a path that is no checkpoint, such as the output folder of a run."""
+    """Suggest what a path that is not a checkpoint may mean, such as the output folder of a run."""
     for folder in (path, path / CHECKPOINTS, path.parent):
         if folder.is_dir() and (latest := latest_checkpoint(folder)) is not None:
             return f"--resume {latest}"
@@ -64,7 +64,7 @@ def _near(path: Path) -> str:
 
 
 def _step(path: Path) -> int:
-    """The step of a checkpoint by its name, so that a damaged one counts; by what it says where it was renamed."""
+    """Return the step in a checkpoint's name, which a damaged one has too; if it was renamed, the manifest's."""
     step = step_of(path)
     return read_manifest(path).step if step is None else step
 
@@ -72,7 +72,7 @@ def _step(path: Path) -> int:
 def changed_options(
     manifest: Manifest, options: TrainingOptions, identity: Mapping[str, object]
 ) -> list[str]:
-    """What is to be told of a run that goes on. Raises InputError where its data are other ones."""
+    """Return the changed options of a resumed run, as text. Raises InputError if its data differ."""
     facts = facts_of(manifest)
     problems = _other_data(facts, options, identity)
     if problems:
@@ -85,8 +85,8 @@ def changed_options(
     ]
 
 
-def told_of_kept(options: TrainingOptions) -> Iterator[str]:
-    """What is to be told where fewer checkpoints are kept than there are."""
+def checkpoints_dropped_notice(options: TrainingOptions) -> Iterator[str]:
+    """Yield a notice if fewer checkpoints are to be kept than exist."""
     there = len(committed(options.output / CHECKPOINTS))
     if there > options.keep_last:
         yield f"--keep {options.keep_last}: of the {there} checkpoints there, older ones go at the next save."
@@ -95,7 +95,7 @@ def told_of_kept(options: TrainingOptions) -> Iterator[str]:
 def _other_data(
     facts: Mapping[str, object], own: TrainingOptions, identity: Mapping[str, object]
 ) -> list[Problem]:
-    """What makes the data other ones: the files alone where they differ, since much else follows from them."""
+    """Return the problems of differing data: only the files if they differ, since much else follows from them."""
     there, here = _stored(facts, "data"), _plain(dict(identity))
     if there.get("data") != here.get("data"):
         return [_other_files(_stored(facts, "options").get("data"), own)]
@@ -112,7 +112,7 @@ def _other_data(
 
 
 def _other_files(before: object, own: TrainingOptions) -> Problem:
-    """``before`` are the names of the checkpoint's data as its options have them."""
+    """Return the problem of differing files; ``before`` are the checkpoint's data names."""
     names = [str(name) for name in before] if isinstance(before, list) else []
     said = ", ".join(names) if names else "synthetic data"
     if names == list(own.data):
@@ -130,5 +130,5 @@ def _stored(facts: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _plain(value: object) -> Mapping[str, object]:
-    """As JSON gives it back."""
+    """Return a value as JSON gives it back."""
     return json.loads(json.dumps(value))

@@ -1,1 +1,1 @@
-"""Proof that a small plan computes on local ranks what plain PyTorch computes in one process."""
+"""Prove that a small plan computes on local ranks what plain PyTorch computes in one process."""

@@ -1,6 +1,6 @@
-"""Weights of Hugging Face checkpoints, in and out: safetensors files, whole or in slices.
+"""Read and write Hugging Face checkpoints: safetensors files, whole or in slices.
 
-``families`` says per family where each of our tensors lies, ``experts`` where those of experts do, ``parts`` how a
-tensor lies in a fused, stacked or transposed one,
-``folder`` reads what a folder holds, ``loading`` and ``saving`` do the work.
+``family_tensor_names`` maps our tensors to those of each family, ``expert_tensor_names`` those of experts,
+``stored_parts`` cuts a tensor out of a fused, stacked or transposed one, ``safetensors_index`` lists the tensors of a
+folder, ``load`` and ``save`` do the work.
 """

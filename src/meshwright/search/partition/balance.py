@@ -1,4 +1,4 @@
-"""Which layers each stage holds: balanced by time, or by memory.
+"""Balanced partitions of layers into pipeline stages, by time or by memory.
 
 time    the largest sum of F + I + W over the stages of a rank is least, and no rank has more bytes than its capacity
         (YUAN 2.0's non-uniform pipeline, Wu et al., arXiv 2311.15786: the first ranks of 1F1B hold more micro-batches
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshwright.search.partition.chain import Chain, Cut, Floats, Measure
+from meshwright.search.partition.layer_chain import Chain, Cut, Floats, Measure
+from meshwright.search.partition.objective import Task
 from meshwright.search.partition.solve import PROVEN, WIDTH, Solved, solved
-from meshwright.search.partition.task import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,21 @@
-"""The best cut for a task: exact with one stage a rank, and with several where a bound or a full search says so.
+"""Solve a partition task: exact with one stage per rank, otherwise proven by a bound or a full search.
 
-With several: cuts that no window improves (``descend.py``), held against the packing bound (``bound.py``); while that
-leaves a gap, better ones are looked for among ever more states (``rank_by_rank.py``).
+With several: cuts that no window improves (``window_descent.py``), held against the packing bound
+(``lower_bound.py``); while that leaves a gap, better ones are looked for among ever more states
+(``rank_by_rank_search.py``).
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.search.partition.bound import least_load
-from meshwright.search.partition.chain import Cut
-from meshwright.search.partition.descend import descended, even_cut, merit
-from meshwright.search.partition.legs import legs_of
-from meshwright.search.partition.rank_by_rank import Dealer
-from meshwright.search.partition.recut import recut
-from meshwright.search.partition.task import ALIKE, Task
+from meshwright.search.partition.chunk_directions import directed_chunks
+from meshwright.search.partition.exact_window import recut
+from meshwright.search.partition.layer_chain import Cut
+from meshwright.search.partition.lower_bound import least_load
+from meshwright.search.partition.objective import ALIKE, Task
+from meshwright.search.partition.rank_by_rank_search import RankByRankSearch
+from meshwright.search.partition.window_descent import descended, even_cut, merit
 
 NARROW, WIDTH = 300, 10_000
 """States that a search keeps at first, and at last."""
@@ -42,7 +43,7 @@ class Solved:
 
 
 def solved(task: Task, width: int = WIDTH, enough: float = 0.0) -> Solved:
-    """The best cut that was found, or the first whose load is ``enough``, and how good any can be."""
+    """Return the best cut found, or the first with load at most ``enough``, and its lower bound."""
     layers, stages = task.chain.layers, len(task.chain.placement)
     if stages == task.chain.ranks:
         cut = recut(task, even_cut(layers, stages), range(stages))
@@ -74,7 +75,7 @@ def _starts(task: Task, width: int) -> list[Cut] | Solved:
 
 
 def least_excess(task: Task) -> Task:
-    """The task to have little above the limit: a load that is above the largest limit is as much too large."""
+    """Return the task that minimises the excess above the limit, as a task without a limit."""
     room = float(task.most.max()) - task.most
     return Task.free(task.chain, replace(task.limit, base=task.limit.base + room))
 
@@ -82,11 +83,11 @@ def least_excess(task: Task) -> Task:
 def _searched(task: Task, cut: Cut, width: int, enough: float) -> Solved:
     """Better cuts looked for until the bound, or what is enough, is reached."""
     load = float(task.loads(cut).max())
-    bound, legs = least_load(task, load), legs_of(task.chain.placement)
+    bound, legs = least_load(task, load), directed_chunks(task.chain.placement)
     for states in sorted({min(NARROW, width), width}):
         if bound >= load * (1 - PROVEN) or load <= enough or legs is None:
             break
-        dealer = Dealer(task, legs, load, states)
+        dealer = RankByRankSearch(task, legs, load, states)
         cut = descended(task, dealer.better() or cut)
         load = float(task.loads(cut).max())
         bound = load if dealer.complete else bound

@@ -1,4 +1,4 @@
-"""The modes of a rank's stages once their layers are known: all combinations are tried.
+"""Modes of a rank's stages for known layers, by trying every combination.
 
 Only within a rank do modes depend on each other, for its stages share its limit. O(modes^V).
 """
@@ -9,14 +9,14 @@ from itertools import product
 
 import numpy as np
 
-from meshwright.search.partition.chain import Floats, Measure
-from meshwright.search.partition.legs import Leg
-from meshwright.search.partition.states import States
-from meshwright.search.partition.task import Task
+from meshwright.search.partition.chunk_directions import DirectedChunk
+from meshwright.search.partition.layer_chain import Floats, Measure
+from meshwright.search.partition.objective import Task
+from meshwright.search.partition.partial_partitions import States
 
 
-def in_best_modes(task: Task, states: States, legs: Sequence[Leg], rank: int) -> States:
-    """States in the modes with the least load of their rank; those that keep the limit in none are left out."""
+def in_best_modes(task: Task, states: States, legs: Sequence[DirectedChunk], rank: int) -> States:
+    """Return states in the modes with the least load of their rank, without those above the limit in all."""
     modes = len(task.goal.costs)
     goal, limit = (_costs(measure, states, legs, rank) for measure in (task.goal, task.limit))
     best = np.full(len(states), np.inf)
@@ -31,7 +31,7 @@ def in_best_modes(task: Task, states: States, legs: Sequence[Leg], rank: int) ->
     return replace(states, largest=largest, modes=chosen).take(np.isfinite(best))
 
 
-def _costs(measure: Measure, states: States, legs: Sequence[Leg], rank: int) -> list[Floats]:
+def _costs(measure: Measure, states: States, legs: Sequence[DirectedChunk], rank: int) -> list[Floats]:
     """What every leg's stage costs in every mode: (modes, moments, n) each."""
     result = []
     for index, leg in enumerate(legs):

@@ -1,0 +1,7 @@
+torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py \
+    --num-layers 4 --hidden-size 1024 --ffn-hidden-size 1024 --num-attention-heads 16 --group-query-attention --num-query-groups 8 \
+    --swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --rotary-base 500000 \
+    --untie-embeddings-and-output-weights --vocab-size 32000 --max-position-embeddings 4096 --seq-length 4096 \
+    --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 1024 --moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity \
+    --expert-model-parallel-size 4 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ett|ttL' \
+    --micro-batch-size 1 --global-batch-size 32 --bf16 --use-distributed-optimizer

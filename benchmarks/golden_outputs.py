@@ -1,0 +1,248 @@
+"""Show that a change of the code alone changes no answer: record what many commands say, compare two records.
+
+    python benchmarks/golden_outputs.py record OUT.json [--source DIR] [--only WORD]
+    python benchmarks/golden_outputs.py compare OLD.json NEW.json [--only WORD]
+
+The commands are those of ``golden/commands.yaml``; each runs in a folder of its own with a copy of ``golden/files``.
+``--source`` names a tree of sources to run in place of the installed package, ``--only`` a word that the names of
+commands have. A record whose name ends in ``.gz`` is compressed; ``golden/baseline.json.gz`` is the one to hold others
+against.
+
+What a clock says and the names of folders are masked in a record. Numbers must agree to 1e-12 and all else exactly;
+sentences may differ where a line of ``golden/sentences.tsv`` says so: old, tab, new. What only the newer record has is
+told as added, and so is a new rule under ``rejected``, beside which other counts may change. Exits with 1 where all
+else is not the same.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ruamel.yaml import YAML
+
+HERE = Path(__file__).parent / "golden"
+WORKERS = 2
+TOLERANCE = 1e-12
+START = "import sys; sys.argv[0] = 'meshwright'; from meshwright.cli.main import main; main()"
+PLACE = "import meshwright; print(meshwright.__file__)"
+FIXED = {"COLUMNS": "120", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+FIXED |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+PROGRESS = re.compile(r"^ *\d+% .*\n", re.MULTILINE)
+CLOCKED = re.compile(r"(?<=searched in )[\d.]+(?= s)")
+"""What a clock says in text, as progress does to whoever waits long."""
+MEASURED = frozenset({"search_time_s"})
+"""Keys that a clock fills in for every command; ``measured`` of the commands' file names those of single ones."""
+SENTENCES = {"reason", "reasons", "rule", "suggestion", "why", "origin", "remarks", "text", "errors"}
+Data = Mapping[str, object]
+Counts = Mapping[str, int]
+
+
+class Command(NamedTuple):
+    """A line of arguments, and the keys of its answer that a clock fills in."""
+
+    arguments: list[str]
+    measured: frozenset[str]
+
+
+def environment(home: Path, source: Path | None) -> dict[str, str]:
+    """Return everything that a command finds in its environment."""
+    sources = {} if source is None else {"PYTHONPATH": str(source.resolve())}
+    return {"PATH": os.environ["PATH"], "HOME": str(home)} | FIXED | sources
+
+
+def read_commands(only: str) -> dict[str, Command]:
+    """Read the commands, each under its verb and what is special about it."""
+    data = YAML(typ="safe").load((HERE / "commands.yaml").read_text(encoding="utf-8"))
+    measured = data.pop("measured")
+    found = {}
+    for verb, lines in data.items():
+        for name, line in lines.items():
+            words = shlex.split(line) if verb == "text" else [verb, *shlex.split(line), "--json"]
+            name = f"{verb} {name}"
+            found[name] = Command(words, MEASURED | frozenset(measured.get(name, ())))
+    return {name: command for name, command in found.items() if only in name}
+
+
+def answer(source: Path | None, command: Command) -> object:
+    """Run a command and return its exit code, JSON or text, standard error, and the files that it wrote."""
+    with tempfile.TemporaryDirectory(prefix="golden-") as name:
+        home = Path(name).resolve()
+        work = home / "work"
+        shutil.copytree(HERE / "files", work)
+        before = _texts(work)
+        done = subprocess.run(
+            [sys.executable, "-c", START, *command.arguments],
+            cwd=work,
+            env=environment(home, source),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=600,
+            check=False,
+        )
+        written = {path: text for path, text in _texts(work).items() if before.get(path) != text}
+
+    def plain(text: str) -> str:
+        return CLOCKED.sub("measured", text.replace(str(work), "WORK").replace(str(home), "HOME"))
+
+    said = {
+        "command": shlex.join(command.arguments),
+        "exit": done.returncode,
+        **_content(plain(done.stdout)),
+        "errors": PROGRESS.sub("", plain(done.stderr)),
+        "files": {path: _content(plain(text)) for path, text in written.items()},
+    }
+    return _masked(said, command.measured)
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes().decode("utf-8", "replace") for path in paths}
+
+
+def _content(text: str) -> dict[str, object]:
+    try:
+        return {"json": json.loads(text)}
+    except json.JSONDecodeError:
+        return {"text": text}
+
+
+def _masked(value: object, measured: frozenset[str]) -> object:
+    if isinstance(value, dict):
+        return {k: "measured" if k in measured else _masked(item, measured) for k, item in value.items()}
+    return [_masked(item, measured) for item in value] if isinstance(value, list) else value
+
+
+def record(path: Path, source: Path | None, only: str) -> None:
+    """Run all commands, ``WORKERS`` at a time, and write what they answered."""
+    command = [sys.executable, "-c", PLACE]
+    place = subprocess.check_output(command, env=environment(Path.home(), source), text=True).strip()
+    if source is not None and not Path(place).is_relative_to(source.resolve()):
+        sys.exit(f"{source} has no package: {place} would run")
+    commands = read_commands(only)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = dict(zip(commands, pool.map(partial(answer, source), commands.values()), strict=True))
+    content = (json.dumps(answers, ensure_ascii=False, indent=1) + "\n").encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{len(answers)} commands, {used.ru_utime + used.ru_stime:.0f} CPU s")
+
+
+@dataclass
+class Comparison:
+    """Gather what two records differ in, path by path. ``sentences``: which line became which."""
+
+    sentences: Mapping[str, str]
+    differences: list[str] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)
+
+    def compare(self, old: object, new: object, path: str, said: bool = False) -> None:
+        """Compare two values of JSON; ``said``: they lie under a key of sentences."""
+        if isinstance(old, dict) and isinstance(new, dict):
+            if path.endswith(".rejected"):
+                old = self._compare_rules(old, new, path)
+            self._compare_keys(old, new, f"{path}." if path else "", said)
+        elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            for index, (one, other) in enumerate(zip(old, new, strict=True)):
+                self.compare(one, other, f"{path}[{index}]", said)
+        elif not self._agree(old, new, said):
+            self.differences.append(f"{path}: {_brief(old, new)} -> {_brief(new, old)}")
+
+    def _compare_keys(self, old: Data, new: Data, path: str, said: bool) -> None:
+        self.differences += [f"{path}{key}: missing" for key in old if key not in new]
+        self.allowed += [f"added {path}{key}" for key in new if key not in old]
+        for key in old:
+            if key in new:
+                self.compare(old[key], new[key], f"{path}{key}", said or key in SENTENCES)
+
+    def _compare_rules(self, old: Counts, new: Counts, path: str) -> Counts:
+        """Return the old counts under new names; where there is a new rule, the new counts of all others."""
+        renamed: Counter[str] = Counter()
+        for rule, count in old.items():
+            renamed[rule if rule in new else self.sentences.get(rule, rule)] += count
+        if not new.keys() > renamed.keys():
+            return renamed
+        changes = [rule for rule in renamed if renamed[rule] != new[rule]]
+        self.allowed += [f"counted anew {path}.{rule}: {renamed[rule]} -> {new[rule]}" for rule in changes]
+        return dict(renamed) | {rule: new[rule] for rule in changes}
+
+    def _agree(self, old: object, new: object, said: bool) -> bool:
+        if type(old) is not type(new):
+            return False
+        if isinstance(old, float) and isinstance(new, float):
+            return math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=0.0)
+        if said and isinstance(old, str) and isinstance(new, str):
+            lines, others = old.split("\n"), new.split("\n")
+            pairs = zip(lines, others, strict=False)
+            return len(lines) == len(others) and all(a == b or self.sentences.get(a) == b for a, b in pairs)
+        return old == new
+
+
+def _brief(value: object, other: object) -> str:
+    """Shorten a value; of a text take the lines that the other one has not."""
+    if isinstance(value, list):
+        return f"{len(value)} items"
+    if isinstance(value, str) and isinstance(other, str):
+        value = "\n".join(line for line in value.split("\n") if line not in other.split("\n"))
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 600 else f"{text[:600]}…"
+
+
+def read_sentences() -> dict[str, str]:
+    """Read which sentence became which."""
+    lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    return {old: new for old, tab, new in (line.partition("\t") for line in lines) if tab}
+
+
+def read_record(path: Path) -> dict[str, object]:
+    """Read a record, compressed or not."""
+    content = path.read_bytes()
+    return dict(json.loads(gzip.decompress(content) if path.suffix == ".gz" else content))
+
+
+def compare(old: Path, new: Path, only: str) -> int:
+    """Print what was added and every difference; return 1 where there is one."""
+    ours, theirs = ({name: said for name, said in read_record(p).items() if only in name} for p in (old, new))
+    found = Comparison(read_sentences())
+    found.compare(ours, theirs, "")
+    for line in (*found.allowed, *found.differences):
+        print(line)
+    print(f"{len(ours)} commands, {len(found.differences)} differences, {len(found.allowed)} additions")
+    return int(bool(found.differences))
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser()
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    recording, comparing = verbs.add_parser("record"), verbs.add_parser("compare")
+    recording.add_argument("out", type=Path)
+    recording.add_argument("--source", type=Path, help="a tree of sources, such as src")
+    comparing.add_argument("old", type=Path)
+    comparing.add_argument("new", type=Path)
+    for verb in (recording, comparing):
+        verb.add_argument("--only", default="", help="a word that the names of commands have")
+    given = parser.parse_args()
+    if given.verb == "compare":
+        return compare(given.old, given.new, given.only)
+    record(given.out, given.source, given.only)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

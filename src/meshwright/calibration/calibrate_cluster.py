@@ -1,0 +1,134 @@
+"""Calibrate a cluster on a few of the user's runs: compute, network and host time, nothing else.
+
+Three constants are fitted with priors around the present ones, so that three runs cannot move them far. The gain
+is estimated by leaving each run out in turn: fit on the others, predict it. If that error is not smaller than
+the present one the calibration is refused. The rule was chosen over stricter and looser ones by its effect on draws
+from published runs (``benchmarks/calibration-draws.md``): a looser rule lets runs of one model spoil good predictions
+of others, a stricter one refuses helpful fits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.calibration.fit import fit
+from meshwright.calibration.fitted_parameters import Parameter, Prior
+from meshwright.calibration.observations import Observation
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.constants import constants, kernels
+from meshwright.errors import InputError, Problem
+from meshwright.validation.read_run_table import Skipped
+
+WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
+FEWEST_RUNS = 3
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ClusterCalibration:
+    """Constants fitted to the user's runs; mean absolute errors of left-out runs, before and after.
+
+    ``uncertainty`` is the standard error of the difference of the two; ``skipped`` are runs that were not used.
+    """
+
+    cluster: Cluster
+    values: Mapping[str, float]
+    present: Mapping[str, float]
+    runs: int
+    error_before: float
+    error_after: float
+    uncertainty: float
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def helps(self) -> bool:
+        """True if left-out runs are predicted better."""
+        return self.error_after < self.error_before
+
+    def to_json(self) -> dict[str, object]:
+        """Return JSON-ready data; errors are fractions."""
+        return {
+            "cluster": self.cluster.name,
+            "runs": self.runs,
+            "constants": [
+                {"name": name, "before": self.present[name], "after": value}
+                for name, value in self.values.items()
+            ],
+            "expected_error_before": self.error_before,
+            "expected_error_after": self.error_after,
+            "uncertainty": self.uncertainty,
+            "helps": self.helps,
+            "skipped": [{"run_id": run.run_id, "reason": run.reason} for run in self.skipped],
+        }
+
+
+def fit_cluster_constants(
+    observations: Sequence[Observation], skipped: Sequence[Skipped] = ()
+) -> ClusterCalibration:
+    """Fit a cluster's constants to runs on it. Raises InputError if they are too few or of several clusters.
+
+    ``skipped`` are unusable runs of the same table; the answer, or the error, lists them.
+    """
+    runs = _single_runs(observations)
+    _check(runs, skipped)
+    parameters = cluster_parameters(runs[0])
+    values = fit(runs, parameters, runs_of_a_source=None).values
+    present = {p.name: p.value for p in parameters}
+    before = np.array([abs(np.expm1(run.log_errors({})[0])) for run in runs])
+    after = np.array([abs(np.expm1(run.log_errors(_without(run, runs, parameters))[0])) for run in runs])
+    uncertainty = np.std(after - before, ddof=1) / np.sqrt(len(runs))
+    cluster = runs[0].setting.cluster
+    cluster = replace(cluster, calibration=tuple((dict(cluster.calibration) | dict(values)).items()))
+    errors = float(before.mean()), float(after.mean()), float(uncertainty)
+    return ClusterCalibration(cluster, values, present, len(runs), *errors, tuple(skipped))
+
+
+def _without(
+    run: Observation, runs: Sequence[Observation], parameters: Sequence[Parameter]
+) -> Mapping[str, float]:
+    """Return the constants fitted without one run."""
+    return fit([o for o in runs if o is not run], parameters, runs_of_a_source=None).values
+
+
+def cluster_parameters(run: Observation) -> list[Parameter]:
+    """Return the fitted parameters, from the present values of the run's device, stack and cluster."""
+    present = {
+        "gemm_efficiency": kernels(run.setting.cluster.pool.device.id).gemm_efficiency,
+        "nic_efficiency": constants()["nic_efficiency"],
+        "host_s_per_layer": run.setting.stack.host_s_per_layer,
+    }
+    calibrated = dict(run.setting.cluster.calibration)
+    present |= {name: calibrated[name] for name in present if name in calibrated}
+    return [Parameter(name, present[name], Prior(present[name], width)) for name, width in WIDTHS.items()]
+
+
+def _single_runs(observations: Sequence[Observation]) -> list[Observation]:
+    """Return one observation per run, all of one source, so that each counts the same."""
+    return [
+        Observation(o.setting, o.plans.take(np.array([i])), o.measured_s[i : i + 1], ("own",))
+        for o in observations
+        for i in range(len(o.plans))
+    ]
+
+
+def _check(runs: Sequence[Observation], skipped: Sequence[Skipped]) -> None:
+    if len(runs) < FEWEST_RUNS:
+        rule = f"{len(runs)} runs can be used, at least {FEWEST_RUNS} are needed"
+        few = Problem("runs", len(runs), rule, "short runs that differ in tp, pp or micro-batch")
+        raise InputError([few, *_why_skipped(skipped)])
+    devices = sorted({run.setting.cluster.pool.device.id for run in runs})
+    if len(devices) > 1:
+        rule = "the runs are of several devices: " + ", ".join(devices)
+        raise InputError(Problem("runs", len(devices), rule, "one file per cluster"))
+
+
+def _why_skipped(skipped: Sequence[Skipped]) -> Iterator[Problem]:
+    """Yield one warning for every reason, with the first runs that it applies to."""
+    names: dict[str, list[str]] = {}
+    for run in skipped:
+        names.setdefault(run.reason, []).append(run.run_id)
+    for reason, runs in names.items():
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        shown = ", ".join(runs[:SHOWN]) + more
+        yield Problem("runs", shown, f"can not be used: {reason}", "mend the row, or leave it out", "warning")

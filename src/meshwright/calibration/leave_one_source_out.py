@@ -1,0 +1,79 @@
+"""Leave one source out: fit on all others and predict it, to estimate the error on a new cluster."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.calibration.fit import FitStarts, fit, fit_start
+from meshwright.calibration.fitted_parameters import Parameter, parameters_for
+from meshwright.calibration.observations import Observation, Target
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeftOutSource:
+    """A source, the constants fitted without it, and log(predicted/measured) of its observations."""
+
+    source: str
+    values: Mapping[str, float]
+    observations: tuple[Observation, ...]
+    errors: tuple[Floats, ...]
+
+
+def leave_one_source_out(
+    observations: Sequence[Observation],
+    progress: Callable[[LeftOutSource], None] | None = None,
+    beside: Sequence[Target] = (),
+) -> list[LeftOutSource]:
+    """Predict every source under constants fitted without it, one process per fit.
+
+    Targets ``beside`` the observations are fitted too, unless they are of the source that is left out. All fits begin
+    at the priors, and therefore with the same derivatives.
+    """
+    sources = sorted({source for observation in observations for source in observation.sources})
+    unseen = prior_values(observations)
+    begun = fit_start([*observations, *beside], unseen)
+    found: list[LeftOutSource] = []
+    with ProcessPoolExecutor() as processes:
+        for left in processes.map(partial(without, observations, beside, unseen, begun), sources):
+            found.append(left)
+            if progress:
+                progress(left)
+    return found
+
+
+def prior_values(observations: Sequence[Observation]) -> list[Parameter]:
+    """Return the parameters at their prior values."""
+    return [replace(p, value=p.prior.value) for p in parameters_for(observations)]
+
+
+def without(
+    observations: Sequence[Observation],
+    beside: Sequence[Target],
+    unseen: Sequence[Parameter],
+    begun: FitStarts,
+    source: str,
+) -> LeftOutSource:
+    """Fit all but one source and predict it.
+
+    The fit begins at the priors, and what only this source determines (its stack's numbers, its devices') stays
+    there: nothing that it contributed to the present constants is used.
+    """
+    known = zip((*observations, *beside), begun, strict=True)
+    others = [(o, first) for o, first in known if source not in o.sources]
+    values = fit([o for o, _ in others], unseen, begun=[first for _, first in others]).values
+    own = tuple(o for o in observations if source in o.sources)
+    return LeftOutSource(source, values, own, tuple(o.log_errors(values) for o in own))
+
+
+def weighted_quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list[float]:
+    """Return quantiles of weighted values: where the running sum of weights passes each share."""
+    order = np.argsort(values)
+    passed = np.cumsum(weights[order]) / weights.sum()
+    at = [min(int(np.searchsorted(passed, share)), len(values) - 1) for share in shares]
+    return [float(values[order][i]) for i in at]

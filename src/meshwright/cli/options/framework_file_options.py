@@ -1,0 +1,37 @@
+"""Common options of ``import`` and ``check``: another framework's file, and what completes it."""
+
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options.workload_options import size_option
+
+FRAMEWORKS = "Megatron, Megatron-Bridge, torchtitan, DeepSpeed or Accelerate"
+File = Annotated[str, typer.Argument(metavar="FILE", help=f"A file of {FRAMEWORKS}.")]
+PlanOrFile = Annotated[str, typer.Argument(metavar="FILE", help=f"A plan, or a file of {FRAMEWORKS}.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", help="Zoo name, config.json or hub id; a file that describes one may leave it out."
+    ),
+]
+On = Annotated[
+    str | None, typer.Option("--on", metavar="CLUSTER", help="A cluster file, or as 'h100-sxm-80gb x 64'.")
+]
+SeqLen = Annotated[int | None, size_option("--seq-len", "Tokens per sequence, in place of the file's.")]
+GlobalBatch = Annotated[
+    int | None, size_option("--global-batch", "Sequences per step, in place of the file's.")
+]
+StackName = Annotated[
+    str | None, typer.Option("--stack", help="A stack's name or file, in place of the format's own.")
+]
+Source = Annotated[
+    str | None,
+    typer.Option("--from", metavar="FORMAT", help="The file's format, where it does not show: {formats}."),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variable", metavar="NAME=VALUE", help="A shell variable that a script would find. Repeatable."
+    ),
+]

@@ -1,0 +1,121 @@
+"""Options of ``plan``: documents, routing, capacity, schedules, and the solver's."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from meshwright.plans.forms.short import CapacitySpec, RoutingSpec
+    from meshwright.verbs.plan.solver_schedules import SolverOptions
+
+MAX_DIGITS = 12
+Documents = Annotated[
+    str | None,
+    typer.Option(
+        "--documents",
+        metavar="N,…",
+        help="Tokens of the documents that are packed into sequences, apart; of several lengths in turn.",
+    ),
+]
+Routing = Annotated[
+    str | None,
+    typer.Option(
+        "--routing",
+        metavar="balanced|S|FILE",
+        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts or pairs of experts.",
+    ),
+]
+Capacity = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity",
+        metavar="F|MAPPING",
+        help="Experts take F times the mean of tokens, others are dropped: 1.25, {factor: 1.25, pad: true}.",
+    ),
+]
+Schedules = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        metavar="auto|NAME,…",
+        help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
+    ),
+]
+Solve = Annotated[
+    float | None,
+    typer.Option(
+        "--solve",
+        metavar="SECONDS",
+        help="Then search for better lists for the best plans, for so long.",
+    ),
+]
+SolveSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--solve-steps",
+        metavar="N",
+        help="Steps of that search for each plan, instead of all that --solve leaves time for.",
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Of what --solve draws; 0 if not given.")
+]
+
+
+def lengths(said: str | None) -> tuple[int, ...] | None:
+    """Parse the lengths of documents. Raises InputError if they are not numbers."""
+    if said is None:
+        return None
+    parts = [part.strip() for part in said.split(",")]
+    if all(part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts):
+        return tuple(map(int, parts))
+    rule = "must be whole numbers with commas between"
+    raise InputError(Problem("workload.documents", said, rule, "e.g. 900, or 512,512,3072"))
+
+
+def routing(said: str | None) -> "RoutingSpec | None":
+    """Parse the skew of expert choices. Raises InputError if it is not a word, number or file of counts."""
+    if said is None:
+        return None
+    if said == "balanced":
+        return "balanced"
+    number = said.replace(".", "", 1)
+    if number.isascii() and number.isdigit() and len(number) < MAX_DIGITS:
+        return float(said)
+    from meshwright.plans.files.expert_pairs_file import read_routing_file
+
+    return read_routing_file(said)
+
+
+def capacity(said: str | None) -> "CapacitySpec | None":
+    """Parse the experts' capacity. Raises InputError if it is neither a number nor a mapping."""
+    if said is None:
+        return None
+    from meshwright.plans.files.validation_messages import validated
+    from meshwright.plans.files.yaml_text import read_value
+    from meshwright.plans.forms.short import CapacitySpec
+
+    value = read_value(said, "capacity")
+    try:
+        return validated(CapacitySpec, value if isinstance(value, Mapping) else {"factor": value})
+    except InputError as error:
+        wrong = [replace(problem, field=f"workload.capacity.{problem.field}") for problem in error.problems]
+        raise InputError(wrong) from None
+
+
+def solving(seconds: float | None, steps: int | None, seed: int | None) -> "SolverOptions | None":
+    """Return the solver's options; None without ``--solve``. Raises InputError for others without it."""
+    if seconds is not None:
+        from meshwright.verbs.plan.solver_schedules import SolverOptions
+
+        return SolverOptions(seconds=seconds, steps=steps, seed=seed or 0)
+    rule, hint = "is for --solve", "--solve 60, or leave it out"
+    given = {"solve-steps": steps, "seed": seed}
+    problems = [Problem(name, value, rule, hint) for name, value in given.items() if value is not None]
+    if problems:
+        raise InputError(problems)
+    return None

@@ -1,0 +1,136 @@
+"""Options of ``run``, one type for each: those of training, then those of an emulated step.
+
+None stands for the default of ``runtime/training/options.py``, which the help names.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Steps = Annotated[int | None, typer.Option("--steps", help="Optimizer steps; needed to train.")]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Text, .jsonl or token files, or folders; synthetic if not given. Repeatable.",
+    ),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer", help="A tokenizer.json, its folder, or bytes; the model's, or learnt if not given."
+    ),
+]
+EndOfDocument = Annotated[
+    str | None,
+    typer.Option("--end-of-document", help="The token that ends a document; its id in token files."),
+]
+MaskDocumentStarts = Annotated[
+    bool, typer.Option("--mask-document-starts", help="Leave the first token of a document out of the loss.")
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Where tokenised texts are kept; ~/.cache/meshwright if not given."),
+]
+LearningRate = Annotated[
+    float | None, typer.Option("--lr", metavar="NUMBER", help="Highest learning rate; 3e-4 if not given.")
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option("--schedule", help="constant, cosine, linear, wsd or inverse-sqrt; cosine if not given."),
+]
+Warmup = Annotated[int | None, typer.Option("--warmup", help="Steps of warm-up; 0 if not given.")]
+Floor = Annotated[
+    float | None,
+    typer.Option(
+        "--lr-floor", metavar="NUMBER", help="Lowest rate as a part of the highest; 0.1 if not given."
+    ),
+]
+DecaySteps = Annotated[
+    int | None, typer.Option("--decay-steps", help="Steps of decay of wsd; a tenth of all if not given.")
+]
+Beta1 = Annotated[
+    float | None,
+    typer.Option("--beta1", metavar="NUMBER", help="AdamW's first decay rate; 0.9 if not given."),
+]
+Beta2 = Annotated[
+    float | None,
+    typer.Option("--beta2", metavar="NUMBER", help="AdamW's second decay rate; 0.95 if not given."),
+]
+Epsilon = Annotated[
+    float | None, typer.Option("--eps", metavar="NUMBER", help="AdamW's epsilon; 1e-8 if not given.")
+]
+WeightDecay = Annotated[
+    float | None, typer.Option("--weight-decay", metavar="NUMBER", help="Of matrices; 0.1 if not given.")
+]
+Clip = Annotated[
+    float | None,
+    typer.Option(
+        "--clip", metavar="NUMBER", help="Largest norm of gradients, 0 for no limit; 1 if not given."
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Of random weights and the order of data; 0 if not given.")
+]
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="bf16, fp32 or fp64; the plan's if not given.")
+]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option("--eval-every", help="Steps between losses on held-out data; never if not given."),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        "--held-out", metavar="NUMBER", help="The part of the data that is held out; 0.01 if not given."
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Folder of metrics and checkpoints; run if not given.")
+]
+CheckpointEvery = Annotated[
+    int | None,
+    typer.Option("--checkpoint-every", help="Steps between checkpoints; at the end alone if not given."),
+]
+Keep = Annotated[int | None, typer.Option("--keep", help="Checkpoints that are kept; 2 if not given.")]
+Resume = Annotated[
+    str | None, typer.Option("--resume", help="auto, never, or a checkpoint; auto (the newest) if not given.")
+]
+Initial = Annotated[
+    str | None, typer.Option("--init", metavar="FOLDER", help="Begin with these Hugging Face weights.")
+]
+Export = Annotated[
+    str | None, typer.Option("--export", metavar="FOLDER", help="Write Hugging Face weights here at the end.")
+]
+Cpu = Annotated[bool, typer.Option("--cpu", help="Train on the CPU, accelerators or not.")]
+Force = Annotated[bool, typer.Option("--force", help="Start although memory is predicted not to suffice.")]
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Change the plan: cluster='a100-sxm-80gb x 32'. Repeatable."
+    ),
+]
+Emulate = Annotated[
+    bool,
+    typer.Option(
+        "--emulate",
+        help="Real interpreter and messages on local processes, compute slept at modelled times.",
+    ),
+]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        help="Emulation: local processes, at most 16: more than pipeline ranks make collectives real.",
+    ),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", metavar="NUMBER", help="Emulation: seconds that it may take; 600 if not given."),
+]
+Trace = Annotated[
+    Path | None, typer.Option("--trace", help="Emulation: write the step as a Perfetto trace (JSON).")
+]

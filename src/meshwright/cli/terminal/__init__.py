@@ -1,0 +1,1 @@
+"""Standard output and error: JSON or text, files, progress, usage errors, exit codes."""

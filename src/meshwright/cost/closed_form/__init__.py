@@ -1,0 +1,1 @@
+"""Step time of arrays of plans in closed form: pipeline, exposed communication, optimizer."""

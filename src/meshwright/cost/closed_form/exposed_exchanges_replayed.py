@@ -1,0 +1,55 @@
+"""Gathers and reductions of states around and inside a schedule, played with its passes.
+
+Where the vocabulary is spread, or activations go to the host, lists are always played, and ranks wait in the middle of
+them. So what states exchange is played with them (``cost/pipeline_bubble/per_step_exchange_streams.py``) and not
+estimated by the chain that ends a step.
+"""
+
+import numpy as np
+
+from meshwright.cost.closed_form.bidirectional_reduction_times import mirrored_seconds
+from meshwright.cost.closed_form.pipeline_vocabulary_passes import Collectives, share_seconds
+from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
+from meshwright.cost.closed_form.step_time import step_length
+from meshwright.cost.pipeline_bubble.per_step_exchange_streams import StateExchanges
+from meshwright.cost.pipeline_bubble.time_action_lists import Passes, Span, played_ends
+
+
+def plays_state_exchanges(group: PlanGroup) -> bool:
+    """Return true if state exchanges are played with the passes; units have their own exchanges."""
+    return group.share is not None or (group.copies is not None and not group.by_unit)
+
+
+def exposed_state_exchanges(group: PlanGroup, passes: Passes, message: Floats, span: Span) -> Floats:
+    """Return the seconds that state exchanges add to a schedule of ``span``: (n,)."""
+    stack, mode = group.setting.stack, group.mode
+    shares = group.ranks if group.share is not None else 0
+    nothing = np.zeros((len(group.plans), len(group.placement) + shares))
+    first = mode.gather == "per-step" or (
+        group.sharding in ("zero1", "zero2") and stack.overlap_parameter_gather
+    )
+    states = StateExchanges(
+        gathers=_parts(group, group.gathers_of) if first else nothing,
+        reductions=_parts(group, group.reductions_of) if mode.reduce == "per-step" else nothing,
+        units=[len(blocks) for blocks in group.stages] + [len(group.setting.model.vocabulary)] * shares,
+        ranks=[*group.placement, *range(shares)],
+        order=[
+            *range(len(group.placement), len(group.placement) + shares),
+            *group.stages_at.T.flatten().tolist(),
+        ],
+        beside=(stack.overlap_parameter_gather, stack.overlap_gradient_reduction),
+        forms=group.forms,
+    )
+    done = span
+    if states.gathers.any() or states.reductions.any():
+        done = played_ends(group.schedule, passes, message, group.micro_batches, group.ranks, states)
+    done = done._replace(end=done.end + mirrored_seconds(group))
+    return step_length(group, done) - step_length(group, span)
+
+
+def _parts(group: PlanGroup, collectives: Collectives) -> Floats:
+    """Seconds for every stage, and for the share of every rank behind them: (n, K + P)."""
+    if group.share is None:
+        return group.seconds(collectives)
+    of_share = share_seconds(group, group.share, collectives)[:, None]
+    return np.concatenate([group.seconds(collectives), np.repeat(of_share, group.ranks, 1)], 1)

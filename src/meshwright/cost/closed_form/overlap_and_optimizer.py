@@ -1,0 +1,56 @@
+"""Times of the actions around the schedule: optimizer, and what gathers and reductions expose.
+
+A gather at the start runs beside the first forward passes: stage j waits for what is left of its own when its first
+micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
+rest of that backward pass, and leaves at least 1/L of itself behind it. What is exchanged unit by unit comes and goes
+a whole stage at once: its first pass waits for the gather, a reduction for the one before it, and passes beside an
+exchange are slowed down.
+"""
+
+import numpy as np
+
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.program.local_shape import Number
+
+
+def optimizer_seconds(owned: Number, forms: HardwareTimes) -> Number:
+    """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision."""
+    c = forms.constants
+    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"])
+    return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+
+
+def beside_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+    """Return the length of a pass that overlaps ``left`` seconds of data-parallel communication."""
+    return compute + forms.constants["overlap_slowdown"] * np.minimum(compute, left)
+
+
+def send_occupancy(chunked: bool, overlaps: bool, forms: HardwareTimes) -> float:
+    """Return the part of a message's time that blocks the sender's compute stream: 1, or the overlap slow-down.
+
+    Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
+    interleaved ones send beside compute where the stack can.
+    """
+    return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
+
+
+def beside_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+    """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
+    return np.maximum(compute + forms.constants["overlap_slowdown"] * left, left)
+
+
+def reduction_slowdown(reduction: Number, backward: Number, units: Number, forms: HardwareTimes) -> Number:
+    """Return the seconds by which an overlapping reduction slows the last backward pass of ``units`` blocks."""
+    beside = np.minimum(reduction, backward * (units - 1) / units)
+    return forms.constants["overlap_slowdown"] * beside
+
+
+def reduction_tail(
+    reduction: Number, backward: Number, units: Number, forms: HardwareTimes, ahead: Number = 0.0
+) -> Number:
+    """Return the seconds of a reduction that remain when the slowed-down backward pass has ended.
+
+    It begins when the first of the blocks is done, or ``ahead`` seconds into the pass if it has to wait for another.
+    """
+    length = backward + reduction_slowdown(reduction, backward, units, forms)
+    return np.maximum(reduction / units, np.maximum(backward / units, ahead) + reduction - length)

@@ -1,0 +1,28 @@
+"""Step time where the vocabulary is spread: passes of shares, and what states exchange with them."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
+from meshwright.cost.operators.pass_prices import collective_seconds
+from meshwright.cost.operators.pipeline_vocabulary_costs import Share
+from meshwright.cost.pipeline_bubble.time_action_lists import SharePasses
+from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.pass_items import Collective
+
+Collectives = Callable[[Elements], tuple[Collective, ...]]
+
+
+def share_passes(group: PlanGroup, share: Share, messages: bool) -> SharePasses:
+    """Return the passes of all shares, and the remaining exchange time if ``messages`` take time."""
+    first, last = group.placement[0], group.placement[-1]
+    left = messages * (1 - share.occupancy)
+    exchanges = {str(kind): left * seconds for kind, seconds in share.exchanges.items()}
+    return SharePasses(share.on_ranks(first, last, group.ranks, messages), exchanges)
+
+
+def share_seconds(group: PlanGroup, share: Share, collectives: Collectives) -> Floats:
+    """Seconds of the collectives that the elements of a share call for: (n,)."""
+    every = (collective_seconds(c, group.mesh, group.forms) for c in collectives(share.elements))
+    return np.asarray(sum(every, start=np.zeros(len(group.plans))))

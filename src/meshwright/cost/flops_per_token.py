@@ -1,0 +1,48 @@
+"""Model and hardware FLOPs per token, and the utilisations made of them.
+
+MFU counts 6·N_active + 12·layers·heads·head_dim·seq per token: N_active without the input embedding table (a tied
+table counts once, as the head), no causal discount, no recomputation; latent attention takes the mean of its
+query-key and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311,
+appendix B, made exact for these cases), linear attention head_dim of them: what its recurrence takes. Where sequences
+are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l tokens that are
+not cut. ``mfu_causal`` counts only unmasked positions; HFU adds what is recomputed.
+"""
+
+from meshwright.cost.operators.attended_positions import mean_attended_positions
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators.operator_types import Attention, LinearAttention
+from meshwright.workload.packed_documents import Documents
+
+
+def model_flops_per_token(
+    model: ModelGraph, seq_len: int, *, causal: bool, documents: Documents | None = None
+) -> float:
+    """Training FLOPs of one token without recomputation."""
+    active = model.parameters_active - model.parameters_embedding
+    if model.architecture.tied_embeddings:
+        active += model.architecture.vocab * model.architecture.hidden
+    return 6.0 * active + 3.0 * sum(
+        _attention_flops(model.blocks[index], seq_len, causal, documents) * repeat
+        for index, repeat in model.chain
+    )
+
+
+def recomputed_flops_per_token(
+    model: ModelGraph, seq_len: int, *, causal: bool, documents: Documents | None = None
+) -> float:
+    """Forward FLOPs of one token that the backward pass of a planned model runs again."""
+    return sum(
+        op.flops_per_token(mean_attended_positions(op, seq_len, causal, documents)) * repeat
+        for index, repeat in model.chain
+        for op in model.blocks[index].operators
+        if model.blocks[index].recomputes(op.recompute)
+    )
+
+
+def _attention_flops(block: Block, seq_len: int, causal: bool, documents: Documents | None) -> float:
+    """Forward FLOPs of the attention cores of a block."""
+    return sum(
+        op.flops_per_token(mean_attended_positions(op, seq_len, causal, documents))
+        for op in block.operators
+        if isinstance(op, Attention | LinearAttention)
+    )

@@ -1,0 +1,1 @@
+"""Lower bounds and dominance rules that spare a search evaluations."""

@@ -1,0 +1,392 @@
+"""Lower bounds of time and memory of very many plans at once: what a search knows of plans before it prices them.
+
+Most plans of a search take the same passes, or hold the same states, as others. So each bound is computed once for all
+plans that are equal in what it depends on, and looked up for the rest. A step is no shorter than
+
+* the work of the mean rank: M·Σ (F + B) of all blocks / P, for the busiest rank has no less. Where passes exchange
+  states, G a micro-batch, these go on beside computation: M·max(Σ (F + B) + s·G, G) / P with the slow-down s;
+* the work of any rank: M·Σ (F + B) of its own stages; where stages lie in a loop and backward passes are whole, behind
+  the forward passes of the stages before its first one and ahead of their backward passes. Steps that overlap gain
+  nothing there: the first rank's list ends with a backward pass, behind which its next step begins.
+
+A device holds no less than a rank's states with the buffers of their exchanges, workspace, what one pass works in, and
+activations: as many forward passes as its schedule has in flight there where it declares that, else one of each of its
+stages; of these the smallest counts.
+
+Of ranks that have equal layers the first one stands for all: it has most in flight. Left out are messages, gathers and
+reductions of whole stages, norm and optimizer, and all that happens inside a pipeline. Neither bound is above what
+``evaluate`` finds (tests).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.closed_form.evaluate_plans import (
+    ModeGroup,
+    mode_groups,
+    modes_exchange_states,
+    pipeline_groups,
+)
+from meshwright.cost.closed_form.plan_group import PlanGroup
+from meshwright.cost.lower_bounds.context_parallel_pruning import BYTES, SECONDS, undominated_in_costs
+from meshwright.cost.lower_bounds.representative_ranks import representative_ranks
+from meshwright.cost.memory.rank_ledgers import held_states
+from meshwright.cost.operators.pass_prices import total
+from meshwright.cost.operators.price_plans import pass_kinds, setting_hardware_times
+from meshwright.plans.arrays.distinct_rows import Distinct, distinct, map_distinct_rows
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.setting import Setting
+from meshwright.program.local_shape import Number
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.pipeline import looped_placement
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CoarseBounds:
+    """Bytes on the worst device and seconds of a step at least, of every plan: (n,).
+
+    Seconds are found when they are asked for: where nothing fits nobody asks.
+    """
+
+    total_bytes: Floats
+    seconds: Callable[[], Floats]
+
+    @cached_property
+    def step_s(self) -> Floats:
+        """Seconds of a step."""
+        return self.seconds()
+
+
+def coarse_bounds(plans: PlanArrays, setting: Setting) -> CoarseBounds:
+    """Bounds of legal plans whose stages are balanced."""
+    columns = [plans.recompute, plans.order, plans.context, plans.offload]
+    alike = distinct([*columns, plans.sequence_parallel.astype(np.int64)])
+    seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
+    for rows in alike.groups():
+        some = plans.take(rows)
+        found = VariantBounds(some, setting).of(some)
+        seconds[rows], held[rows] = found.step_s, found.total_bytes
+    return CoarseBounds(held, lambda: seconds)
+
+
+@dataclass(frozen=True)
+class _OfPasses:
+    """Bounds of base plans, which have ``inverse`` of so many ``keys``; rows of these, and what prices them."""
+
+    total_bytes: Floats
+    inverse: Ints
+    keys: int
+    quick: Iterable["_Priced"]
+
+    @cached_property
+    def times(self) -> tuple[Floats, Floats]:
+        """Seconds of the mean rank of each key, of the form that is quickest; seconds of each base plan."""
+        work, own = np.full((2, self.keys), np.inf)
+        for rows, same in self.quick:
+            work[rows], own[rows] = np.minimum(work[rows], same.work_s), np.minimum(own[rows], same.own_s)
+        return work, np.maximum(work, own)[self.inverse]
+
+
+class VariantBounds:
+    """Bounds of base plans, and of variants of them: what runs again, the order, cut sequences, what hosts hold.
+
+    ``contexts``: forms of context parallelism that each base plan may have, by code; bounds hold for all of them then.
+    (codes, n), and passes of the same base plans depend on nothing else. None: plans have the form that they say.
+    """
+
+    def __init__(self, base: PlanArrays, setting: Setting, contexts: Bools | None = None) -> None:
+        self.setting, self.base, self.contexts = setting, base, contexts
+        self.passes = _equal_passes(base)
+        self.states = _equal_states(base)
+        keys = base.take(self.passes.first)
+        self._of_order: dict[int, Floats] = {}
+        self._best: dict[int, tuple[_Forms, ...]] = {}
+        self._last: tuple[object, _OfPasses] | None = None
+        self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=np.zeros_like(keys.gather))
+
+    @cached_property
+    def ranks(self) -> "_Ranks":
+        """Return the representative ranks of each kind of pipeline."""
+        return _Ranks(self.base, self.setting)
+
+    @cached_property
+    def held(self) -> Floats:
+        """Bytes of states, buffers and workspace for each kind of states, on each rank that stands for others."""
+        plans = self.base.take(self.states.first)
+        held = np.zeros((len(plans), self.ranks.count))
+        for rows, group in pipeline_groups(plans, self.setting):
+            ranks = self.ranks.of(plans.take(rows[:1]), "ranks")[0]
+            held[rows] = held_states(group)[:, ranks]
+        return held
+
+    def of(self, variant: PlanArrays) -> CoarseBounds:
+        """Bounds of plans that are the base plans but for these choices, the same for all of them.
+
+        Variants that only differ in their order are best asked for one after the other.
+        """
+        found = self._without_exchanges(variant)
+        return CoarseBounds(found.total_bytes, partial(self._seconds, found, int(variant.order[0])))
+
+    def _seconds(self, found: _OfPasses, order: int) -> Floats:
+        """Seconds with the exchanges of states."""
+        work, seconds = found.times
+        if not len(self.exchanging):
+            return seconds
+        beside = self._exchanged(order)
+        slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
+        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * beside
+        seconds = seconds.copy()
+        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
+        return seconds
+
+    def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
+        """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
+        first = self.passes.first
+        names = ("recompute", "sequence_parallel", "order", "offload", "context")
+        own = {name: getattr(variant, name)[first] for name in names}
+        of_order = [] if variant.tp_and_cp_inner else own["order"][:1].tolist()
+        codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
+        asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, self._of_passes(replace(self.keys, **own))
+        return self._last[1]
+
+    def _of_passes(self, keys: PlanArrays) -> _OfPasses:
+        """Bytes with the leanest forms; seconds with the quickest ones are left to be asked for."""
+        kept, quick = np.full((len(keys), self.ranks.count), np.inf), list[Iterable[_Priced]]()
+        for forms in self._forms(keys):
+            priced: Iterable[_Priced] = self._priced(keys, forms)
+            if forms.lean:
+                priced = list(priced)
+                for rows, same in priced:
+                    kept[rows] = np.minimum(kept[rows], same.kept)
+            if forms.quick:
+                quick.append(priced)
+        total_bytes = np.zeros(len(self.base))
+        for rank in range(self.ranks.count):
+            of_rank = self.held[:, rank][self.states.inverse] + kept[:, rank][self.passes.inverse]
+            np.maximum(total_bytes, of_rank, out=total_bytes)
+        return _OfPasses(total_bytes, self.passes.inverse, len(keys), chain(*quick))
+
+    def _priced(self, keys: PlanArrays, forms: "_Forms") -> Iterator["_Priced"]:
+        """Rows of keys with some forms, and what they are priced by."""
+        plans = replace(keys.take(forms.rows), context=forms.codes)
+        for same in _groups(plans, self.setting, self.ranks):
+            yield forms.rows[same.rows], same
+
+    def _forms(self, keys: PlanArrays) -> "tuple[_Forms, ...]":
+        """Rows of keys with those of their forms that may take least time, hold least, or both."""
+        if self.contexts is None:
+            return (_Forms(rows=np.arange(len(keys)), codes=keys.context, quick=True, lean=True),)
+        order = 0 if keys.tp_and_cp_inner else int(keys.order.max(initial=0))
+        if order not in self._best:
+            legal = self.contexts[:, self.passes.first]
+            quick, lean = (
+                undominated_in_costs(keys, legal, self.setting, costs) for costs in (SECONDS, BYTES)
+            )
+            self._best[order] = (
+                _marked(quick & lean, quick=True, lean=True),
+                _marked(quick & ~lean, quick=True, lean=False),
+                _marked(lean & ~quick, quick=False, lean=True),
+            )
+        return self._best[order]
+
+    @cached_property
+    def exchanging(self) -> Ints:
+        """Rows of plans whose passes exchange states."""
+        return np.flatnonzero(modes_exchange_states(self.base, self.setting))
+
+    def _exchanged(self, order: int) -> Floats:
+        """Seconds of the exchanges of states in all passes of a step of the mean rank, of plans that have such."""
+        if order not in self._of_order:
+            of_states, first, inverse = np.unique(
+                self.states.inverse[self.exchanging], return_index=True, return_inverse=True
+            )
+            plans = self.base.take(self.exchanging[first])
+            once = np.zeros(len(of_states))
+            for rows, group in pipeline_groups(
+                replace(plans, order=np.full(len(plans), order)), self.setting
+            ):
+                once[rows] = _exchanged_once(group)
+            rows = self.exchanging
+            count = self.base.take(rows).micro_batches(self.setting.workload.global_batch)
+            self._of_order[order] = count * once[inverse] / self.base.pp[rows]
+        return self._of_order[order]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Forms:
+    """Forms of context parallelism by their ``codes``, one of each row; they may be the quickest, or the leanest."""
+
+    rows: Ints
+    codes: Ints
+    quick: bool
+    lean: bool
+
+
+def _marked(forms: Bools, *, quick: bool, lean: bool) -> _Forms:
+    """Those of a mask: (codes, n)."""
+    rows, codes = np.nonzero(forms.T)
+    return _Forms(rows=rows, codes=codes, quick=quick, lean=lean)
+
+
+def _equal_passes(plans: PlanArrays) -> Distinct:
+    """Plans whose stages, operators and numbers of micro-batches are equal, whatever runs again."""
+    replicas = plans.dp_replicate * plans.dp_shard
+    pipeline = [plans.schedule, plans.pp, plans.virtual_stages, plans.micro_batch * replicas]
+    shape = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch]
+    if not plans.tp_and_cp_inner:
+        shape += [plans.dp_shard]  # where their ranks lie depends on it
+    return distinct([*pipeline, *shape])
+
+
+def _equal_states(plans: PlanArrays) -> Distinct:
+    """Plans whose ranks hold equal states."""
+    mesh = [plans.tp, plans.cp, plans.ep, plans.etp, plans.dp_shard, plans.dp_replicate]
+    return distinct([plans.schedule, plans.pp, plans.virtual_stages, *mesh, plans.sharding, plans.gather])
+
+
+class _Ranks:
+    """Ranks that stand for all, by the kind of a pipeline: its schedule, its ranks, its stages a rank."""
+
+    def __init__(self, plans: PlanArrays, setting: Setting) -> None:
+        columns = [plans.schedule, plans.pp, plans.virtual_stages]
+        rows = distinct(columns).first
+        self.codes = {
+            key: code
+            for code, key in enumerate(zip(*(column[rows].tolist() for column in columns), strict=True))
+        }
+        found = [
+            representative_ranks(plans.schedules[schedule], ranks, chunks, setting.model)
+            for schedule, ranks, chunks in self.codes
+        ]
+        self.count = max((len(one.ranks) for one in found), default=1)
+        self.table = [one.padded(self.count) for one in found]
+
+        self._in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def in_flight(
+        self, choice: ScheduleChoice, schedule: int, ranks: int, chunks: int, micro_batches: int
+    ) -> tuple[int, ...]:
+        """Forward passes of stages that each rank of a pipeline holds at some moment at least."""
+        key = schedule, ranks, chunks, micro_batches
+        if key not in self._in_flight:
+            of_ranks = self.table[self.codes[schedule, ranks, chunks]].ranks.tolist()
+            declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
+            self._in_flight[key] = tuple(chunks if count is None else count for count in declared)
+        return self._in_flight[key]
+
+    def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
+        """Return a field of ``StageRanks`` for every plan: (n, K), or (blocks, n, K)."""
+        code = map_distinct_rows(
+            lambda *key: self.codes[key], [plans.schedule, plans.pp, plans.virtual_stages]
+        )
+        table = np.stack([getattr(one, what) for one in self.table])
+        return table[code] if table.ndim == 2 else np.moveaxis(table, 2, 0)[:, code]
+
+
+def _groups(plans: PlanArrays, setting: Setting, ranks: _Ranks) -> Iterator["_Same"]:
+    for group in mode_groups(plans, setting):
+        for rows in distinct([plans.schedule[group.rows]]).groups():
+            chosen = group.rows[rows]
+            yield _Same(group, chosen, plans.take(chosen), group.inverse[rows], ranks)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """Plans of one mode and one schedule, by their ``rows``; ``inverse`` are their rows of the group's prices."""
+
+    group: ModeGroup
+    rows: Ints
+    plans: PlanArrays
+    inverse: Ints
+    ranks: _Ranks
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The schedule."""
+        return self.plans.schedules[int(self.plans.schedule[0])]
+
+    @cached_property
+    def micro_batches(self) -> Ints:
+        return self.plans.micro_batches(self.group.setting.workload.global_batch)
+
+    @cached_property
+    def once(self) -> dict[int, Floats]:
+        """Seconds of all passes of a micro-batch over each block."""
+        return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
+
+    @property
+    def work_s(self) -> Floats:
+        """Seconds of all passes of the mean rank."""
+        chain = self.group.setting.model.chain
+        once = sum((repeat * self.once[block] for block, repeat in chain), start=np.zeros(1))
+        return np.asarray(self.micro_batches * once / (self.plans.pp * self.choice.kind.chains))
+
+    @property
+    def own_s(self) -> Floats:
+        """Seconds that a rank needs for its own passes and for the way to them and back; the slowest rank's."""
+        kind = self.choice.kind
+        if kind.chains > 1 or self.choice.form:
+            return np.zeros(len(self.plans))
+        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), self.once)
+        if not kind.split and kind.placement is looped_placement:
+            own = own + _sums(self.ranks.of(self.plans, "before"), self.once)
+        return np.asarray(own.max(1))
+
+    @property
+    def kept(self) -> Floats:
+        """Bytes of activations, and of what one pass works in, on each rank that stands for others at least: (n, K)."""
+        if self.choice.kind.chains > 1 or self.choice.form:
+            return np.zeros((len(self.plans), self.ranks.count))
+        prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
+        kept = {block: self.per_plan(prices.kept[block]) for block in blocks}
+        at_work = np.zeros((len(self.plans), self.ranks.count))
+        for block, there in enumerate(self.ranks.of(self.plans, "own") > 0):
+            np.maximum(at_work, there * self.per_plan(prices.working[block])[:, None], out=at_work)
+        waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
+        return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + np.floor(at_work))
+
+    def passes(self, block: int) -> Number:
+        """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
+        return sum(total(self.group.prices.block(block, kind)) for kind in pass_kinds(self.choice))
+
+    def per_plan(self, value: Number) -> Floats:
+        """Return the value with a row for every plan."""
+        array = np.asarray(value, dtype=np.float64)
+        return array[self.inverse] if array.ndim else np.full(len(self.plans), float(array))
+
+    def _in_flight(self) -> Ints:
+        """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
+        of = partial(self.ranks.in_flight, self.choice, int(self.plans.schedule[0]))
+        return map_distinct_rows(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
+
+
+_Priced = tuple[Ints, _Same]
+"""Rows, and the plans there."""
+
+
+def _sums(counts: Ints, values: dict[int, Floats]) -> Floats:
+    """Return Σ over blocks of counts (blocks, n, K) times values (n,): (n, K)."""
+    return sum((counts[block] * value[:, None] for block, value in values.items()), start=np.zeros(1))
+
+
+def _exchanged_once(group: PlanGroup) -> Floats:
+    """Seconds of the exchanges of states in all passes of a micro-batch over all stages: (n,)."""
+    stages = np.bincount(group.kind_of)
+    result = np.zeros(len(group.plans))
+    for kind in group.pass_kinds:
+        for count, body in zip(stages, group.bodies(kind), strict=True):
+            for segment in body:
+                if segment.beside:
+                    result = result + count * group.per_plan(segment.count * group.prices.beside(segment))
+    return result / group.kind.chains

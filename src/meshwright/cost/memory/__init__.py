@@ -1,0 +1,1 @@
+"""Peak memory of a rank: states, ZeRO buffers, activations in flight."""

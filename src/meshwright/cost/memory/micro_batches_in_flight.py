@@ -1,0 +1,155 @@
+"""Micro-batches in flight: the number of each stage's that a rank holds at once.
+
+With one stage a rank a schedule may declare the peak, which needs no lists (GPipe's are as long as the batch). Else a
+rank's list is walked: F holds one more of its stage, B one less; I turns one that waits for its backward pass into one
+that waits for W. Which moment is the peak depends on the sizes of the stages: peak bytes = max over candidates of
+Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
+schedule; declared peaks are held to the lists by a test. Where activations go to the host, what is there counts apart:
+from the end of the pass behind OFFLOAD to RELOAD.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.pipeline_bubble.offload_copy_streams import lists_with_offload_copies
+from meshwright.cost.pipeline_bubble.time_action_lists import stages_of_ranks
+from meshwright.schedules.action import PASS_KINDS, Action
+from meshwright.schedules.activation_offload import COPIES, OffloadedStages
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.stage_times import StageTimes
+
+Counts = NDArray[np.int64]
+CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1), "S": (1, 0), "T": (-1, 0)}
+"""What an action changes: passes that wait for B or I, or S that waits for T, and passes that wait for W."""
+
+
+@lru_cache(maxsize=4096)
+def in_flight(
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    kinds: tuple[int, ...],
+    times: StageTimes | None = None,
+    copied: OffloadedStages | None = None,
+) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, 2·kinds of stages) of counts; ``kinds`` has the kind of every stage.
+
+    The first half counts what waits for B or I, the second what waits for W; where anything is ``copied`` there is a
+    third part, what of the first is on the host. Where the vocabulary is spread, its shares are a kind of their own,
+    the last one.
+    """
+    chunks = len(kinds) // ranks
+    if schedule.form:
+        kinds += (max(kinds) + 1,) * ranks
+    one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
+    at = _parts_of_ranks(schedule, ranks, chunks)
+    held = _held(schedule, ranks, micro_batches, chunks, times, copied)
+    return tuple(
+        np.unique(
+            np.concatenate(
+                [counts[:, third] @ one_hot[at[:, rank]] for third in range(3 if copied else 2)], 1
+            ),
+            axis=0,
+        )
+        for rank, counts in enumerate(held)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _held(
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    chunks: int,
+    times: StageTimes | None,
+    copied: OffloadedStages | None,
+) -> tuple[Counts, ...]:
+    declared = [schedule.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
+    if chunks == 1 and None not in declared and copied is None:
+        return tuple(np.array([[[count], [0], [0]]]) for count in declared)
+    lists = lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)
+    at = _parts_of_ranks(schedule, ranks, chunks)
+    return tuple(held_counts(actions, at[:, rank].tolist()) for rank, actions in enumerate(lists))
+
+
+def _parts_of_ranks(schedule: ScheduleChoice, ranks: int, chunks: int) -> Counts:
+    """Return the stages of every rank, then its share of a spread vocabulary: (V or V + 1, P)."""
+    at = stages_of_ranks(schedule, ranks, chunks)
+    return np.vstack([at, ranks * chunks + np.arange(ranks)]) if schedule.form else at
+
+
+@lru_cache(maxsize=1024)
+def peak_passes_on_host(
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    kinds: tuple[int, ...],
+    times: StageTimes | None,
+    copied: OffloadedStages,
+) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, kinds of stages): passes on the host, from OFFLOAD until they are needed."""
+    chunks = len(kinds) // ranks
+    one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
+    lists = lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)
+    found = []
+    for actions in lists:
+        changes = np.zeros((1 + len(actions), one_hot.shape[1]), dtype=np.int64)
+        out = {(a.stage, a.micro_batch) for a in actions if a.kind == "OFFLOAD"}
+        for position, action in enumerate(actions, 1):
+            ends = action.kind in ("B", "I") and (action.stage, action.micro_batch) in out
+            if action.kind == "OFFLOAD" or ends:
+                assert action.stage is not None
+                changes[position] += (-1 if ends else 1) * one_hot[action.stage]
+        found.append(np.unique(np.cumsum(changes, 0), axis=0))
+    return tuple(found)
+
+
+def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
+    """Return the candidates of one rank's list: (candidates, 3, chunks); ``stages`` are the rank's."""
+    actions = [action for action in actions if action.kind in (*PASS_KINDS, *COPIES)]
+    changes = np.zeros((len(actions), 3, len(stages)), dtype=np.int64)
+    chunk = {stage: index for index, stage in enumerate(stages)}
+    for position, action in enumerate(actions):
+        assert action.stage is not None
+        changes[position, :2, chunk[action.stage]] = CHANGES.get(action.kind, (0, 0))
+    if _count_copies(actions, chunk, changes):
+        return np.unique(np.cumsum(changes, 0), axis=0)
+    held = np.cumsum(changes, 0)
+    before_release = np.flatnonzero(changes.min((1, 2)) < 0) - 1
+    after_turn = np.flatnonzero(changes.max((1, 2)) + changes.min((1, 2)) == 0)
+    return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
+
+
+def _count_copies(actions: Sequence[Action], chunk: Mapping[int, int], changes: Counts) -> bool:
+    """Count in ``changes`` what is on the host, from the end of the pass behind; False where nothing ever is."""
+    leaving: int | None = None
+    found = False
+    for position, action in enumerate(actions):
+        assert action.stage is not None
+        if action.kind == "RELOAD":
+            changes[position, 2, chunk[action.stage]] -= 1
+        elif action.kind == "OFFLOAD":
+            leaving = chunk[action.stage]
+            found = True
+        elif leaving is not None:
+            changes[position + 1, 2, leaving] += 1
+            leaving = None
+    return found
+
+
+def sufficient(
+    schedule: ScheduleChoice, ranks: int, micro_batches: Counts, copied: OffloadedStages | None = None
+) -> Counts:
+    """Micro-batches that suffice to see the peak: the steady state of a schedule repeats.
+
+    With copies it does so when the passes before which they begin have passed, too.
+    """
+    rounds = schedule.steady_rounds
+    if rounds is None:
+        return micro_batches
+    more = 0 if copied is None else 1 + ceil((copied.ahead + 3) / ranks)
+    return np.minimum(micro_batches, (rounds + more) * ranks)

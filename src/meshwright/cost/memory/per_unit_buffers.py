@@ -1,0 +1,81 @@
+"""Buffers of plans that exchange unit by unit: the most that a rank's list makes whole at once, as arrays.
+
+Which moment holds most depends on the sizes of the stages; stages of equal content count together, so that few
+candidates remain, as for activations (``micro_batches_in_flight.py``).
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
+from meshwright.cost.memory.memory_breakdown import unit_buffer_bytes
+from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import unit_lists
+from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists, stages_of_ranks
+from meshwright.program.lowering.step_collectives import beside_compute
+from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
+from meshwright.program.pass_items import Collective
+from meshwright.schedules.action import Kind
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.stage_times import StageTimes
+
+Counts = NDArray[np.int64]
+
+
+def unit_buffers(group: PlanGroup) -> Floats:
+    """Bytes of every plan and pipeline rank: (n, P)."""
+    stack, beside = group.setting.stack, beside_compute(group.setting.stack)
+    parameters = [unit_buffer_bytes(stage.count, 0, stack) for stage in group.kind_elements]
+    gradients = [unit_buffer_bytes(0, stage.of("gradient").count, stack) for stage in group.kind_elements]
+    sizes = np.stack([np.asarray(size, dtype=np.float64) for size in parameters + gradients], 1)
+    shared = np.stack(
+        [
+            _is_shared(group, of(stage))
+            for of in (group.gathers_of, group.reductions_of)
+            for stage in group.kind_elements
+        ],
+        1,
+    )
+    kinds = tuple(group.kind_of.tolist())
+    result = np.zeros((len(group.plans), group.ranks))
+    for count, times, rows in equal_lists(group.micro_batches, group.times):
+        whole = unsharded_stage_counts(group.schedule, group.ranks, count, kinds, times, beside)
+        for rank, candidates in enumerate(whole):
+            mine = np.bincount(group.kind_of[group.stages_at[:, rank]], minlength=len(group.stage_kinds))
+            comes_and_goes = (np.where(shared, sizes, 0)[rows] @ candidates.T).max(1)
+            stays = np.where(shared, 0, sizes)[rows] @ np.tile(mine, 2)
+            result[rows, rank] = np.floor(comes_and_goes + stays)
+    return result
+
+
+def _is_shared(group: PlanGroup, collectives: Sequence[Collective]) -> NDArray[np.bool_]:
+    """Return the mask of plans in which an exchange has partners."""
+    sizes = [np.asarray(group.mesh.group(collective.axes)[0]) for collective in collectives]
+    return np.asarray(np.max(np.broadcast_arrays(np.ones(len(group.plans)), *sizes), axis=0) > 1)
+
+
+@lru_cache(maxsize=1024)
+def unsharded_stage_counts(
+    schedule: ScheduleChoice,
+    ranks: int,
+    micro_batches: int,
+    kinds: tuple[int, ...],
+    times: StageTimes | None,
+    beside: frozenset[Kind],
+) -> tuple[Counts, ...]:
+    """Per rank an array (candidates, 2·kinds of stages): how many of each kind have whole parameters, whole gradients.
+
+    ``kinds`` has the kind of every stage.
+    """
+    chunks = len(kinds) // ranks
+    one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
+    at = stages_of_ranks(schedule, ranks, chunks)
+    lists = unit_lists(schedule, ranks, micro_batches, chunks, times, beside)
+    result = []
+    for rank, actions in enumerate(lists):
+        whole = np.array(peak_unsharded_stages(actions, at[:, rank].tolist(), beside))
+        of_kinds = whole @ one_hot[at[:, rank]]
+        result.append(np.unique(of_kinds.reshape(len(whole), -1), axis=0))
+    return tuple(result)

@@ -1,0 +1,1 @@
+"""Seconds of operators, kernels, collectives and whole passes on one rank."""

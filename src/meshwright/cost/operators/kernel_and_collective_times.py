@@ -1,0 +1,208 @@
+"""Forms: how long one kernel or one collective takes on a given device and node. All accept arrays.
+
+GEMM     t = t0 + ‖F/(e·P), bytes/(b·BW)‖_p with F = 2mkn and bytes = 2(mk + kn + mn) (fitted to measured
+         kernels; 5–7 % error at training sizes), P the 16-bit peak. 8 and 4 bit are faster by a constant factor
+         and add a pass of 3·m·k bytes that quantises the input.
+flash    t = t0 + F/(e·P) + bytes/(η·BW); e per kernel class and device.
+pass     t = bytes/(η·BW).
+grouped  F/(e'·P), e' = e·r/(r + r½)·w/(w + w½) with r rows per expert and w the harmonic mean of the two widths of a
+         product: many rows of a wide expert are multiplied as well as by a dense GEMM.
+collective, n ranks of which g share a fast domain, k = n/g:
+         t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC);
+         c = 2 for all-reduce, 1 for all-gather and reduce-scatter.
+all-to-all, of P bytes that a rank sends: t = α + max(t_fast, t_nic), t_fast = (g−1)/n·P/B·((V + V0)/V)^q on the
+         curve of the all-gather (within 8 % of what was measured on A100 and H100, up to 24 % too quick on Blackwell
+         with 512 MiB), t_nic = (n−g)/n·P/(η'·NIC), large and small messages alike, with η' = η·``exchange_gain``, no
+         more than 1. Where the stack can, copies of a token for one domain, and for one rank, go once.
+
+What they ignore: clocks and power, wave quantisation below ~1,000 rows, congestion between jobs, tiers that are not
+declared. Bandwidths are per device and one direction; a device owns its share of the NICs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from meshwright.cluster.cluster import Pool, Tier
+from meshwright.cluster.fast_domains import usable_domain
+from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
+from meshwright.program.expert_dispatch.dispatch_forms import DeduplicatedBytes
+from meshwright.program.layouts.node_hops import Fabric
+from meshwright.program.local_shape import Number
+
+BYTES_16 = 2
+LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4")
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareTimes:
+    """Forms of one pool's device, node and network at one precision. Times in seconds."""
+
+    kernels: Kernels
+    constants: Mapping[str, float]
+    peak_16bit_flops: float
+    memory_bytes_per_s: float
+    scaleup_bytes_per_s: float
+    nic_bytes_per_s: float
+    domain: int
+    precision: str = "bf16"
+    tiers: tuple[Tier, ...] = ()
+    fabric: Fabric | None = None
+    host_bytes_per_s: float | None = None
+
+    def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
+        """Return the seconds of (m, k) × (k, n); the epilogue moves ``more_bytes`` in addition."""
+        kernel = self.kernels
+        compute = 2.0 * m * k * n / (kernel.gemm_efficiency * self.peak_16bit_flops * self.speed_up)
+        moved = BYTES_16 * (m * k + k * n + m * n) + more_bytes
+        memory = moved / (kernel.gemm_memory_efficiency * self.memory_bytes_per_s)
+        return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + self._quantise(m * k)
+
+    @property
+    def speed_up(self) -> float:
+        """Return the speed-up of a matrix product over 16 bit, without its quantisation."""
+        return self.constants.get(f"{self.precision}_speed_up", 1.0)
+
+    def _quantise(self, elements: Number) -> Number:
+        """Return the seconds to read an input in 16 bit and write it in 8 or 4."""
+        if self.precision not in LOW_PRECISIONS:
+            return 0.0
+        return (
+            elements
+            * self.constants["quantise_bytes"]
+            / (self.constants["quantise_efficiency"] * self.memory_bytes_per_s)
+        )
+
+    def grouped_gemm(
+        self, rows: Number, experts: Number, k: Number, n: Number, more_bytes: Number = 0.0
+    ) -> Number:
+        """``rows`` spread evenly over ``experts`` local experts, each (rows/experts, k) × (k, n)."""
+        c = self.constants
+        per_expert = np.maximum(rows / experts, 1e-9)
+        width = 2 * k * n / (k + n)
+        filled = (
+            per_expert / (per_expert + c["grouped_half_tokens"]) * width / (width + c["grouped_half_width"])
+        )
+        efficiency = self.kernels.gemm_efficiency * filled
+        compute = 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops * self.speed_up)
+        memory = more_bytes / (self.kernels.gemm_memory_efficiency * self.memory_bytes_per_s)
+        moving = _norm(compute, memory, self.kernels.gemm_norm)
+        return self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
+
+    def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
+        """Return the seconds of an attention kernel; ``ratio`` scales the efficiency of the class."""
+        efficiency = self.kernels.attention_efficiency[kernel_class] * ratio
+        return (
+            self.kernels.attention_launch_s + flops / (efficiency * self.peak_16bit_flops) + self.pass_(moved)
+        )
+
+    def pass_(self, moved: Number, efficiency: str = "hbm_efficiency") -> Number:
+        """Return the seconds of a memory-bound kernel that moves ``moved`` bytes."""
+        return moved / (self.constants[efficiency] * self.memory_bytes_per_s)
+
+    def collective(
+        self,
+        kind: str,
+        logical_bytes: Number,
+        ranks: Number,
+        local: Number,
+        once: DeduplicatedBytes | None = None,
+        congestion: Number = 1.0,
+    ) -> Number:
+        """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member.
+
+        ``congestion``: how many times longer the network between domains takes than its cards alone. ``once``: what an
+        all-to-all carries are tokens' copies for these experts, one to a domain and one to a rank.
+        """
+        c = self.constants
+        nodes = np.maximum(1, ranks / local)
+        curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
+        bus = 2.0 if kind == "all-reduce" else 1.0
+        if kind == "all-to-all":
+            inside, crossing = exchanged(logical_bytes, ranks, local, once)
+            slow = congestion * crossing / (self._exchange_efficiency * self.nic_bytes_per_s)
+            moving = np.maximum(inside / self._fast(curve) * _saturation(inside, curve), slow)
+        else:
+            fast = bus * (local - 1) / local * logical_bytes / self._fast(curve)
+            wire = bus * (nodes - 1) / nodes * logical_bytes / local
+            slow = congestion * wire / (c["nic_efficiency"] * self.nic_bytes_per_s)
+            volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
+            across = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
+            moving = np.maximum(fast, slow) * np.where(nodes > 1, across, _saturation(volume, curve))
+        hops = (
+            c["nic_tree_hop_s"] * np.log2(nodes)
+            if kind == "all-reduce"
+            else c["nic_ring_hop_s"] * (nodes - 1)
+        )
+        latency = (
+            curve.latency_s
+            + curve.latency_per_rank_s * (local - 1)
+            + c["multi_process_latency_s"]
+            + np.where(nodes > 1, c["nic_latency_s"] + hops, 0.0)
+        )
+        return np.where((ranks > 1) & (np.asarray(logical_bytes) > 0), latency + moving, 0.0)
+
+    @property
+    def _exchange_efficiency(self) -> float:
+        """Share of a card that an all-to-all uses: more than other collectives, up to the whole card."""
+        others = self.constants["nic_efficiency"]
+        return max(others, min(1.0, others * self.constants["exchange_gain"]))
+
+    def p2p(self, message_bytes: Number, crosses: Number, congestion: Number = 1.0) -> Number:
+        """Return the seconds of a pipeline message; ``crosses`` is true where it leaves the fast domain."""
+        c = self.constants
+        fast = c["p2p_scaleup_efficiency"] * self.scaleup_bytes_per_s
+        slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s / congestion
+        return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
+
+    def _fast(self, curve: Curve) -> float:
+        """Return the plateau of a curve, scaled down when this node's links are slower than the measured ones."""
+        share = self.scaleup_bytes_per_s / self.kernels.measured_scaleup_bytes_per_s
+        return curve.bandwidth_bytes_per_s * min(1.0, share)
+
+
+def exchanged(
+    logical_bytes: Number, ranks: Number, local: Number, once: DeduplicatedBytes | None
+) -> tuple[Number, Number]:
+    """Return the bytes that a rank of an all-to-all moves inside its domain, and to other domains.
+
+    With ``once`` a copy crosses to each domain that a token reaches, to the rank in the sender's place there, which
+    hands it on to each rank that has some of the token's experts (DeepEP).
+    """
+    if once is None:
+        return logical_bytes * (local - 1) / ranks, logical_bytes * (ranks - local) / ranks
+    domains = ranks / np.asarray(local)
+    return once.inside_bytes * (local - 1) / local, once.across_bytes * (domains - 1) / domains
+
+
+def _saturation(volume: Number, curve: Curve) -> Number:
+    """Return the factor by which a volume takes longer on a curve than at its plateau."""
+    volume = np.maximum(volume, 1.0)
+    return ((volume + curve.saturation_bytes) / volume) ** curve.saturation_power
+
+
+def hardware_times_for(
+    pool: Pool, precision: str, calibration: Mapping[str, float] = MappingProxyType({})
+) -> HardwareTimes:
+    """Forms of a pool at a workload's precision; ``calibration`` overrides constants by name."""
+    peaks = pool.device.peak_flops
+    sixteen = peaks.get("bf16") or peaks.get("fp16") or next(iter(peaks.values()))
+    return HardwareTimes(
+        kernels=calibrated(kernels(pool.device.id), calibration),
+        constants={**constants(), **calibration},
+        peak_16bit_flops=sixteen,
+        memory_bytes_per_s=pool.device.memory_bytes_per_s,
+        scaleup_bytes_per_s=pool.node.scaleup_bytes_per_s,
+        nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
+        domain=usable_domain(pool),
+        precision=precision,
+        host_bytes_per_s=pool.node.host_bytes_per_s,
+    )
+
+
+def _norm(a: Number, b: Number, p: float) -> Number:
+    """(aᵖ + bᵖ)^(1/p), scaled so that large p does not underflow."""
+    top = np.maximum(a, b)
+    return top * ((a / top) ** p + (b / top) ** p) ** (1 / p)

@@ -1,0 +1,273 @@
+"""Operator times by phase: F forward, I input gradient, W weight gradient, R = F again.
+
+One small function per operator type, all of ``(operator, phase, local) → seconds``; a new operator is a function and
+a line in ``RULES``. Byte counts per element are in ``cost/data/constants.csv`` with their origin. Shapes may be arrays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright.cost.operators.attended_positions import (
+    mean_attended_positions,
+    mean_attended_positions_of_rows,
+)
+from meshwright.cost.operators.kernel_and_collective_times import BYTES_16, HardwareTimes
+from meshwright.model.operators.operator_types import (
+    Activation,
+    Attention,
+    Dispatch,
+    Embedding,
+    ExpertActivation,
+    ExpertLinear,
+    GatedNorm,
+    Linear,
+    LinearAttention,
+    Loss,
+    Norm,
+    Operator,
+    Residual,
+)
+from meshwright.program.local_shape import LocalShape, Mode, Number
+from meshwright.program.model_states.state_bytes import parameter_elements
+from meshwright.program.pass_items import Phase
+from meshwright.stack.stack import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The inputs of an operator's time other than the operator: hardware, local shape and mode."""
+
+    forms: HardwareTimes
+    shape: LocalShape
+    mode: Mode
+    stack: Stack
+
+    def tokens(self, op: Operator) -> Number:
+        """Tokens that a rank runs through the operator."""
+        return self.shape.sequence_tokens(self.mode) if op.place == "sequence" else self.shape.tokens
+
+    def moved(self, elements: Number, bytes_per_element: float) -> Number:
+        """Return the seconds of a memory-bound pass, with the stack's factor."""
+        return self.forms.pass_(elements * bytes_per_element * self.stack.elementwise_factor)
+
+
+def operator_seconds(op: Operator, phase: Phase, local: Local) -> Number:
+    """Time of one operator in one phase on one rank for one micro-batch; 0 for boundaries."""
+    rule = RULES.get(type(op))
+    return rule(op, "F" if phase == "R" else phase, local) if rule else 0.0
+
+
+def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
+    """Its gradient is a table of zeros with the rows of the tokens, which a kernel of its own adds to the buffer."""
+    c = local.forms.constants
+    if phase == "I":
+        return 0.0
+    rows = op.hidden * local.tokens(op)
+    if phase == "F":
+        return local.moved(rows, c["embedding_forward_bytes"])
+    table = sum(parameter_elements(p, local.shape, expert=False) for p in op.parameters)
+    zeros = local.forms.pass_(BYTES_16 * table)
+    _, added = _accumulation(table, local.shape.shard, local, fused=False)
+    return local.moved(rows, c["embedding_backward_bytes"]) + zeros + added
+
+
+def _norm(op: Norm, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    fused = "" if local.stack.fused_norm else "eager_"
+    name = f"norm_{fused}{'forward' if phase == 'F' else 'backward'}_bytes"
+    cut = local.shape.tp if op.place == "tensor" else 1
+    return local.moved(op.width * op.instances * local.tokens(op) / cut, local.forms.constants[name])
+
+
+def _linear(op: Linear, phase: Phase, local: Local) -> Number:
+    tp = local.shape.tp
+    outputs: Number = op.outputs
+    if op.parameters and op.parameters[0].vocab_dim is not None:
+        outputs, tp = local.shape.padded_vocab(op.outputs), local.shape.vocabulary_cut
+    inputs: Number = op.inputs / tp if op.split == "row" else op.inputs
+    outputs = outputs / tp if op.split == "column" else outputs
+    m = local.tokens(op)
+    if phase == "F":
+        return local.forms.gemm(m, inputs, outputs)
+    if phase == "I":
+        return local.forms.gemm(m, outputs, inputs)
+    fused = local.stack.fused_gradient_accumulation
+    inside, after = _accumulation(inputs * outputs, local.shape.shard, local, fused)
+    return local.forms.gemm(inputs, m, outputs, inside) + after
+
+
+def _accumulation(parameters: Number, shard: Number, local: Local, fused: bool) -> tuple[Number, Number]:
+    """Adding weight gradients to their buffer: bytes moved inside the product's kernel, and seconds of a pass after it.
+
+    A fused kernel reads and writes the buffer in place of writing its result. Otherwise the result is read and the
+    buffer read and written; where gradients are reduced at once only their shard is.
+    """
+    stack, scale = local.stack, local.forms.constants["gradient_accumulation"]
+    if local.mode.reduce == "per-micro-batch":
+        return 0.0, local.forms.pass_(scale * parameters / shard * 3 * stack.gradient_bytes)
+    if fused:
+        return scale * parameters * (2 * stack.gradient_bytes - BYTES_16), 0.0
+    return 0.0, local.forms.pass_(scale * parameters * (BYTES_16 + 2 * stack.gradient_bytes))
+
+
+def _attention(op: Attention, phase: Phase, local: Local) -> Number:
+    c, shape = local.forms.constants, local.shape
+    if phase == "W":
+        return 0.0
+    widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    elements = widths * shape.tokens / shape.tp
+    reshape = local.moved(elements, c["reshape_bytes"])
+    written = local.mode.context.writes_scores or not local.stack.attention.startswith("flash")
+    core = _unfused if written else _flash
+    return reshape + core(op, phase, local, elements)
+
+
+def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
+    c, shape = local.forms.constants, local.shape
+    mean = mean_attended_positions(op, shape.seq_len, True, shape.documents)  # type: ignore[arg-type]
+    positions = mean * largest_share(op, local)
+    flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
+    output = op.heads * op.v_dim * shape.tokens / shape.tp
+    moved = BYTES_16 * (elements + output)
+    if phase == "F":
+        return local.forms.flash(flops, moved, local.stack.attention)
+    ratio = c["attention_backward_efficiency"]
+    return local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, local.stack.attention, ratio)
+
+
+def largest_share(op: Attention, local: Local) -> Number:
+    """Return the ratio of the largest rank's attention work to the mean: the last of contiguous pieces.
+
+    Its rows are the last s/r: each sees all before it, s·(1 − 1/2r) positions in the mean, or those of the window or of
+    documents. Head and tail are even without documents; with them they are taken to be, over many sequences.
+    """
+    shape = local.shape
+    if local.mode.context.pieces == "head-tail":
+        return 1.0
+    ring, length = shape.ring, shape.seq_len
+    mean = mean_attended_positions(op, length, True, shape.documents)  # type: ignore[arg-type]
+    if shape.documents is not None:
+        begin = length * (1 - 1 / ring)
+        return mean_attended_positions_of_rows(shape.documents, length, op.window, begin) / mean  # type: ignore[arg-type]
+    seen = length * (1 - 1 / (2 * ring))
+    if op.window is not None:
+        begin = length * (1 - 1 / ring)
+        within = np.clip(op.window - begin, 0, length - begin)  # rows whose window is not full yet
+        rows = length - begin
+        seen = (within * (begin + within / 2) + (rows - within) * op.window) / rows
+    return seen / mean
+
+
+def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
+    """Two batched GEMMs (four backward) over all positions, and passes over the scores."""
+    c, shape = local.forms.constants, local.shape
+    rows = op.heads / shape.tp * shape.tokens
+    scores = rows * shape.seq_len
+    matmuls = local.forms.gemm(rows, op.qk_dim, shape.seq_len) + local.forms.gemm(
+        rows, shape.seq_len, op.v_dim
+    )
+    per_score = c["score_forward_bytes"] if phase == "F" else c["score_backward_bytes"]
+    per_score += c["score_dropout_bytes"] if op.dropout else 0.0
+    per_score += 0.0 if local.stack.fused_softmax else c["score_eager_bytes"]
+    passes = local.forms.pass_(scores * per_score, "score_pass_efficiency")
+    return passes + (matmuls if phase == "F" else 2 * matmuls)
+
+
+def _linear_attention(op: LinearAttention, phase: Phase, local: Local) -> Number:
+    """Return the seconds of linear attention at FlashAttention 2 rates; five products backward, two forward.
+
+    A guess: no kernel of it was measured. Lightning attention's is written in Triton as FlashAttention 2 can be.
+    """
+    c, shape = local.forms.constants, local.shape
+    if phase == "W":
+        return 0.0
+    rows = op.width * shape.tokens / shape.tp
+    flops, moved = 4.0 * (op.head_dim + op.block) * rows, BYTES_16 * 4 * rows
+    activated = local.moved(3 * rows, c["reshape_bytes"])
+    if phase == "F":
+        return activated + local.forms.flash(flops, moved, "flash")
+    ratio = c["attention_backward_efficiency"]
+    return activated + local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, "flash", ratio)
+
+
+def _gated_norm(op: GatedNorm, phase: Phase, local: Local) -> Number:
+    """Return the seconds to read a row and its gate and write the result; backward as an activation."""
+    elements = op.width * local.shape.tokens / local.shape.tp
+    return _elementwise(elements, True, phase, local)
+
+
+def _activation(op: Activation, phase: Phase, local: Local) -> Number:
+    elements = op.width * local.tokens(op) / local.shape.tp
+    return _elementwise(elements, op.gated, phase, local)
+
+
+def _elementwise(elements: Number, gated: bool, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    ratio = 1.0 if phase == "F" else local.forms.constants["activation_backward_ratio"]
+    return local.moved(elements, (6 if gated else 4) * ratio)
+
+
+def _residual(op: Residual, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    name = "residual_forward_bytes" if phase == "F" else "residual_backward_bytes"
+    return local.moved(op.width * local.tokens(op), local.forms.constants[name] - (0 if op.dropout else 1))
+
+
+def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
+    c, shape = local.forms.constants, local.shape
+    rows = shape.busiest_rows(local.mode, op.experts_per_token)
+    inputs: Number = op.inputs / shape.etp if op.split == "row" else op.inputs
+    outputs: Number = op.outputs / shape.etp if op.split == "column" else op.outputs
+    experts = op.experts / shape.ep
+    unsaid = np.minimum(c["expert_imbalance"], shape.most_busy) if shape.busiest is None else 1.0
+    imbalance = 1.0 + (unsaid - 1.0) * (shape.ep > 1)
+    if phase != "W":
+        return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
+    parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
+    fused = local.stack.fused_gradient_accumulation
+    inside, after = _accumulation(parameters, shape.expert_shard, local, fused)
+    return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs, inside) + after
+
+
+def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
+    rows = local.shape.busiest_rows(local.mode, op.experts_per_token)
+    return _elementwise(op.width * rows / local.shape.etp, op.gated, phase, local)
+
+
+def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
+    """Tokens are put in the order of their experts, and back in the combine: both are counted here."""
+    if phase == "W":
+        return 0.0
+    rows = local.shape.sent_rows(local.mode, op.experts_per_token)
+    return local.moved(op.width * rows, local.forms.constants["permute_bytes"])
+
+
+def _loss(op: Loss, phase: Phase, local: Local) -> Number:
+    if phase == "W":
+        return 0.0
+    cut = local.shape.vocabulary_cut if local.stack.loss_vocab_parallel else local.shape.vocabulary
+    logits = local.shape.padded_vocab(op.vocab) * local.shape.tokens / cut
+    name = "loss_forward_bytes" if phase == "F" else "loss_backward_bytes"
+    return local.forms.pass_(logits * local.forms.constants[name])
+
+
+RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
+    Embedding: _embedding,
+    Norm: _norm,
+    Linear: _linear,
+    Attention: _attention,
+    LinearAttention: _linear_attention,
+    GatedNorm: _gated_norm,
+    Activation: _activation,
+    Residual: _residual,
+    ExpertLinear: _expert_linear,
+    ExpertActivation: _expert_activation,
+    Dispatch: _dispatch,
+    Loss: _loss,
+}

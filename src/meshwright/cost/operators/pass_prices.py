@@ -1,0 +1,263 @@
+"""Prices: seconds of items, passes over blocks, and whole bodies, for one plan or an array of plans.
+
+Compute that runs beside collectives slows down by ``overlap_slowdown`` of the time that it hides:
+t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
+over a block where the stack runs those of one micro-batch beside the compute of another (``overlap_expert_exchange``).
+A pass over a block takes no less than its host launch time. ``Breakdown`` splits a time into compute and the exposed
+part of each axis.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cluster.cluster import Tier
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.operator_times import Local, operator_seconds
+from meshwright.model.graph import Block
+from meshwright.plans.arrays.distinct_rows import map_distinct_rows
+from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
+from meshwright.program.expert_dispatch.dispatch_forms import ACROSS, INSIDE
+from meshwright.program.layouts.node_hops import Groups, Pairs, Shape
+from meshwright.program.layouts.rank_mesh import Ints, members_in_domain
+from meshwright.program.local_shape import Number
+from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
+from meshwright.program.pass_items import Body, Collective, CollectiveKind, Compute, Item, PassKind, Segment
+
+CATEGORY: Mapping[str, str] = {
+    "pp": "pp",
+    "tp": "tp",
+    "etp": "ep",
+    "ep": "ep",
+    INSIDE: "ep",
+    ACROSS: "ep",
+    "cp": "cp",
+    "cp_ulysses": "cp",
+    "cp_ring": "cp",
+    "dp_shard": "dp",
+    "dp_replicate": "dp",
+    "edp_shard": "dp",
+    "edp_replicate": "dp",
+    "mirrored": "dp",
+    "tied": "dp",
+    "world": "dp",
+}
+"""Which entry of a breakdown the time of a collective goes to, by its last axis."""
+
+ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
+"""Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
+
+EXPERT_AXES = ("ep", "etp")
+EXCHANGED = "ep"
+"""The entry of what is exchanged with experts."""
+
+MESSAGES: tuple[CollectiveKind, ...] = ("p2p", *ALONG_CHAIN)
+MIRRORING: Mapping[tuple[str, ...], Pairs] = {("tied",): "ends", MIRRORED: "all"}
+"""Groups that are pairs of pipeline ranks, and which."""
+
+Parts = dict[str, Number]
+Links = Callable[[Groups], float]
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Sizes and strides of all axes, for one plan (ints) or many (arrays), the size of a fast domain, and tiers.
+
+    ``links``: how many times longer collectives of some groups take than between cards of full rate, where links
+    between nodes are not alike or nodes have an order; ``returns``: the last pipeline rank sends to the first one.
+    """
+
+    sizes: Mapping[str, Ints]
+    strides: Mapping[str, Ints]
+    domain: int
+    tiers: tuple[Tier, ...] = ()
+    links: Links | None = None
+    returns: Ints | NDArray[np.bool_] = False
+
+    def group(self, axes: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """Members of a group over ``axes``, and how many of them share a fast domain."""
+        size: Ints = 1
+        for axis in axes:
+            size = size * self.sizes[axis]
+        return size, members_in_domain(
+            [self.sizes[a] for a in axes], [self.strides[a] for a in axes], self.domain
+        )
+
+    def congestion(self, axes: tuple[str, ...], kind: CollectiveKind) -> Number:
+        """Return the slow-down of the network relative to the cards alone; 1 where all links are alike.
+
+        By ``links`` if there are any (``program/layouts/node_hops.py``), else because a tier is oversubscribed: a
+        unit of D devices has uplinks of D/o cards. A ring of which m members are in the unit, g of them in a fast
+        domain, crosses its border once with what g cards send, as do the D/m other rings beside it: o·g/m.
+        All-to-all crosses with all that goes to the n − m members outside, of what leaves the fast domain to n − g
+        members: o·(n − m)/(n − g). A message between neighbouring stages crosses with those of all min(stride, D)
+        devices that send at once.
+        """
+        if self.links is not None:
+            return self._slowest_links(axes, kind, self.links)
+        result: Number = 1.0
+        if not self.tiers:
+            return result
+        size, together = self.group(axes)
+        for tier in self.tiers:
+            counts, steps = [self.sizes[a] for a in axes], [self.strides[a] for a in axes]
+            inside = members_in_domain(counts, steps, tier.devices)
+            if kind in MESSAGES:
+                share = np.minimum(self.strides[axes[0]], tier.devices) / tier.devices
+            elif kind == "all-to-all":
+                share = (size - inside) / np.maximum(1, size - together)
+            else:
+                share = together / np.maximum(1, inside)
+            factor = np.maximum(1.0, tier.oversubscription * share)
+            result = np.maximum(result, np.where(inside < size, factor, 1.0))
+        return result
+
+    def _slowest_links(self, axes: tuple[str, ...], kind: CollectiveKind, links: Links) -> Number:
+        """Return the slow-down by links of each plan's groups; equal sizes and strides share one computation."""
+        mirrored: Pairs = MIRRORING.get(axes, "")
+        own = ("pp",) if mirrored else axes
+        shape: Shape = "chain" if kind in MESSAGES else "all" if kind == "all-to-all" else "ring"
+
+        def of_groups(world: int, together: int, loops: int, *numbers: int) -> float:
+            spread = tuple((n, t) for n, t in zip(numbers[::2], numbers[1::2], strict=True) if n > 1)
+            way: Shape = "loop" if loops else shape
+            return links(Groups(spread, world, way, together, mirrored, axes)) if spread else 1.0
+
+        loops = self.returns if kind == "p2p" else False
+        numbers = [number for a in own for number in (self.sizes[a], self.strides[a])]
+        rows = np.broadcast_arrays(self.sizes["world"], self.group(axes)[1], loops, *numbers)
+        factor = map_distinct_rows(of_groups, [np.atleast_1d(row).astype(np.int64) for row in rows])
+        return factor if rows[0].ndim else float(factor[0])
+
+
+def collective_seconds(collective: Collective, mesh: Mesh, forms: HardwareTimes) -> Number:
+    """Seconds of one collective by itself."""
+    size, together = mesh.group(collective.axes)
+    kind, volume, once = collective.kind, collective.logical_bytes, collective.once
+    if kind in ALONG_CHAIN:
+        return message_seconds(mesh, forms, volume, collective.axes, kind)
+    congestion = mesh.congestion(collective.axes, kind)
+    return forms.collective(kind, volume, size, together, once, congestion)
+
+
+def message_seconds(
+    mesh: Mesh,
+    forms: HardwareTimes,
+    message_bytes: Number,
+    axes: tuple[str, ...] = ("pp",),
+    kind: CollectiveKind = "p2p",
+) -> Number:
+    """One message on the slowest boundary of a chain of ranks, by default the pipeline's."""
+    size, together = mesh.group(axes)
+    return forms.p2p(message_bytes, together < size, mesh.congestion(axes, kind))
+
+
+@dataclass
+class Prices:
+    """Prices of a model's passes; ``items_of`` maps (block, pass) to its items.
+
+    Collectives of sharded parameters (dp axes) are multiplied by the stack's ``fsdp_communication_factor``.
+    """
+
+    local: Local
+    mesh: Mesh
+    items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
+    blocks: tuple[Block, ...]
+    _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
+
+    def collective(self, collective: Collective) -> Number:
+        """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
+        busiest = self.local.shape.busiest
+        if busiest is not None and collective.axes[-1] in EXPERT_AXES:
+            once = collective.once and collective.once.times(busiest)
+            size = collective.logical_bytes * busiest
+            collective = replace(collective, logical_bytes=size, once=once)
+        return collective_seconds(collective, self.mesh, self.local.forms)
+
+    def collectives(self, collectives: Iterable[Collective]) -> Number:
+        """Seconds of collectives one after the other."""
+        return sum((self.collective(c) for c in collectives), start=0.0)
+
+    def item(self, item: Item) -> Parts:
+        """Seconds of one item by category."""
+        if isinstance(item, Compute):
+            return {"compute": operator_seconds(item.operator, item.phase, self.local)}
+        if isinstance(item, Collective):
+            return {CATEGORY[item.axes[-1]]: self.collective(item)}
+        compute = sum((operator_seconds(c.operator, c.phase, self.local) for c in item.compute), start=0.0)
+        beside = self.collectives(item.beside)
+        return self.overlapped({"compute": compute}, beside, CATEGORY[item.beside[0].axes[-1]])
+
+    def block(self, block: int, kind: PassKind) -> Parts:
+        """Seconds of one pass over one block by category, host time included."""
+        if (block, kind) not in self._blocks:
+            parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
+            if self.local.stack.overlap_expert_exchange and EXCHANGED in parts:
+                parts = self.overlapped(parts, parts.pop(EXCHANGED), EXCHANGED)
+            if self.blocks[block].kind == "layer":
+                parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
+            self._blocks[block, kind] = parts
+        return self._blocks[block, kind]
+
+    def overlapped(self, compute: Parts, beside: Number, category: str) -> Parts:
+        """Return compute with overlapped collectives: the exposed part and the slow-down go to ``category``."""
+        slowdown = self.local.forms.constants["overlap_slowdown"]
+        extra = np.maximum(slowdown * beside, beside - total(compute))
+        return add_parts(compute, {category: extra})
+
+    def body(self, body: Body) -> Parts:
+        """Seconds of a whole pass over a stage by category."""
+        result: Parts = {}
+        for segment in body:
+            parts = {} if segment.block is None else self.block(segment.block, segment.kind)
+            if segment.beside:
+                parts = self.overlapped(parts, self.beside(segment), "dp")
+            result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
+        return result
+
+    def beside(self, segment: Segment) -> Number:
+        """Return the unoverlapped seconds of the state exchanges that run during a segment of a pass."""
+        cut = self.local.mode.gather != "never"
+        factor = self.local.stack.fsdp_communication_factor if cut else 1.0
+        return factor * self.collectives(segment.beside)
+
+    @cached_property
+    def kept(self) -> list[Number]:
+        """Bytes that each block keeps from F to its backward pass."""
+        local = self.local
+        return [kept_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+
+    @cached_property
+    def kept_for_weights(self) -> list[Number]:
+        """Bytes that each block keeps from I to W."""
+        local = self.local
+        return [kept_for_weights(block, local.shape, local.mode, local.stack) for block in self.blocks]
+
+    @cached_property
+    def working(self) -> list[Number]:
+        """Bytes that each block's backward pass brings back."""
+        local = self.local
+        return [working_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+
+    def _host(self, kind: PassKind) -> float:
+        """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""
+        forward = self.local.forms.constants.get("host_s_per_layer", self.local.stack.host_s_per_layer)
+        backward = forward * self.local.forms.constants["backward_host_ratio"]
+        return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
+
+
+def add_parts(*parts: Parts) -> Parts:
+    """Sum of breakdowns, category by category."""
+    result: Parts = {}
+    for part in parts:
+        for name, value in part.items():
+            result[name] = result.get(name, 0.0) + value
+    return result
+
+
+def total(parts: Parts) -> Number:
+    """All categories together."""
+    return sum(parts.values(), start=0.0)

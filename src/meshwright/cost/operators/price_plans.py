@@ -1,0 +1,232 @@
+"""Prices for one Program, and prices for an array of plans that share their mode.
+
+Both use the same functions of ``program/`` to know what happens and the same ``Prices`` to know how long it takes;
+only the numbers are scalars here and arrays there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cluster.cluster import Cluster, Tier
+from meshwright.cluster.cluster import Links as ClusterLinks
+from meshwright.cluster.fast_domains import node_count, node_devices, usable_domain
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
+from meshwright.cost.operators.operator_times import Local
+from meshwright.cost.operators.pass_prices import Links, Mesh, Prices
+from meshwright.plans.arrays.distinct_rows import map_distinct_rows
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER
+from meshwright.plans.forms.short import NodeOrder
+from meshwright.plans.setting import Setting
+from meshwright.program.context_parallel.positions_and_masks import CONTEXT_PARTS
+from meshwright.program.expert_dispatch.expert_load import expert_load, scope_tokens
+from meshwright.program.expert_dispatch.fanout_from_router_counts import fanout_from_counts
+from meshwright.program.layouts.node_hops import Fabric, slowdown
+from meshwright.program.layouts.rank_mesh import Ints, strides, together
+from meshwright.program.local_shape import LocalShape, Mode, Number
+from meshwright.program.lowering.block_items import BLOCK_PASSES
+from meshwright.program.lowering.lower_plan import product_input_bytes
+from meshwright.program.pass_items import Item, PassKind
+from meshwright.program.pipeline_vocabulary import share_items
+from meshwright.program.program import Program
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.pipeline import returns_to_first
+
+
+def setting_hardware_times(setting: Setting) -> HardwareTimes:
+    """Forms of a setting's devices and network, with the cluster's own calibration."""
+    cluster = setting.cluster
+    forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
+    return replace(forms, tiers=cluster.tiers, fabric=fabric_of(cluster))
+
+
+def program_prices(program: Program, setting: Setting) -> Prices:
+    """Prices of one Program."""
+    forms = setting_hardware_times(setting)
+    grid, experts = program.grid, program.expert_grid
+    mesh = replace(
+        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, program.shape.ulysses),  # type: ignore[arg-type]
+        links=links_under(program.node_order, forms),
+        returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
+    )
+    return Prices(
+        Local(forms, program.shape, program.mode, program.stack),
+        mesh,
+        program.block_items,
+        program.blocks,
+    )
+
+
+def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
+    """Prices of all passes for every plan of an array; all of them have ``mode``, and a vocabulary of one form."""
+    forms = setting_hardware_times(setting)
+    shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
+    items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
+        (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
+        for index, block in enumerate(setting.model.blocks)
+        for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice))
+        if index not in setting.model.vocabulary
+    }
+    form = plans.schedules[int(plans.schedule[0])].form
+    items |= share_items(setting.model, form) if form else {}
+    return Prices(Local(forms, shape, mode, setting.stack), mesh, items, setting.model.blocks)
+
+
+def pass_kinds(schedule: ScheduleChoice) -> tuple[PassKind, ...]:
+    """Return the passes of a micro-batch over a stage under a schedule."""
+    return ("F", "I", "W") if schedule.kind.split else ("F", "B")
+
+
+def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
+    """Return the local shape of every plan."""
+    sent, busiest, most = _load(plans, setting)
+    return LocalShape(
+        micro_batch=plans.micro_batch,
+        seq_len=setting.workload.seq_len,
+        cp=plans.cp,
+        tp=plans.tp,
+        ep=plans.ep,
+        etp=plans.etp,
+        shard=np.where(plans.sharding > 0, plans.dp_shard * plans.cp, 1),
+        expert_shard=expert_sizes_of(plans)["edp_shard"],
+        vocabulary=plans.vocabulary_ranks,
+        vocab_multiple=setting.stack.vocab_multiple,
+        product_input_bytes=product_input_bytes(setting.workload),
+        ulysses=heads_exchanged(plans),
+        documents=setting.workload.documents,
+        capacity=setting.workload.capacity,
+        sent=sent,
+        busiest=busiest,
+        most_busy=most,
+        ep_inside=together(plans.ep, plans.etp, usable_domain(setting.cluster.pool)),
+        reached=fanout_from_counts(
+            setting.workload.routing, setting.model.architecture.moe, plans.expert_order
+        ),
+    )
+
+
+def _load(plans: PlanArrays, setting: Setting) -> tuple[Number, Number | None, Number]:
+    """Rows of experts of every plan: those sent over those chosen, the busiest rank's over the mean, and at most."""
+    workload, arch = setting.workload, setting.model.architecture
+    if arch.moe is None or (workload.routing is None and workload.capacity is None):
+        return 1.0, None, np.inf
+
+    def of(ep: int, tokens: int) -> tuple[float, float, float]:
+        found = expert_load(workload, arch, ep, tokens, plans.expert_order)
+        return found.sent, np.nan if found.busiest is None else found.busiest, found.most
+
+    cut = plans.cp * np.where(plans.sequence_parallel, plans.tp, 1)
+    tokens = np.broadcast_to(scope_tokens(workload, plans.micro_batch, cut), plans.ep.shape)
+    sent, busiest, most = map_distinct_rows(of, [plans.ep, tokens.astype(np.int64)]).T
+    return sent, None if np.isnan(busiest).any() else busiest, most
+
+
+def heads_exchanged(plans: PlanArrays) -> Ints:
+    """Ranks of cp that exchange heads in every plan."""
+    degrees = np.ones_like(plans.cp)
+    for code, context in enumerate(plans.contexts):
+        degrees = np.where(plans.context == code, context.heads(plans.cp), degrees)  # type: ignore[arg-type]
+    return np.where(plans.cp > 1, degrees, 1)
+
+
+def array_mesh(plans: PlanArrays, forms: HardwareTimes) -> Mesh:
+    """Sizes and strides of every plan's axes, and what links between nodes make of groups over them."""
+    sizes = attention_sizes(plans)
+    mesh = whole_mesh(
+        sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms, heads_exchanged(plans)
+    )
+    known = plans.slowdowns
+    links = links_under(plans.node_order, forms) if known is None else known.__getitem__
+    return mesh if links is None else replace(mesh, links=links, returns=_returns(plans))
+
+
+def links_under(order: NodeOrder | None, forms: HardwareTimes) -> Links | None:
+    """Return the slow-down by links for nodes in an order; None where nodes and links are all alike."""
+    fabric = forms.fabric
+    if fabric is None or (order is None and fabric.alike):
+        return None
+    return partial(slowdown, fabric=fabric, order=order or tuple(range(fabric.nodes)))
+
+
+def fabric_of(cluster: Cluster) -> Fabric | None:
+    """Return a cluster's nodes and links; None without links and tiers, or if nodes are not full."""
+    if cluster.links is None and not cluster.tiers:
+        return None
+    nodes = node_count(cluster.pool)
+    return None if nodes is None else _fabric(cluster.links, cluster.tiers, nodes, node_devices(cluster.pool))
+
+
+@lru_cache(maxsize=16)
+def _fabric(links: ClusterLinks | None, tiers: tuple[Tier, ...], nodes: int, per_node: int) -> Fabric:
+    """One object for equal clusters, so that what is known of its groups stays known."""
+    assert links is None or links.nodes == nodes, "a cluster of another size has other links"
+    slowness = np.ones((nodes, nodes)) if links is None else 1 / np.array(links.shares)
+    return Fabric(slowness, per_node, tiers)
+
+
+def _returns(plans: PlanArrays) -> NDArray[np.bool_]:
+    """Return the mask of plans whose last pipeline rank sends to the first one."""
+
+    def of_pipeline(pp: int, virtual_stages: int, schedule: int) -> bool:
+        kind = plans.schedules[schedule].kind
+        return returns_to_first(kind.placement(pp, virtual_stages), kind.chains)
+
+    found = map_distinct_rows(of_pipeline, [plans.pp, plans.virtual_stages, plans.schedule])
+    return np.asarray(found, dtype=np.bool_)
+
+
+def attention_sizes(plans: PlanArrays) -> dict[str, Ints]:
+    """Sizes of the attention mesh's axes."""
+    return {axis: getattr(plans, axis) for axis in plans.rank_order}
+
+
+def expert_sizes_of(plans: PlanArrays) -> dict[str, Ints]:
+    """Sizes of the experts' mesh by the defaults of ``plans/forms/conversion.py``."""
+    ranks = plans.dp_replicate * plans.dp_shard * plans.cp * plans.tp
+    edp = np.maximum(1, ranks // (plans.ep * plans.etp))
+    replicas = np.where(plans.sharding == 0, edp, np.gcd(edp, plans.dp_replicate))
+    return {
+        "etp": plans.etp,
+        "ep": plans.ep,
+        "edp_shard": edp // replicas,
+        "edp_replicate": replicas,
+        "pp": plans.pp,
+    }
+
+
+def whole_mesh(
+    sizes: Mapping[str, Ints],
+    order: tuple[str, ...],
+    expert_sizes: Mapping[str, Ints],
+    expert_order: tuple[str, ...],
+    forms: HardwareTimes,
+    ulysses: Ints = 1,
+) -> Mesh:
+    """Both grids in one table of axes, with groups of their own.
+
+    "world" are all ranks, "tied" the first and the last pipeline rank, "mirrored" two that have the same layers: of
+    these pairs all are taken to be as far apart as the ends are, the dearest.
+    """
+    world: Ints = 1
+    for axis in order:
+        world = world * sizes[axis]
+    inner, outer = CONTEXT_PARTS
+    steps = strides(sizes, order)
+    steps |= {inner: steps["cp"], outer: steps["cp"] * ulysses}
+    every = {
+        **sizes,
+        inner: ulysses,
+        outer: sizes["cp"] // ulysses,
+        **{a: s for a, s in expert_sizes.items() if a != "pp"},
+        "world": world,
+        "tied": 2,
+        "mirrored": 2,
+    }
+    expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
+    ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
+    own = {"world": 1, "tied": ends, "mirrored": ends}
+    return Mesh(every, {**steps, **expert_steps, **own}, forms.domain, forms.tiers)

@@ -1,0 +1,56 @@
+"""The best checkpoint interval, and the fraction of the time that goes into work that is kept.
+
+Failures come as a Poisson process with M seconds between two on average. A segment is τ seconds of work and δ seconds
+of writing it; a failure throws the segment away and costs R seconds of restart, which may fail too. One segment takes
+
+    E(τ) = M·e^(R/M)·(e^((τ+δ)/M) − 1)
+
+seconds on average (J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future
+Generation Computer Systems 22(3), 2006). So τ/E(τ) of the time is useful. It is largest where
+(1 − τ/M)·e^(τ/M) = e^(−δ/M), whatever R is. For small δ that is √(2δM) (J. W. Young, "A first order approximation to
+the optimum checkpoint interval", Communications of the ACM 17(9), 1974); Daly's series is in between.
+
+What it ignores: failures that cluster, that come while nothing runs, or that silently spoil what was written.
+"""
+
+from math import exp, expm1, inf, log, log1p, sqrt
+
+HALVINGS = 200
+
+
+def young(write_s: float, mtbf_s: float) -> float:
+    """Seconds of work between two checkpoints, to first order: √(2δM)."""
+    return sqrt(2 * write_s * mtbf_s)
+
+
+def daly(write_s: float, mtbf_s: float) -> float:
+    """Daly's series of the same (2006); M where writing takes longer than 2M."""
+    if write_s >= 2 * mtbf_s:
+        return mtbf_s
+    small = write_s / (2 * mtbf_s)
+    return young(write_s, mtbf_s) * (1 + sqrt(small) / 3 + small / 9) - write_s
+
+
+def best_interval(write_s: float, mtbf_s: float) -> float:
+    """Return the root of ln(1 − x) + x = −δ/M for x = τ/M, as τ in seconds, by bisection."""
+    if mtbf_s == inf:
+        return inf
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if middle == 1.0 or log1p(-middle) + middle < -write_s / mtbf_s:
+            high = middle
+        else:
+            low = middle
+    return low * mtbf_s
+
+
+def useful_share(work_s: float, write_s: float, restart_s: float, mtbf_s: float) -> float:
+    """τ/E(τ): the part of the time that becomes work that is kept. 0 where it is too small for a number."""
+    if work_s == inf:
+        return 1.0
+    if mtbf_s == inf:
+        return work_s / (work_s + write_s)
+    segment = (work_s + write_s) / mtbf_s
+    log_growth = segment + log1p(-exp(-segment)) if segment > 1 else log(expm1(segment))
+    return exp(log(work_s / mtbf_s) - restart_s / mtbf_s - log_growth)

@@ -1,1 +1,0 @@
-"""Why a plan costs what it costs: where time and memory go, what its neighbours lose, what would change the answer."""

@@ -1,0 +1,149 @@
+"""The resources of a cluster whose change is evaluated, each as a function of the setting.
+
+A change multiplies a resource and leaves everything else as it is. The model knows the curves of collectives inside a
+fast domain as they were measured; of links that are faster than the measured ones it says nothing, so ``most`` bounds
+that factor.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from meshwright.cluster.cluster import Cluster, Device, Node, Tier
+from meshwright.cost.constants import kernels
+from meshwright.plans.setting import Setting
+from meshwright.units import GIB, GIGA, TERA, BytesPerSecondPerDevice, BytesPerSecondPerNode
+
+MEMORY = "device_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """``value`` in ``unit``; ``scaled`` is a setting with ``factor`` times as much of it, up to ``most`` times."""
+
+    name: str
+    words: str
+    value: float
+    unit: str
+    scaled: Callable[[float], Setting]
+    most: float = inf
+
+    def at(self, factor: float) -> str:
+        """Return the value after a change, with its unit."""
+        value = self.value * factor
+        return f"{value:,.0f} {self.unit}" if value == round(value) else f"{value:,.5g} {self.unit}"
+
+
+def rates(setting: Setting) -> Iterator[Resource]:
+    """Resources that make a step longer or shorter and leave alone what is legal and what fits."""
+    pool, precision = setting.cluster.pool, setting.workload.peak_precision
+    device, node = pool.device, pool.node
+    yield Resource(
+        "peak_flops",
+        f"{precision} arithmetic",
+        device.peak_flops[precision] / TERA,
+        "TFLOP/s per device",
+        lambda factor: _with_device(setting, _faster(device, factor)),
+    )
+    yield Resource(
+        "memory_bandwidth",
+        "memory bandwidth",
+        device.memory_bytes_per_s / GIGA,
+        "GB/s per device",
+        lambda f: _with_device(setting, replace(device, memory_bytes_per_s=f * device.memory_bytes_per_s)),
+    )
+    if setting.cluster.devices > 1:
+        yield from _links(setting, node)
+
+
+def _links(setting: Setting, node: Node) -> Iterator[Resource]:
+    """Yield the resources of the cluster's network: scale-up links, network cards, tiers."""
+    pool, own = setting.cluster.pool, node.scaleup_bytes_per_s
+    if node.scaleup_domain > 1:
+        yield Resource(
+            "scaleup_bandwidth",
+            f"scale-up links ({pool.device.scaleup_link})",
+            own / GIGA,
+            "GB/s per device",
+            lambda f: _with_node(
+                setting, replace(node, scaleup_bytes_per_s=BytesPerSecondPerDevice(f * own))
+            ),
+            max(1.0, kernels(pool.device.id).measured_scaleup_bytes_per_s / own),
+        )
+    if pool.count > node.scaleup_domain:
+        cards = node.nic_bytes_per_s
+        yield Resource(
+            "network_bandwidth",
+            "network cards",
+            node.nic_bytes_per_s_per_device / GIGA,
+            "GB/s per device",
+            lambda f: _with_node(setting, replace(node, nic_bytes_per_s=BytesPerSecondPerNode(f * cards))),
+        )
+        yield from (_uplinks(setting, tier) for tier in setting.cluster.tiers if tier.oversubscription > 1)
+
+
+def _uplinks(setting: Setting, tier: Tier) -> Resource:
+    """Return a tier's uplinks as a resource; more of them reduce its oversubscription down to none."""
+
+    def scaled(factor: float) -> Setting:
+        less = replace(tier, oversubscription=tier.oversubscription / factor)
+        tiers = tuple(less if other == tier else other for other in setting.cluster.tiers)
+        return _with_cluster(setting, replace(setting.cluster, tiers=tiers))
+
+    share = setting.cluster.pool.node.nic_bytes_per_s_per_device / tier.oversubscription / GIGA
+    return Resource(
+        f"uplinks_{tier.name}",
+        f"uplinks of {tier.name}",
+        share,
+        "GB/s per device",
+        scaled,
+        tier.oversubscription,
+    )
+
+
+def device_memory(setting: Setting) -> Resource:
+    """Memory of a device: no step gets longer or shorter by it, but another plan may fit."""
+    device = setting.cluster.pool.device
+
+    def scaled(factor: float) -> Setting:
+        return _with_device(setting, replace(device, memory_bytes=round(factor * device.memory_bytes)))
+
+    return Resource(MEMORY, "device memory", device.memory_bytes / GIB, "GiB", scaled)
+
+
+def work(setting: Setting) -> Iterator[Resource]:
+    """Batch and sequence length; only factors that give whole numbers can be taken."""
+    workload = setting.workload
+    for name, words, unit in (
+        ("global_batch", "global batch", "sequences"),
+        ("seq_len", "sequence length", "tokens"),
+    ):
+        value = getattr(workload, name)
+        yield Resource(name, words, value, unit, _reworked(setting, name, value))
+
+
+def _reworked(setting: Setting, name: str, value: int) -> Callable[[float], Setting]:
+    def scaled(factor: float) -> Setting:
+        changed: dict[str, Any] = {name: round(factor * value)}
+        return replace(setting, workload=replace(setting.workload, **changed))
+
+    return scaled
+
+
+def _faster(device: Device, factor: float) -> Device:
+    return replace(device, peak_flops={name: factor * peak for name, peak in device.peak_flops.items()})
+
+
+def _with_device(setting: Setting, device: Device) -> Setting:
+    pool = replace(setting.cluster.pool, device=device)
+    return _with_cluster(setting, replace(setting.cluster, pools=(pool,)))
+
+
+def _with_node(setting: Setting, node: Node) -> Setting:
+    pool = replace(setting.cluster.pool, node=node)
+    return _with_cluster(setting, replace(setting.cluster, pools=(pool,)))
+
+
+def _with_cluster(setting: Setting, cluster: Cluster) -> Setting:
+    return replace(setting, cluster=cluster)

@@ -1,0 +1,1 @@
+"""Hugging Face Accelerate: its option names by release, importing its files and exporting plans to it."""

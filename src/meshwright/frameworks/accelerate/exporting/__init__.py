@@ -1,0 +1,1 @@
+"""Export to Hugging Face Accelerate: a plan as its options, and what it cannot express."""

@@ -1,0 +1,1 @@
+"""Import from DeepSpeed: its files as facts of a plan, its own rules, and options without a counterpart."""

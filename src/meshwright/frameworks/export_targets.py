@@ -1,0 +1,16 @@
+"""Plans in the words of other people's frameworks. ``TARGETS`` lists what ``export --to`` accepts."""
+
+from meshwright.frameworks.accelerate.exporting.exporter import export_accelerate
+from meshwright.frameworks.deepspeed.exporting.exporter import export_deepspeed
+from meshwright.frameworks.exporting.export_result import Exporter
+from meshwright.frameworks.megatron.exporting.exporter import export_megatron
+from meshwright.frameworks.megatron_bridge.exporting.exporter import export_bridge
+from meshwright.frameworks.torchtitan.exporting.exporter import export_torchtitan
+
+TARGETS: dict[str, Exporter] = {
+    "megatron": export_megatron,
+    "bridge": export_bridge,
+    "torchtitan": export_torchtitan,
+    "deepspeed": export_deepspeed,
+    "accelerate": export_accelerate,
+}

@@ -1,0 +1,1 @@
+"""What the importers of all frameworks share: reading scripts and configurations, and facts as a plan."""

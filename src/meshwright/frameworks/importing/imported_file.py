@@ -1,0 +1,86 @@
+"""What a file in another framework's words says of a plan: facts in our words, each with the words of the file.
+
+An importer reads text and nothing else: it opens no other file, runs nothing, and knows neither the model nor the
+cluster. What it finds are *facts* by the path of the short plan that they set (``layout.tp``), or by one of the names
+below that no short plan has and that ``assemble`` turns into layout and workload once the cluster is known:
+
+``devices``               processes that the file starts (nodes × processes per node)
+``dp``                    ranks that see different sequences, where the file does not say how they shard
+``shard_group``           ranks that share one copy of the sharded states, where the file says so
+``accumulation``          micro-batches of one rank in one step, where the file says it beside the micro-batch
+``batch_ranks``           ranks of one replica, where the file's batch counts every one of them
+``flush``                 micro-batches after which the pipeline is flushed, where that is not once per step
+``stages``                ``Stage`` by stage, where the file writes the stages out
+``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number
+``stack``                 the stack that the file is for, by our name
+``model``                 the model by our name
+``model.layers`` …        a field of ``Architecture`` that the file sets by itself
+``shape.gated`` …         what else it says of the model: gated, rmsnorm, tied, positions
+``next_tokens.layers`` …  layers behind ``model.layers`` that predict further tokens, and their weight in the loss
+
+A fact that is not there was not said: defaults are the framework's own, so an importer states those of them that
+differ from the short plan's. Nothing is dropped: an option that changes nothing of a plan is not mentioned, one that
+would and has no counterpart is ``unread``, one that the framework would refuse or ignore is a ``Problem``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from meshwright.errors import Problem
+
+NEXT_LAYERS, NEXT_WEIGHT = "next_tokens.layers", "next_tokens.weight"
+
+
+class Fact(NamedTuple):
+    """A value in our words, and what in the file says so: ``--tensor-model-parallel-size 8``."""
+
+    value: Any
+    words: str
+
+
+class Stage(NamedTuple):
+    """Contents of a pipeline stage that a file writes out; ``further`` layers predict further tokens."""
+
+    embed: bool
+    layers: int
+    head: bool
+    further: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnmappedOption:
+    """A key of the file without a counterpart in a plan, and what is lost with it."""
+
+    key: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedFile:
+    """A file as an importer understood it. ``source`` names the importer, ``release`` the option list it knows."""
+
+    source: str
+    release: str
+    facts: Mapping[str, Fact]
+    unread: tuple[UnmappedOption, ...] = ()
+    problems: tuple[Problem, ...] = field(default=())
+
+    def value(self, path: str, default: Any = None) -> Any:
+        """The value of a fact, or ``default`` where the file does not say it."""
+        fact = self.facts.get(path)
+        return default if fact is None else fact.value
+
+    def words(self, path: str) -> str:
+        """What the file says of ``path``, or the path itself."""
+        fact = self.facts.get(path)
+        return fact.words if fact else path
+
+
+class Importer(Protocol):
+    """Reads one format."""
+
+    def __call__(self, text: str) -> ImportedFile:
+        """What ``text`` says. Raises InputError where it can not be read at all."""
+        ...

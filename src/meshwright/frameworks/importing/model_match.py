@@ -1,0 +1,72 @@
+"""The model of a file that describes one by its sizes: is it the one it is meant to be, and which of the zoo is it."""
+
+from collections.abc import Iterator, Mapping
+
+from meshwright.errors import Problem
+from meshwright.frameworks.importing.imported_file import ImportedFile
+from meshwright.frameworks.importing.multi_token_model import next_token_differences
+from meshwright.model.architecture import Architecture
+from meshwright.model.load import load_model
+from meshwright.model.zoo_names import zoo_names
+
+PREFIX = "model."
+ENOUGH = ("layers", "hidden", "heads")
+"""Sizes that must be known before a model is looked for."""
+PADDING = 1024
+
+
+def sizes_of(arch: Architecture) -> Mapping[str, int]:
+    """What files say of a model, by name."""
+    sizes = {
+        name: getattr(arch, name)
+        for name in ("hidden", "heads", "kv_heads", "head_dim", "vocab", "intermediate")
+    } | {"layers": arch.main_layers}
+    if arch.latent is not None:
+        sizes = {name: size for name, size in sizes.items() if name not in ("kv_heads", "head_dim")}
+    if arch.moe:
+        moe = arch.moe
+        sizes |= {
+            "experts": moe.experts,
+            "experts_per_token": moe.experts_per_token,
+            "expert_intermediate": moe.intermediate,
+        }
+        if not arch.intermediate:
+            sizes["intermediate"] = moe.intermediate
+    return sizes
+
+
+def size_differences(foreign: ImportedFile, arch: Architecture) -> Iterator[Problem]:
+    """Sizes in the file that are not the model's: the file would train another model."""
+    sizes = sizes_of(arch)
+    for path, fact in foreign.facts.items():
+        name = path.removeprefix(PREFIX)
+        if not path.startswith(PREFIX) or _same(name, fact.value, sizes.get(name, fact.value)):
+            continue
+        rule = f"{arch.name} has {name} = {sizes[name]}"
+        yield Problem(fact.words.split(" ")[0], fact.value, rule, f"{sizes[name]}, or another --model")
+    if "model.experts" in foreign.facts and arch.moe is None:
+        words = foreign.facts["model.experts"].words
+        yield Problem(words.split(" ")[0], words, f"{arch.name} has no experts", "another --model")
+    yield from next_token_differences(foreign, arch)
+
+
+def matching_zoo_models(foreign: ImportedFile) -> list[str]:
+    """The models of the zoo that have all sizes of the file; none where it says too few."""
+    said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
+    if not set(ENOUGH) <= set(said):
+        return []
+    return [name for name in zoo_names() if _has(load_model(name).architecture, said)]
+
+
+def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
+    sizes = sizes_of(arch)
+    return (arch.moe is not None) == ("experts" in said) and all(
+        name in sizes and _same(name, value, sizes[name]) for name, value in said.items()
+    )
+
+
+def _same(name: str, said: int, size: int) -> bool:
+    """Whether a size is the model's; a vocabulary may be padded, or be a tokenizer's own count."""
+    if name == "vocab":
+        return abs(said - size) <= max(PADDING, size // 50)
+    return said == size

@@ -1,0 +1,34 @@
+"""What a file says of its run that is a fact of the stack: overlap, gradients' type, attention kernels."""
+
+from dataclasses import asdict, fields, replace
+
+from meshwright.frameworks.importing.imported_file import ImportedFile
+from meshwright.plans.files.plan_file import plan_text
+from meshwright.stack.stack import Stack
+
+PREFIX = "stack."
+DATA_PARALLEL = ("overlap_gradient_reduction", "overlap_parameter_gather", "gradient_communication_bytes")
+
+
+def changed_stack(foreign: ImportedFile, stack: Stack, *, dp: int) -> Stack:
+    """The stack as the file runs it; the same stack where the file says nothing else. ``dp``: ranks that reduce."""
+    said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
+    if dp == 1:
+        said = {name: value for name, value in said.items() if name not in DATA_PARALLEL}
+    if foreign.value("sharding", "none") == "none":
+        said.pop("overlap_parameter_gather", None)
+    changes = {name: value for name, value in said.items() if getattr(stack, name) != value}
+    if not changes:
+        return stack
+    told = ", ".join(f"{name} = {value}" for name, value in changes.items())
+    source = f"{stack.source}; as a {foreign.source} file runs it: {told}"
+    return replace(stack, **changes, source=source)
+
+
+def stack_text(stack: Stack) -> str:
+    """A stack as the text of a stack file, without what is the default anyway."""
+    usual = {field.name: field.default for field in fields(Stack)}
+    said = {name: value for name, value in asdict(stack).items() if value != usual[name]}
+    if stack.models is not None:
+        said["models"] = [model.said() for model in stack.models]
+    return plan_text(said)

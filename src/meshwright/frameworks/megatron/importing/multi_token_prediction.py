@@ -1,0 +1,81 @@
+"""What Megatron's options say of layers that predict further tokens, and what Megatron refuses of them.
+
+``--mtp-num-layers`` come behind ``--num-layers``; without a layout they are in the last stage. Source: megatron-core
+0.19.2, ``training/arguments.py`` (``validate_args``), ``core/transformer/transformer_config.py``,
+``core/transformer/pipeline_parallel_layer_layout.py`` (``validate_layer_layout``).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from meshwright.errors import Problem
+from meshwright.frameworks.importing.command_line import GivenOption, whole_number
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, Fact, Stage
+from meshwright.frameworks.megatron.exporting.multi_token_prediction import LAYERS, WEIGHT
+
+USUAL_WEIGHT = "0.1"
+"""Megatron's λ where nobody says it."""
+LAYOUT, POSITIONS = "--pipeline-model-parallel-layout", "--position-embedding-type"
+ROTARY = "--use-rotary-position-embeddings"
+BESIDE = "--overlap-moe-expert-parallel-comm"
+SAYABLE = ("rope", "none")
+Options = Mapping[str, GivenOption]
+
+
+def next_token_facts(options: Options, facts: Mapping[str, Fact], problems: list[Problem]) -> dict[str, Fact]:
+    """How many such layers, and λ; none, where the model is described and they are left out."""
+    given = options.get(LAYERS)
+    if given is None:
+        return {NEXT_LAYERS: Fact(0, f"{LAYERS} left out")} if "model.layers" in facts else {}
+    count = 0 if given.values[:1] == ("0",) else whole_number(given, problems)
+    if not count:
+        return {} if count is None else {NEXT_LAYERS: Fact(0, given.words)}
+    weight = options.get(WEIGHT)
+    text = weight.values[0] if weight and weight.values else USUAL_WEIGHT
+    found = {NEXT_LAYERS: Fact(count, given.words)}
+    words = weight.words if weight else f"{WEIGHT} left out: {USUAL_WEIGHT}"
+    return found | weight_fact(text, words, problems)
+
+
+def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
+    """λ as a number above 0; a problem where it is none."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if 0 < weight < float("inf"):
+        return {NEXT_WEIGHT: Fact(weight, words)}
+    rule, hint = "how much the losses of further tokens count must be a number above 0", USUAL_WEIGHT
+    problems.append(Problem(words.split(" ")[0], text[:80], rule, hint))
+    return {}
+
+
+def next_token_rules(options: Options, facts: Mapping[str, Fact]) -> Iterator[Problem]:
+    """What of them Megatron refuses, or runs elsewhere than the plan."""
+    if LAYOUT in options:
+        yield from layout_problems(options[LAYOUT], facts)
+    count = facts[NEXT_LAYERS].value if NEXT_LAYERS in facts else 0
+    positions = options.get(POSITIONS)
+    kind = positions.values[0] if positions and positions.values else "learned_absolute"
+    described = positions is not None or ("--hidden-size" in options and ROTARY not in options)
+    if count and described and kind not in SAYABLE:
+        yield Problem(POSITIONS, kind, f"{LAYERS} needs rotary positions, or none", f"{POSITIONS} rope")
+    if count > 1 and BESIDE in options:
+        rule = f"takes one layer for further tokens, {LAYERS} is {count}"
+        yield Problem(BESIDE, "on", rule, f"leave {BESIDE} out")
+
+
+def layout_problems(given: GivenOption, facts: Mapping[str, Fact]) -> Iterator[Problem]:
+    """A layout has all of them in one stage, the last one of its rank."""
+    stages: tuple[Stage, ...] = facts["stages"].value if "stages" in facts else ()
+    held, places = sum(stage.further for stage in stages), [i for i, s in enumerate(stages) if s.further]
+    said, text = facts.get(NEXT_LAYERS), "".join(given.values[:1])
+    pp = int(facts["layout.pp"].value) if "layout.pp" in facts else 1
+    if stages and said and held != said.value:
+        rule = f"the layout has {held} layers m for further tokens: {said.words}"
+        yield Problem(given.name, text, rule, f"{said.value} letters m before L")
+    elif len(places) > 1 or (places and places[0] < len(stages) - pp):
+        rule = "all layers m for further tokens must be in one stage, the last one of its rank"
+        yield Problem(given.name, text, rule, "m before L, in the last stage")
+    elif places and places[0] != len(stages) - 1:
+        rule = "Megatron computes the losses of layers m in the last stage, and the plan where the layers are"
+        yield Problem(given.name, text, rule, "m before L, in the last stage", "warning")

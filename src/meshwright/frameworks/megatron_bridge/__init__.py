@@ -1,0 +1,1 @@
+"""Megatron-Bridge: its option names by release, importing its files and exporting plans to it."""

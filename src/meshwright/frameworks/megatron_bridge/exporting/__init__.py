@@ -1,0 +1,1 @@
+"""Export to Megatron-Bridge: a plan as its options, and what it cannot express."""

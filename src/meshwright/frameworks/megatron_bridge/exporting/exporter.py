@@ -1,0 +1,127 @@
+"""Export to Megatron-Bridge 0.6.2: a recipe by name, and overrides of what it returns.
+
+``bridge/overrides.yaml`` holds the plan in the tree of Bridge's configuration, ``bridge/run.py`` calls the recipe,
+merges the file and then ``KEY=VALUE`` words of its command line, ``bridge/launch.sh`` runs that under torchrun on a
+node with mock data unless DATA_PATH is set, ``bridge/job.sbatch`` starts it under Slurm. Names are held against the
+release's own list, the fields of its configuration classes. Sources: Megatron-Bridge 0.6.2,
+``training/utils/omegaconf_utils.py``, ``training/pretrain.py``, ``recipes``.
+"""
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.frameworks.exporting.export_result import Export, foreign_stack_refusals
+from meshwright.frameworks.exporting.sequence_packing import packing_refusals
+from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
+from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
+from meshwright.frameworks.megatron.exporting.exporter import SELECTIVE, device_max_connections
+from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_refusals
+from meshwright.frameworks.megatron_bridge.exporting.plan_options import bridge_overrides, plan_refusals
+from meshwright.frameworks.nested_keys import unknown_keys
+from meshwright.frameworks.option_names import option_names
+from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
+from meshwright.launchers.yaml_text import yaml_documents
+from meshwright.model.graph import ModelGraph
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.rules.stack_limits.stack_models import rows_of
+from meshwright.stack.stack import Stack
+
+TARGET, RELEASE = "megatron-bridge", "0.6.2"
+RUN_FIELDS = (
+    *(
+        "train.train_iters",
+        "optimizer.lr",
+        "optimizer.min_lr",
+        "validation.eval_iters",
+        "logger.log_interval",
+    ),
+    *("dataset.data_path", "tokenizer.tokenizer_type", "tokenizer.tokenizer_model"),
+    *("checkpoint.save", "checkpoint.load", "checkpoint.save_interval"),
+)
+"""What ``launch.sh`` overrides with the values of a site."""
+RUN = '''\
+"""Runs a recipe of Megatron-Bridge with overrides.yaml beside this file, then KEY=VALUE words."""
+
+import sys
+from pathlib import Path
+
+from megatron.bridge import recipes
+from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+from megatron.bridge.training.pretrain import pretrain
+from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
+
+if __name__ == "__main__":
+    recipe, *words = sys.argv[1:]
+    config = getattr(recipes, recipe)()
+    # Some recipes name their precision: only its fields can be overridden one by one.
+    config.mixed_precision = get_mixed_precision_config(config.mixed_precision)
+    overrides = Path(__file__).with_name("overrides.yaml")
+    process_config_with_overrides(config, str(overrides), words)
+    pretrain(config, forward_step)
+'''
+
+
+def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
+    """The files that run ``plan``. Raises UnsupportedError with all that Bridge cannot say."""
+    bridge = stack_of_target(TARGET, stack)
+    refuse_unsayable(plan, model, cluster, bridge)
+    arch, uniform = model.architecture, read_uniform(plan, model)
+    recipe = rows_of(arch, bridge)[0].config
+    overrides = bridge_overrides(uniform, arch, stack)
+    unknown = [*unknown_keys(overrides, option_names(TARGET, RELEASE)), *_unknown_fields()]
+    assert not unknown, f"{TARGET} {RELEASE} has no fields {unknown}"
+    foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
+    job, top = job_for(cluster, model.name, plan), header(TARGET, RELEASE, uniform.summary())
+    note = header(TARGET, RELEASE, uniform.summary(), f"Overrides of {recipe}: run.py merges them.")
+    return Export(
+        target=TARGET,
+        release=RELEASE,
+        files={
+            "bridge/overrides.yaml": yaml_documents(note, [overrides]),
+            "bridge/run.py": f"{top}\n{RUN}",
+            "bridge/launch.sh": launch_script(top, job, _body(uniform, recipe, cluster, job), sources=()),
+            "bridge/job.sbatch": sbatch_script(top, job),
+        },
+        refused=(
+            *foreign,
+            *plan_refusals(uniform, arch, stack),
+            *packing_refusals(uniform, "bridge"),
+            *next_token_refusals(uniform, arch),
+        ),
+    )
+
+
+def _unknown_fields() -> list[str]:
+    return sorted(set(RUN_FIELDS) - option_names(TARGET, RELEASE))
+
+
+def _body(plan: UniformPlan, recipe: str, cluster: Cluster, job: Job) -> list[str]:
+    return [
+        "# Set these for your site. Without DATA_PATH the run reads mock data. The recipe reads the model's",
+        "# configuration from the hub: HF_TOKEN where it is gated, or HF_HOME with a copy.",
+        "RUN_ARGS=(",
+        '  "train.train_iters=${TRAIN_ITERS:-100}"',
+        '  "optimizer.lr=${LR:-1e-4}"',
+        '  "optimizer.min_lr=${MIN_LR:-0}"',
+        '  "validation.eval_iters=0"',
+        '  "logger.log_interval=1"',
+        ")",
+        'if [[ -n "${DATA_PATH:-}" ]]; then',
+        "  RUN_ARGS+=(",
+        "    \"dataset.data_path='${DATA_PATH}'\"",
+        '    "tokenizer.tokenizer_type=${TOKENIZER_TYPE:-HuggingFaceTokenizer}"',
+        "    \"tokenizer.tokenizer_model='${TOKENIZER_MODEL:?set it with DATA_PATH}'\"",
+        "  )",
+        "fi",
+        'if [[ -n "${CHECKPOINT_DIR:-}" ]]; then',
+        "  RUN_ARGS+=(",
+        "    \"checkpoint.save='${CHECKPOINT_DIR}'\"",
+        "    \"checkpoint.load='${CHECKPOINT_DIR}'\"",
+        '    "checkpoint.save_interval=${SAVE_INTERVAL:-1000}"',
+        "  )",
+        "else",
+        "  RUN_ARGS+=(checkpoint.save=null checkpoint.load=null)",
+        "fi",
+        *device_max_connections(plan, cluster),
+        "",
+        torchrun(job, ['"${HERE}/run.py"', recipe, '"${RUN_ARGS[@]}"', '"$@"']),
+    ]

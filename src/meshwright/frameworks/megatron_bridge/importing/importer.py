@@ -1,0 +1,160 @@
+"""Import from Megatron-Bridge 0.6.2: override trees, override words, and the recipes that they change.
+
+What a known recipe sets in Python is taken from ``frameworks/megatron_bridge/megatron-bridge-0.6.2-recipes.csv``,
+and the file's own fields stand above it; of a recipe that is not there only its model and its precision are known,
+by name. Bridge skips a field of a YAML file that it does not know and refuses such a word on the command line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from meshwright.errors import Problem, Severity, nearest
+from meshwright.frameworks.importing.command_line import GivenOption
+from meshwright.frameworks.importing.config_values import ConfigValues, shown
+from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
+from meshwright.frameworks.importing.unknown_keys import MOST
+from meshwright.frameworks.megatron.importing.options_to_plan import DEVICES
+from meshwright.frameworks.megatron.importing.unread_options import unread_options
+from meshwright.frameworks.megatron_bridge.exporting.exporter import RELEASE, TARGET
+from meshwright.frameworks.megatron_bridge.importing.option_conflicts import config_rules
+from meshwright.frameworks.megatron_bridge.importing.options_to_plan import Facts, config_facts
+from meshwright.frameworks.megatron_bridge.importing.override_text import (
+    PLAN_NAME,
+    SECTIONS,
+    BridgeOverrides,
+    read_overrides,
+)
+from meshwright.frameworks.megatron_bridge.recipes import model_of, recipe_names, recipe_settings
+from meshwright.frameworks.option_names import option_names
+from meshwright.plans.files.yaml_text import read_value
+
+CLOSED = ("train", "ddp", "dist")
+"""Sections of which every name is known; models and data sets of other kinds have fields of their own."""
+OPEN = ("model", "mixed_precision", "comm_overlap", "optimizer")
+UNASKED = (None, False, "", (), 0, "none", "no_shard", "torch.float32")
+"""Values that ask for nothing; 32 bit is what states have anyway."""
+PRECISIONS = {"bf16": "bf16", "fp8cs": "fp8", "fp8sc": "fp8", "fp8mx": "mxfp8", "nvfp4": "nvfp4"}
+"""Precisions in the names of recipes: current and sub-channel scaling are both fp8."""
+
+
+def import_bridge(text: str) -> ImportedFile:
+    """What a file for Megatron-Bridge says of a plan. Raises InputError where it can not be read at all."""
+    said = read_overrides(text)
+    problems = [*said.problems, *_unknown(said)]
+    settings = _settings(said, problems)
+    facts = config_facts(settings)
+    facts |= _recipe_facts(said, facts, problems) | _devices(said.options)
+    config_rules(settings, facts, said.variables)
+    return ImportedFile(
+        source="bridge",
+        release=f"{TARGET} {RELEASE}",
+        facts=facts,
+        unread=(*_recipe_unread(said), *_unread(settings)),
+        problems=tuple(problems),
+    )
+
+
+def _settings(said: BridgeOverrides, problems: list[Problem]) -> ConfigValues:
+    """The fields of the file above those of its recipe; a section that the file sets whole is the file's."""
+    defaults = recipe_settings(said.recipe or "") or {}
+    kept = {
+        path: _cell(value) for path, value in defaults.items() if path.partition(".")[0] not in said.values
+    }
+    labels = {path: f"{path} of {said.recipe}" for path in kept if path not in said.values}
+    return ConfigValues({**kept, **said.values}, labels, problems)
+
+
+def _cell(text: str) -> Any:
+    """A cell of the table: a number, true, false, or text."""
+    return text if "|" in text else read_value(text, "recipe")
+
+
+def _recipe_facts(said: BridgeOverrides, facts: Facts, problems: list[Problem]) -> Facts:
+    """What the name of a recipe says, and a word where it is all that is known of it."""
+    if said.recipe is None:
+        return {}
+    found: Facts = {}
+    row = model_of(said.recipe)
+    if row and row.model:
+        found["model"] = Fact(row.model, said.recipe)
+    else:
+        rule = "its model is not in the zoo"
+        problems.append(Problem("recipe", said.recipe, rule, "--model config.json", "warning"))
+    if re.search("_(?:sft|finetune)_", said.recipe):
+        found["workload.task"] = Fact("sft", said.recipe)
+    if recipe_settings(said.recipe) is None:
+        rule = (
+            f"is none of the recipes of {TARGET} {RELEASE} that we know: what it sets by itself is not read"
+        )
+        hint = nearest(said.recipe, recipe_names())
+        problems.append(Problem("recipe", said.recipe, rule, hint, "warning"))
+    named = re.search(rf"_({'|'.join(PRECISIONS)})_", said.recipe)
+    if named and "workload.precision" not in facts:
+        found["workload.precision"] = Fact(PRECISIONS[named.group(1)], said.recipe)
+    return found
+
+
+def _recipe_unread(said: BridgeOverrides) -> Iterator[UnmappedOption]:
+    row = model_of(said.recipe) if said.recipe else None
+    if said.recipe and row and row.remark:
+        yield UnmappedOption("recipe", said.recipe, row.remark)
+    if said.recipe and "_peft_" in said.recipe:
+        yield UnmappedOption("recipe", said.recipe, "adapters: the plan trains the whole model")
+
+
+def _devices(options: Mapping[str, GivenOption]) -> Facts:
+    """Nodes times processes per node, where the script starts them itself."""
+    given = [next((options[n] for n in names if n in options), None) for names in DEVICES.values()]
+    numbers = [one for one in given if one and one.known and one.values and one.values[0].isdecimal()]
+    if len(numbers) < len(DEVICES):
+        return {}
+    nodes, each = (int(one.values[0][:9]) for one in numbers)
+    words = " ".join(f"{one.name} {one.values[0]}" for one in numbers)
+    return {"devices": Fact(nodes * each, words)}
+
+
+def _unread(settings: ConfigValues) -> Iterator[UnmappedOption]:
+    """Fields without a counterpart, by the reasons that Megatron's options of the same name have."""
+    options: dict[str, GivenOption] = {}
+    labels: dict[str, str] = {}
+    for path, value in settings.values.items():
+        if value in UNASKED:
+            continue
+        option = "--" + path.rpartition(".")[2].replace("_", "-")
+        words = tuple(map(str, value)) if isinstance(value, tuple) else () if value is True else (str(value),)
+        options[option] = GivenOption(settings.label(path), words, 0)
+        labels[option] = settings.label(path)
+    for unread in unread_options(options):
+        yield UnmappedOption(labels.get(unread.key, unread.key), unread.value or "true", unread.why)
+
+
+def _unknown(said: BridgeOverrides) -> Iterator[Problem]:
+    """Fields that Bridge does not have, where they look as if they said something of a plan; the first of many."""
+    names = option_names(TARGET, RELEASE)
+    found = [path for path in said.values if _is_doubtful(path) and not _is_field(path, names)]
+    for path in found[:MOST]:
+        refused = said.words and path not in said.added
+        rule = f"is no field of {TARGET} {RELEASE}, which {'refuses' if refused else 'skips'} it"
+        section = path.partition(".")[0]
+        siblings = {known for known in names if known.startswith(f"{section}.")} or names
+        severity: Severity = "error" if refused else "warning"
+        hint = nearest(path[:200], siblings)
+        yield Problem(path[:200], shown(said.values[path]), rule, hint, severity)
+    if found[MOST:]:
+        rule = "so many more fields are unknown"
+        yield Problem("file", len(found) - MOST, rule, "leave them out", "warning")
+
+
+def _is_doubtful(path: str) -> bool:
+    """Whether an unknown name would matter: any in a closed section, a telling one in another."""
+    section, _, name = path.partition(".")
+    may_be = section in OPEN or section not in SECTIONS
+    telling = section in CLOSED or (may_be and PLAN_NAME.search(path) is not None)
+    return telling and not name.startswith("_")
+
+
+def _is_field(path: str, names: frozenset[str]) -> bool:
+    """Whether Bridge has the field, or one that holds it as a mapping."""
+    parts = path.split(".")
+    return path in names or any(".".join(parts[:depth]) in names for depth in range(2, len(parts)))

@@ -1,0 +1,1 @@
+"""Create a cluster file from a measured machine: its hardware and the fitted constants of the cost model."""

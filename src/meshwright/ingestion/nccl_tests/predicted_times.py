@@ -1,0 +1,129 @@
+"""Measurements as columns, and the formula's times for them under given constants.
+
+The formula is that of ``cost/operators/kernel_and_collective_times.py``. The size of nccl-tests is its logical bytes:
+everything that is reduced, gathered or scattered, and what one rank sends in an all-to-all. Plateaus of faster links
+than a node has are scaled once, at the beginning, as the formula does, so that a fitted plateau is that of this node.
+Processes with one device each pay ``multi_process_latency_s``; a process that drives all devices of its host does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cluster.cluster import Cluster, Pool
+from meshwright.cost.constants import Curve
+from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
+from meshwright.ingestion.nccl_tests.least_squares import Floats
+from meshwright.ingestion.nccl_tests.table import Measurement
+
+PROCESS_LATENCY = "multi_process_latency_s"
+CURVE_FIELDS = frozenset(field.name for field in fields(Curve))
+CURVES: Mapping[str, str] = {
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "all_gather",
+    "all-to-all": "all_gather",
+}
+"""The curve of ``Kernels`` that a collective follows inside a fast domain."""
+MESSAGE = "send-receive"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementColumns:
+    """Measurements as columns. ``local``: members of a group in one fast domain; ``alone``: one device per process."""
+
+    kind: NDArray[np.str_]
+    size: Floats
+    ranks: Floats
+    local: Floats
+    alone: NDArray[np.bool_]
+    seconds: Floats
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "MeasurementColumns":
+        """Select some of the measurements."""
+        return MeasurementColumns(
+            self.kind[rows],
+            self.size[rows],
+            self.ranks[rows],
+            self.local[rows],
+            self.alone[rows],
+            self.seconds[rows],
+        )
+
+    @property
+    def crosses(self) -> NDArray[np.bool_]:
+        """True where the collective leaves the fast domain."""
+        return self.local < self.ranks
+
+    @property
+    def largest(self) -> "MeasurementColumns":
+        """The largest measurement of each kind and number of ranks."""
+        order = np.lexsort((self.size, self.ranks, self.kind))
+        names = [f"{self.kind[row]} {self.ranks[row]}" for row in order]
+        last = dict(zip(names, order.tolist(), strict=True))
+        return self.take(np.array(list(last.values()), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+def measurement_columns(records: Sequence[Measurement], pool: Pool) -> MeasurementColumns:
+    """Return measurements on nodes of a pool as columns."""
+    return MeasurementColumns(
+        np.array([record.collective for record in records], np.str_),
+        np.array([record.bytes for record in records], np.float64),
+        np.array([record.ranks for record in records], np.float64),
+        np.array([_local(record, pool) for record in records], np.float64),
+        np.array([record.processes in (None, record.ranks) for record in records], np.bool_),
+        np.array([record.seconds for record in records], np.float64),
+    )
+
+
+def _local(record: Measurement, pool: Pool) -> int:
+    """Return the members in one fast domain, which may span several hosts."""
+    nodes = min(record.nodes or ceil(record.ranks / pool.node.devices), record.ranks)
+    hosts = max(1, pool.node.scaleup_domain // pool.node.devices)
+    return min(record.ranks, max(1, record.ranks // nodes) * hosts)
+
+
+def current_forms(cluster: Cluster) -> HardwareTimes:
+    """Return the formulas of a cluster's pool, with plateaus of its own links."""
+    forms = hardware_times_for(cluster.pool, "bf16", dict(cluster.calibration))
+    share = min(1.0, forms.scaleup_bytes_per_s / forms.kernels.measured_scaleup_bytes_per_s)
+    kernels = replace(forms.kernels, measured_scaleup_bytes_per_s=forms.scaleup_bytes_per_s)
+    forms = replace(forms, kernels=kernels)
+    for name in ("all_reduce", "all_gather"):
+        plateau = getattr(kernels, name).bandwidth_bytes_per_s * share
+        forms = changed(forms, {"bandwidth_bytes_per_s": plateau}, name)
+    return forms
+
+
+def changed(forms: HardwareTimes, values: Mapping[str, float], *curves: str) -> HardwareTimes:
+    """Return formulas with other values of constants, and of fields of some curves."""
+    of_curve = {name: value for name, value in values.items() if name in CURVE_FIELDS}
+    others = {name: value for name, value in values.items() if name not in CURVE_FIELDS}
+
+    def curve(name: str) -> Curve:
+        present: Curve = getattr(forms.kernels, name)
+        return replace(present, **of_curve) if name in curves else present
+
+    kernels = replace(forms.kernels, all_reduce=curve("all_reduce"), all_gather=curve("all_gather"))
+    return replace(forms, kernels=kernels, constants={**forms.constants, **others})
+
+
+def form_seconds(forms: HardwareTimes, sample: MeasurementColumns) -> Floats:
+    """Return the formula's time of each measurement."""
+    together = changed(forms, {PROCESS_LATENCY: 0.0})
+    seconds = np.empty(len(sample))
+    for kind in np.unique(sample.kind):
+        rows = np.flatnonzero(sample.kind == kind)
+        part = sample.take(rows)
+        if kind == MESSAGE:
+            seconds[rows] = forms.p2p(part.size, part.crosses)
+        else:
+            extra = np.where(part.alone, forms.constants[PROCESS_LATENCY], 0.0)
+            seconds[rows] = together.collective(str(kind), part.size, part.ranks, part.local) + extra
+    return seconds

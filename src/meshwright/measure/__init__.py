@@ -1,1 +1,0 @@
-"""Measures a machine with torch: kernels, collectives, odd devices and links."""

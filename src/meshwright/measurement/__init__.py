@@ -1,0 +1,1 @@
+"""Measure a machine with torch: kernels, collectives, slow devices and links."""

@@ -1,0 +1,106 @@
+"""Read a Hugging Face ``config.json`` as an ``Architecture``: the table of families.
+
+``FAMILIES`` maps ``model_type`` to the reader of that family. Of a vision-language model only the text tower
+(``text_config``) is read: the other towers are not counted.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.model.architecture import Architecture
+from meshwright.model.families.config_fields import Fields
+from meshwright.model.families.dense_decoders import (
+    gemma2,
+    gemma3,
+    glm4,
+    llama,
+    ministral3,
+    mistral,
+    phi3,
+    qwen2,
+    qwen2_5_vl_text,
+    qwen3,
+    qwen3_vl_text,
+    smollm3,
+    starcoder2,
+)
+from meshwright.model.families.gpt2_and_bloom import bloom, gpt2
+from meshwright.model.families.linear_attention_decoders import minimax
+from meshwright.model.families.moe_decoders import (
+    deepseek_v2,
+    deepseek_v3,
+    dots1,
+    glm4_moe,
+    gpt_oss,
+    mixtral,
+    qwen2_moe,
+    qwen3_moe,
+)
+from meshwright.model.families.numerics_table import read_numerics
+
+FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
+    "bloom": bloom,
+    "deepseek_v2": deepseek_v2,
+    "deepseek_v3": deepseek_v3,
+    "dots1": dots1,
+    "gemma2": gemma2,
+    "gemma3_text": gemma3,
+    "glm4": glm4,
+    "glm4_moe": glm4_moe,
+    "gpt2": gpt2,
+    "gpt_oss": gpt_oss,
+    "granite": llama,
+    "kimi_k2": deepseek_v3,
+    "llama": llama,
+    "minimax": minimax,
+    "ministral3": ministral3,
+    "mistral": mistral,
+    "mixtral": mixtral,
+    "phi3": phi3,
+    "qwen2": qwen2,
+    "qwen2_5_vl": qwen2_5_vl_text,  # older files hold the text tower's keys at the top
+    "qwen2_5_vl_text": qwen2_5_vl_text,
+    "qwen2_moe": qwen2_moe,
+    "qwen3": qwen3,
+    "qwen3_moe": qwen3_moe,
+    "qwen3_vl_moe_text": qwen3_moe,
+    "qwen3_vl_text": qwen3_vl_text,
+    "smollm3": smollm3,
+    "starcoder2": starcoder2,
+}
+
+
+def read_architecture(config: Mapping[str, object], name: str, source: str) -> Architecture:
+    """Return the architecture that a configuration describes.
+
+    ``name`` is the model's name, ``source`` the configuration's origin. Raises InputError with every problem,
+    UnsupportedError for a family or feature that is not supported.
+    """
+    fields = Fields(*_text_tower(config))
+    if not fields.has("model_type"):
+        fields.problem("model_type", None, "model_type is missing", "one of " + ", ".join(FAMILIES))
+    family = fields.text("model_type", default="llama")
+    if family not in FAMILIES:
+        rule = "model_type must be a family that can be read"
+        fields.unsupported("model_type", family, rule, nearest(family, FAMILIES, alike=0.6))
+    fields.finish()
+    arch = FAMILIES[family](fields)
+    fields.finish()
+    arch = replace(arch, name=name, family=family, source=source, assumed=fields.assumed)
+    return replace(arch, numerics=read_numerics(fields.aside(), arch))
+
+
+def _text_tower(config: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
+    """Return the part of a configuration that describes the decoder, and its path in the file.
+
+    Tied embeddings are read from the whole model's level if they are set there.
+    """
+    tower = config.get("text_config")
+    if tower is None:
+        return config, ""
+    if not isinstance(tower, dict):
+        rule = "text_config must be an object"
+        raise InputError(Problem("text_config", tower, rule, "write text_config as {...} or leave it out"))
+    tied = config.get("tie_word_embeddings", tower.get("tie_word_embeddings"))
+    return (tower if tied is None else {**tower, "tie_word_embeddings": tied}), "text_config."

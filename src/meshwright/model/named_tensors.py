@@ -1,0 +1,76 @@
+"""Names and shapes of all tensors of a model that is to be run, and its arithmetic.
+
+A tensor's name is ``UNIT.PARAMETER``: the units are ``embed``, ``layers.0`` …, ``head``; the parameter is named as in
+its operator. A tied head has no table of its own, it uses the embedding's.
+"""
+
+from collections.abc import Iterator
+
+from meshwright.errors import Problem, UnsupportedError
+from meshwright.model.architecture import Architecture
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.numerics import Numerics
+from meshwright.model.operators.blocks import EMBEDDING_TABLE
+from meshwright.model.operators.operator_types import Parameter
+
+TOKEN_TABLE = f"embed.{EMBEDDING_TABLE}"
+CORRECTION = "mlp.gate.e_score_correction_bias"
+
+
+def runnable_numerics(arch: Architecture) -> Numerics:
+    """Return the arithmetic of a model to run. Raises UnsupportedError with everything that is not supported."""
+    if arch.numerics.refused:
+        raise UnsupportedError(arch.numerics.refused)
+    return arch.numerics
+
+
+def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
+    """Return every parameter of a model by name, in the order in which a token meets them.
+
+    Raises UnsupportedError for a model with low-rank adapters.
+    """
+    if any(op.name.endswith(".adapter_in") for block in model.blocks for op in block.operators):
+        rule = "low-rank adapters can be planned, not run yet"
+        raise UnsupportedError(Problem("workload.task", model.name, rule, "train all parameters"))
+    return {
+        f"{unit}.{parameter.name}": parameter
+        for unit, block in units(model)
+        for operator in block.operators
+        for parameter in operator.parameters
+        if block.kind == "embed" or parameter.name != EMBEDDING_TABLE
+    }
+
+
+def named_buffers(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of tensors stored with the weights without gradients: a router's correction biases."""
+    moe = model.architecture.moe
+    return expert_choice_counts(model) if moe is not None and moe.router_correction else {}
+
+
+def expert_choice_counts(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of each routed layer's counts of choices by expert."""
+    moe = model.architecture.moe
+    if moe is None:
+        return {}
+    return {
+        f"layers.{layer}.{CORRECTION}": (moe.experts,) for layer, routed in enumerate(moe.layers) if routed
+    }
+
+
+def stored_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every parameter and buffer by name. Raises UnsupportedError as ``named_parameters``."""
+    parameters = {name: parameter.shape for name, parameter in named_parameters(model).items()}
+    return parameters | named_buffers(model)
+
+
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """Return whether weight decay applies to a tensor: not to norms, sinks and biases, stacked ones included."""
+    return len(shape) >= 2 and not name.endswith(".bias")
+
+
+def units(model: ModelGraph) -> Iterator[tuple[str, Block]]:
+    """Yield name and block of every unit, in order."""
+    yield "embed", model.embed
+    for layer, index in enumerate(model.layer_blocks):
+        yield f"layers.{layer}", model.blocks[index]
+    yield "head", model.head

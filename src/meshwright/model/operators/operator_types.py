@@ -1,0 +1,246 @@
+"""Operators: the smallest units that lowering, cost and memory know.
+
+A block is a chain of operators. Every operator has a *place*: how its tokens are spread over the ranks of a stage:
+
+* ``sequence``: tokens are cut over cp, and over tp too when sequence parallelism is on (norms, residuals);
+* ``tensor``: tokens are cut over cp only, widths are cut over tp (between ``EnterTensor``/``LeaveTensor``);
+* ``expert``: tokens have been sent to their experts (between ``Dispatch`` and ``Combine``).
+
+The boundary operators have no arithmetic; lowering turns them into collectives. So a new kind of layer is a
+new chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and FLOPs
+are per token of the global sequence. A multiply-add counts as 2 FLOPs.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+Place = Literal["sequence", "tensor", "expert"]
+Split = Literal["column", "row", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A tensor of weights. ``tp_dim`` is the dim cut over tp (etp for experts), ``ep_dim`` the one cut over ep.
+
+    ``vocab_dim`` marks the dim that stacks pad to a multiple of their choosing; a parameter not ``trained`` is frozen.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    tp_dim: int | None = None
+    ep_dim: int | None = None
+    vocab_dim: int | None = None
+    trained: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the whole tensor."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """The common fields of operators: a name that is unique in its block, a place, parameters.
+
+    ``reads`` names the operators whose results it uses, empty for the previous one (``data_flow.py``).
+    ``recompute`` lists the recomputation sets that contain it (``core_attn``, ``mlp``, …, as a plan names them).
+    ``borrows`` are parameters of other blocks that it uses and trains too: the embedding's table or the
+    head's. ``begins_stream``: later residuals add to its result. ``leaves``: its result is the block's, not the
+    last one's.
+    """
+
+    name: str
+    place: Place = "sequence"
+    parameters: tuple[Parameter, ...] = ()
+    reads: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
+    borrows: tuple[Parameter, ...] = ()
+    begins_stream: bool = False
+    leaves: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """True if the operator has weight gradients."""
+        return any(p.trained for p in (*self.parameters, *self.borrows))
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return the forward FLOPs per token; ``positions`` is the mean number of positions that a token attends to."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding(Operator):
+    """Table look-up, vocabulary cut over tp: token ids (tokens) → (tokens, hidden)."""
+
+    vocab: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm(Operator):
+    """RMSNorm or LayerNorm over ``width`` elements, ``instances`` times a token (head norms: the heads)."""
+
+    width: int
+    instances: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Operator):
+    """Linear map y = x·Wᵀ (+ b): (tokens, inputs) → (tokens, outputs).
+
+    ``split`` is the width cut over tp: column = outputs, row = inputs, whole = neither.
+    ``saves_input`` is False if another operator already saves the input for the backward pass.
+    """
+
+    inputs: int
+    outputs: int
+    split: Split
+    saves_input: bool = True
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return 2·inputs·outputs."""
+        return 2.0 * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention(Operator):
+    """Attention softmax(QKᵀ)V; heads are cut over tp. ``window`` is the sliding window in positions, None = none.
+
+    ``kv_width`` is the elements that one token adds to a key-value cache (latent attention: its compressed
+    form); ``cache_over_tp``: tp cuts the cache. ``dropout``: on the attention probabilities.
+    """
+
+    heads: int
+    kv_heads: int
+    qk_dim: int
+    v_dim: int
+    window: int | None
+    kv_width: int
+    cache_over_tp: bool = True
+    dropout: bool = False
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return 2·heads·positions·(qk_dim + v_dim)."""
+        return 2.0 * self.heads * positions * (self.qk_dim + self.v_dim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAttention(Operator):
+    """Linear attention o_t = q_t·S_t with S_t = λ·S_{t−1} + k_tᵀ·v_t, one state of head_dim² and one λ for each head.
+
+    Heads are cut over tp. It reads queries, keys, values and a gate concatenated, and passes the gate on. Kernels
+    process a sequence in blocks of ``block`` positions, within which the product is (QKᵀ∘decay)·V (lightning
+    attention, arXiv 2405.17381).
+    """
+
+    heads: int
+    head_dim: int
+    block: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return the recurrence's 4·heads·head_dim²; the products within blocks are extra work of the kernel."""
+        return 4.0 * self.heads * self.head_dim**2
+
+    @property
+    def width(self) -> int:
+        """Width of queries, keys, values or gate, all heads together."""
+        return self.heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedNorm(Operator):
+    """Gated norm σ(gate)·RMSNorm(x) over ``width`` elements cut over tp: a row's mean of squares is summed over tp."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation(Operator):
+    """Elementwise non-linearity; gated: (tokens, 2·width) → (tokens, width)."""
+
+    width: int
+    gated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual(Operator):
+    """Residual addition x + f(x), with dropout on f(x) if the model has it.
+
+    ``stream`` names the operator whose result x is, if that is not the current stream.
+    """
+
+    width: int
+    dropout: bool = False
+    stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLinear(Operator):
+    """Grouped matmul over the experts: each token passes ``experts_per_token`` of ``experts`` of them."""
+
+    inputs: int
+    outputs: int
+    split: Split
+    experts: int
+    experts_per_token: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return 2·experts_per_token·inputs·outputs."""
+        return 2.0 * self.experts_per_token * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertActivation(Operator):
+    """The activation between the two grouped matmuls, on ``experts_per_token`` rows a token."""
+
+    width: int
+    gated: bool
+    experts_per_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss(Operator):
+    """Softmax cross-entropy over the vocabulary: (tokens, vocab) → (tokens), multiplied by ``weight``."""
+
+    vocab: int
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterTensor(Operator):
+    """Boundary sequence → tensor of (tokens, width): all-gather over tp with sequence parallelism."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveTensor(Operator):
+    """Boundary tensor → sequence: partial sums over tp, reduce-scatter with sequence parallelism."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch(Operator):
+    """Boundary sequence → expert: each token's ``width`` elements go to its ``experts_per_token`` experts.
+
+    They are in ``chosen_groups`` of ``groups`` equal groups of experts.
+    """
+
+    width: int
+    experts: int
+    experts_per_token: int
+    groups: int = 1
+    chosen_groups: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combine(Operator):
+    """Boundary expert → sequence: the weighted results return the way that ``Dispatch`` sent the tokens."""
+
+    width: int
+    experts: int
+    experts_per_token: int
+    groups: int = 1
+    chosen_groups: int = 1

@@ -1,0 +1,1 @@
+"""Transforms of a model graph: adapters, recomputation, vocabulary parallelism, small copies."""

@@ -1,0 +1,1 @@
+"""Many short plans as arrays: integer degrees, coded choices, distinct rows."""

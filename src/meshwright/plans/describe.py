@@ -1,0 +1,86 @@
+"""Describe a plan, with its defaults filled in, as plain data for ``describe``."""
+
+from collections.abc import Mapping
+from math import prod
+
+from meshwright.errors import PlanError
+from meshwright.model.architecture import Architecture
+from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.forms.conversion import MAIN, expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
+
+
+def describe_plan(
+    plan: ShortPlan | LongPlan,
+    architecture: Architecture,
+    long: bool = False,
+    said: ShortPlan | LongPlan | None = None,
+) -> dict[str, object]:
+    """The plan with every default, the keys that were given, and what follows from them.
+
+    The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
+    dotted paths in the form that was read; ``said`` is what was read, where something was filled in. Raises PlanError
+    where layers or stages do not cover the model.
+    """
+    full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
+    resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)
+    given = _given(said or plan, "")
+    return {
+        "form": "long" if long or isinstance(plan, LongPlan) else "short",
+        "plan": full.to_data() if long else resolved.to_data(),
+        "given": given,
+        "defaults": [path for path in _paths(resolved.to_data(), "") if path not in given],
+        "devices": _devices(full),
+        "stages": _stages(full, architecture.layers),
+    }
+
+
+def _resolved(short: ShortPlan, full: LongPlan) -> ShortPlan:
+    """Return the short plan with sequence_parallel and gather filled in."""
+    sequence_parallel = full.layouts[MAIN].sequence_parallel
+    layout = short.layout.model_copy(update={"sequence_parallel": sequence_parallel})
+    return short.model_copy(update={"layout": layout, "gather": full.gather})
+
+
+def _given(value: object, path: str) -> list[str]:
+    """Dotted paths of the values that were set and not left to a default."""
+    if isinstance(value, Strict):
+        names = {name: field.alias or name for name, field in type(value).model_fields.items()}
+        inner = {names[name]: getattr(value, name) for name in names if name in value.model_fields_set}
+    elif isinstance(value, Mapping):
+        inner = dict(value)
+    else:
+        return [] if value is None else [path]
+    return [found for key, item in inner.items() for found in _given(item, f"{path}.{key}" if path else key)]
+
+
+def _paths(value: object, path: str) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [path]
+    return [found for key, item in value.items() for found in _paths(item, f"{path}.{key}" if path else key)]
+
+
+def _devices(plan: LongPlan) -> int:
+    grids = [layout.grid for layout in plan.layouts.values()]
+    return plan.pipeline.ranks * sum(prod((g.dp_replicate, g.dp_shard, g.cp, g.tp)) for g in grids)
+
+
+def _stages(plan: LongPlan, layers: int) -> list[dict[str, object]]:
+    problems = [*layer_rules(plan, layers).problems, *stage_problems(plan.pipeline, layers)]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise PlanError(errors)
+    stages = zip(plan.pipeline.placement, stage_layers(plan.pipeline, layers), strict=True)
+    return [
+        {
+            "stage": index,
+            "pipeline_rank": rank,
+            "first_layer": stage.first if stage.count else None,
+            "layers": stage.count,
+            "embed": stage.embed,
+            "head": stage.head,
+        }
+        for index, (rank, stage) in enumerate(stages)
+    ]

@@ -1,0 +1,1 @@
+"""Plan files and the files they name: YAML text, strict types, error messages."""

@@ -1,0 +1,282 @@
+"""The short form of a plan: one layout for everything. Sugar for the long form (``plans/forms/conversion.py``).
+
+The product pp·dp_replicate·dp_shard·cp·tp is the number of devices.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from meshwright.plans.context_parallel import Context, NamedContext, context_in_full
+from meshwright.plans.files.strict_types import (
+    Strict,
+    name_number_list_or_mapping,
+    name_or_list,
+    name_or_mapping,
+    name_or_number,
+    number_or_list,
+    number_or_mapping,
+)
+from meshwright.schedules.activation_offload import OffloadRule
+from meshwright.schedules.choice import ScheduleChoice, StepValidation
+from meshwright.schedules.custom.custom_schedule import CustomSchedule
+from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
+
+MAX_DEGREE = 2**20
+MAX_AHEAD = 1000
+Version = Annotated[int, Field(ge=1, le=1)]
+Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
+Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
+ExpertOrder = Annotated[
+    Annotated[str, Tag("<name>")]
+    | Annotated[tuple[tuple[Annotated[int, Field(ge=0)], ...], ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(name_or_list),
+]
+"""The experts of each routed layer, or of all of them, as ranks hold them; a file of such rows until it is read."""
+NodeOrder = tuple[Annotated[int, Field(ge=0, le=MAX_DEGREE)], ...]
+ShardingName = Literal["none", "zero1", "zero2", "zero3"]
+Gather = Literal["per-layer", "per-micro-batch", "per-unit", "per-step"]
+RecomputeName = Literal["none", "selective", "full"]
+RecomputeOperator = Literal[
+    "core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"
+]
+Recompute = Annotated[
+    Annotated[RecomputeName, Tag("<name>")]
+    | Annotated[tuple[RecomputeOperator, ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(name_or_list),
+]
+
+Lengths = Annotated[
+    Annotated[int, Tag("<number>")] | Annotated[tuple[int, ...], Tag("<list>")],
+    Discriminator(number_or_list),
+]
+"""One length, or several in turn."""
+
+
+class RoutingFile(Strict):
+    """A CSV file of pairs (``workload/expert_counts_file.py``), and the digest of what it says, which a plan may state.
+
+    The numbers are filled in when it is read (``plans/files/expert_pairs_file.py``), and never written.
+    """
+
+    pairs: str
+    sha256: str | None = None
+    experts: Annotated[int, Field(ge=1)] | None = None
+    values: bytes | None = None
+
+    def to_data(self) -> dict[str, object]:
+        """As a plan writes it."""
+        data = super().to_data()
+        return {key: data[key] for key in ("pairs", "sha256") if key in data}
+
+
+ExpertCounts = tuple[Annotated[tuple[float, ...], Field(min_length=1)], ...]
+RoutingSpec = Annotated[
+    Annotated[Literal["balanced"], Tag("<name>")]
+    | Annotated[float, Tag("<number>")]
+    | Annotated[ExpertCounts, Field(min_length=1), Tag("<list>")]
+    | Annotated[RoutingFile, Tag("<mapping>")],
+    Discriminator(name_number_list_or_mapping),
+]
+"""How unevenly tokens choose experts: a name, Zipf's exponent, or what was counted."""
+
+
+class CapacitySpec(Strict):
+    """How many tokens an expert takes, and which others are dropped (``workload/expert_capacity.py``)."""
+
+    factor: float
+    drop: DropPolicy = "probs"
+    scope: CapacityScope = "rank"
+    pad: bool = False
+
+
+def capacity_spec(value: "float | CapacitySpec") -> "float | CapacitySpec":
+    """Return the factor alone where no other field is set."""
+    if isinstance(value, CapacitySpec) and value == CapacitySpec(factor=value.factor):
+        return value.factor
+    return value
+
+
+NamedCapacity = Annotated[
+    Annotated[float, Tag("<number>")] | Annotated[CapacitySpec, Tag("<mapping>")],
+    Discriminator(number_or_mapping),
+    AfterValidator(capacity_spec),
+]
+"""A factor, or a mapping where more is said."""
+
+DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
+
+
+class WorkloadSpec(Strict):
+    """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
+
+    ``documents``: sequences are packed with documents of these lengths, which do not attend to each other; None: each
+    sequence is one. ``routing``: how unevenly tokens choose experts (``workload/expert_routing.py``); None: as in
+    the runs that constants were fitted to. ``capacity``: how many tokens an expert takes; None: all that chose it.
+    """
+
+    task: str = "pretrain"
+    seq_len: int
+    global_batch: int
+    precision: str = "bf16"
+    optimizer: str = "adamw"
+    documents: Lengths | None = None
+    routing: RoutingSpec | None = None
+    capacity: NamedCapacity | None = None
+
+
+class ShortLayout(Strict):
+    """Degrees of parallelism. ``sequence_parallel`` None means: on when tp > 1.
+
+    ``rank_order`` lists the axes from fastest to slowest varying rank, ``node_order`` the cluster's nodes in the order
+    in which ranks fill them; None: as the cluster has them. ``expert_order`` lists the experts in the order in which
+    the ranks of ep hold them, equally many each; None: as the model has them. ``context`` is the form of context
+    parallelism; None: a ring.
+    """
+
+    pp: Degree = 1
+    dp_replicate: Degree = 1
+    dp_shard: Degree = 1
+    cp: Degree = 1
+    tp: Degree = 1
+    ep: Degree = 1
+    etp: Degree = 1
+    sequence_parallel: bool | None = None
+    rank_order: tuple[Axis, ...] = DEFAULT_RANK_ORDER
+    node_order: Annotated[NodeOrder, Field(min_length=1)] | None = None
+    expert_order: ExpertOrder | None = None
+    context: NamedContext | None = None
+
+    @property
+    def context_in_full(self) -> Context:
+        """Return the form of context parallelism in full."""
+        return context_in_full(self.context)
+
+
+class Schedule(Strict):
+    """A schedule by name, with the knobs that are turned, or lists that somebody wrote.
+
+    ``file`` is a CSV file with a line for each pipeline rank; its ``lists`` are filled in when it is read
+    (``plans/files/custom_schedule_file.py``), with its digest, which a plan may state. Lists may stand for
+    themselves, too. ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank.
+    ``unit``: the micro-batches that go through a rank's stages together. ``vocabulary``: the form in which embedding
+    and head are spread over the pipeline ranks. ``step_validation``: whether ranks know the norm of all gradients
+    before they take their optimizer step, or hear of it afterwards.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    sha256: str | None = None
+    lists: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    memory_limit: Annotated[float, Field(gt=0)] | None = None
+    unit: Degree | None = None
+    vocabulary: str | None = None
+    step_validation: StepValidation | None = None
+
+    @classmethod
+    def of(cls, choice: ScheduleChoice) -> "Schedule":
+        """Return a plan's entry for a schedule choice."""
+        written = choice.written
+        return cls(
+            name=None if written else choice.name,
+            file=written.file if written else None,
+            sha256=written.sha256 if written and written.file else None,
+            lists=written.lines if written else None,
+            memory_limit=choice.memory_limit,
+            unit=choice.unit,
+            vocabulary=choice.vocabulary,
+            step_validation=choice.step_validation,
+        )
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The name, which the table may not have, or the lists, with the knobs."""
+        written = None if self.lists is None else CustomSchedule(self.lists, self.file)
+        name = self.name or (written.name if written else self.file) or ""
+        knobs = self.memory_limit, self.unit, self.vocabulary
+        return ScheduleChoice(name, *knobs, written, self.step_validation)
+
+    def to_data(self) -> dict[str, object]:
+        """As a plan writes it: lists that a file has are not written out."""
+        data = super().to_data()
+        return {key: value for key, value in data.items() if key != "lists" or self.file is None}
+
+
+def schedule_spelling(value: "str | Schedule") -> "str | Schedule":
+    """Return a schedule by its name where no other field is set."""
+    if isinstance(value, Schedule) and value.name is not None and value == Schedule(name=value.name):
+        return value.name
+    return value
+
+
+NamedSchedule = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[Schedule, Tag("<mapping>")],
+    Discriminator(name_or_mapping),
+    AfterValidator(schedule_spelling),
+]
+"""A name, or a mapping where more than the name is said."""
+
+
+class ShortPipeline(Strict):
+    """How micro-batches pass the stages. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
+
+    schedule: NamedSchedule = "1f1b"
+    micro_batch: Degree = 1
+    virtual_stages: Degree = 1
+
+    @property
+    def schedule_in_full(self) -> Schedule:
+        """The schedule as the long form has it."""
+        return Schedule(name=self.schedule) if isinstance(self.schedule, str) else self.schedule
+
+    @property
+    def choice(self) -> ScheduleChoice:
+        """The schedule with its knobs."""
+        return self.schedule_in_full.choice
+
+
+class Offload(Strict):
+    """What waits on the hosts' memory instead of the devices', from its forward to its backward pass.
+
+    ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
+    their pipeline rank before they are needed.
+    """
+
+    activations: Annotated[
+        Annotated[Literal["none", "all"], Tag("<name>")]
+        | Annotated[float, Field(gt=0, le=1), Tag("<number>")],
+        Discriminator(name_or_number),
+    ] = "none"
+    ahead: Annotated[int, Field(ge=1, le=MAX_AHEAD)] = 1
+
+    def __str__(self) -> str:
+        ahead = f", {self.ahead} passes ahead" if self.ahead > 1 else ""
+        return f"{self.activations if isinstance(self.activations, str) else f'{self.activations:g}'}{ahead}"
+
+    @property
+    def rule(self) -> OffloadRule:
+        """As the schedule's lists take it."""
+        names = {"none": 0.0, "all": 1.0}
+        share = names[self.activations] if isinstance(self.activations, str) else self.activations
+        return OffloadRule(share, self.ahead)
+
+
+class ShortPlan(Strict):
+    """A plan as people write it."""
+
+    plan: Version
+    model: str
+    cluster: str
+    workload: WorkloadSpec
+    stack: str = "megatron-core"
+    layout: ShortLayout = ShortLayout()
+    sharding: ShardingName = "none"
+    gather: Gather | None = None
+    pipeline: ShortPipeline = ShortPipeline()
+    recompute: Recompute = "none"
+    offload: Offload | None = None
+
+
+def default_gather(sharding: ShardingName, pp: int) -> Gather:
+    """Return the default gather of sharded parameters."""
+    return "per-step" if sharding == "zero3" and pp > 1 else "per-layer"

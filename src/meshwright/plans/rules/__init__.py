@@ -1,0 +1,1 @@
+"""Rules of a legal plan: one file per subject, and the table of all rules in ``check_plan.py``."""

@@ -1,0 +1,64 @@
+"""Rules on what waits on the hosts' memory: the stack does it, and the cluster says how far and how large that is."""
+
+from collections.abc import Iterator
+
+from meshwright.errors import Problem
+from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.schedules.activation_offload import OffloadedStages, with_offloads
+from meshwright.schedules.choice import known_kind
+from meshwright.stack.stack import OWN_STACK
+
+FEW = 8
+"""Micro-batches that show whether anything goes out where there is one pipeline rank."""
+
+
+def offloading(case: RuleInput) -> Iterator[Problem]:
+    """Who offloads needs the host's link and memory."""
+    offload = case.plan.offload
+    if offload is None or not offload.rule.share:
+        return
+    for index, pool in enumerate(case.cluster.pools):
+        where, known = f"cluster.pools.{index}.node", pool.node
+        if known.host_bytes_per_s is None:
+            rule = f"nobody has said how fast {known.name}'s devices reach the host's memory, and offload copies there"
+            hint = "a cluster file whose node has host_gbyte_per_s_per_device (PCIe 5.0 x16 is 63)"
+            yield Problem(f"{where}.host_gbyte_per_s_per_device", None, rule, hint)
+        if known.host_memory_bytes is None:
+            rule = f"nobody has said how large the memory of {known.name} is, and offload fills it"
+            yield Problem(
+                f"{where}.host_memory_gib", None, rule, "a cluster file whose node has host_memory_gib"
+            )
+
+
+def offloading_by_stack(case: RuleInput) -> Iterator[Problem]:
+    """The stack keeps activations of passes on the host."""
+    offload, stack = case.plan.offload, case.stack
+    if offload is not None and offload.rule.share and not stack.offloads_activations:
+        rule = f"{stack.id} does not keep activations of passes on the host"
+        hint = f"take offload out, or stack: {OWN_STACK}"
+        yield Problem("offload.activations", offload.activations, rule, hint)
+
+
+def offload_has_effect(case: RuleInput) -> Iterator[Problem]:
+    """A pass goes out only while its rank is at work on others."""
+    offload, choice = case.plan.offload, case.plan.pipeline.schedule.choice
+    kind, count = known_kind(choice), case.micro_batches
+    if offload is None or not offload.rule.share or case.pp > 1 or kind is None or kind.only or count is None:
+        return
+    chunks = case.plan.pipeline.virtual_stages
+    if (
+        choice.fault(1, count)
+        or (kind.fixed_chunks or chunks) != chunks
+        or count % kind.micro_batch_multiple(1)
+    ):
+        return
+    lists = choice.lists(1, min(count, FEW), chunks)
+    copied = with_offloads(lists, OffloadedStages(frozenset(range(chunks)), offload.ahead))
+    if sum(map(len, copied)) == sum(map(len, lists)):
+        rule = f"nothing goes out: no pass waits for its backward pass while {offload.ahead + 2} others run"
+        yield Problem(
+            "offload.activations", offload.activations, rule, "pp > 1, or take offload out", "warning"
+        )
+
+
+OFFLOAD_RULES: tuple[Rule, ...] = (offloading, offload_has_effect)

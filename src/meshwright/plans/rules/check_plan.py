@@ -1,0 +1,71 @@
+"""Is this plan legal for this model, on this cluster, with this stack? Every problem at once.
+
+Each rule is a small function from a case to problems, with its equation filled in and a change that would
+mend it. ``RULES`` is the whole list; a new rule is a function and a line there. Warnings do not make a plan
+illegal.
+
+``RULES`` are laws of the plan language and of the model. ``STACK_RULES`` say what a stack cannot do; they bind whoever
+plans for it, exports to it or runs on it. Who only predicts takes them as remarks: published runs exist that an
+exporter could not write.
+"""
+
+from dataclasses import replace
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.errors import Problem
+from meshwright.model.graph import ModelGraph
+from meshwright.plans.forms.conversion import shorten
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.rules.activation_offload import OFFLOAD_RULES
+from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
+from meshwright.plans.rules.context_parallel import CONTEXT_RULES
+from meshwright.plans.rules.degrees import DEGREE_RULES
+from meshwright.plans.rules.expert_order import EXPERT_RULES
+from meshwright.plans.rules.node_order import NODE_RULES
+from meshwright.plans.rules.not_in_this_release import unsupported
+from meshwright.plans.rules.routing_and_capacity import ROUTING_RULES
+from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_field
+from meshwright.plans.rules.stack_limits import limits_of
+from meshwright.plans.rules.stack_limits.limits import broken
+from meshwright.plans.rules.stack_limits.plan_values import values_of
+from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
+from meshwright.plans.rules.step_validation import STEP_RULES
+from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
+from meshwright.stack.stack import Stack
+
+RULES: tuple[Rule, ...] = (
+    *DEGREE_RULES,
+    *CONTEXT_RULES,
+    *NODE_RULES,
+    *EXPERT_RULES,
+    *PIPELINE_RULES,
+    *VOCABULARY_RULES,
+    *STEP_RULES,
+    *OFFLOAD_RULES,
+    *DEVICE_RULES,
+    *ROUTING_RULES,
+)
+
+
+def check_plan(
+    plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack, *, stack_binds: bool = True
+) -> list[Problem]:
+    """Everything that is wrong or doubtful, what is unsupported included; empty for a good plan.
+
+    Fields are named as in the short form where ``plan`` has one. The rules read one layout: of a plan with
+    several only what is unsupported comes back. What the stack cannot do is a warning unless ``stack_binds``; limits of
+    single frameworks are asked only of plans that are legal otherwise.
+    """
+    problems = unsupported(plan)
+    if len(plan.layouts) != 1:
+        return problems
+    case = RuleInput(plan, model, cluster, stack)
+    problems += [problem for rule in RULES for problem in rule(case)]
+    legal = not any(problem.severity == "error" for problem in problems)
+    of_stack = [problem for rule in STACK_RULES for problem in rule(case)]
+    if legal and case.workload is not None:
+        of_stack += broken(limits_of(stack), values_of(plan, case.arch, case.workload, stack))
+    problems += of_stack if stack_binds else [replace(problem, severity="warning") for problem in of_stack]
+    if shorten(plan) is not None:
+        return problems
+    return [with_long_form_field(problem, case.layout_name) for problem in problems]

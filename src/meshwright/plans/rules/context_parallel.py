@@ -1,0 +1,67 @@
+"""Rules on the form of context parallelism: what it divides, and what the stack has."""
+
+from collections.abc import Iterator
+from math import gcd
+
+from meshwright.errors import Problem
+from meshwright.plans.context_parallel import Context
+from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
+
+
+def context_dimensions(case: RuleInput) -> Iterator[Problem]:
+    """The inner dimension is a part of cp; pure Ulysses is all of it."""
+    context, cp = case.layout.context_in_full, case.grid.cp
+    if context.ulysses == 1:
+        return
+    field = "layout.context.ulysses"
+    if context.form == "ulysses":
+        yield Problem(field, context.ulysses, "form: ulysses is over all of cp", "leave it out")
+    elif cp % context.ulysses:
+        rule = f"cp % ulysses = {cp} % {context.ulysses} = {cp % context.ulysses} ≠ 0"
+        yield Problem(field, context.ulysses, rule, f"ulysses: {largest_divisor(cp, context.ulysses)}")
+    elif cp == context.ulysses > 1:
+        rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form: {context.form}"
+        yield Problem(field, context.ulysses, rule, "context: ulysses")
+
+
+def context_heads(case: RuleInput) -> Iterator[Problem]:
+    """Ranks that exchange heads have whole ones: queries', and keys' where they are not made for every query head."""
+    cp, tp = case.grid.cp, case.grid.tp
+    heads = case.layout.context_in_full.heads(cp)
+    counts = {"heads": case.arch.heads, "kv_heads": case.arch.kv_heads}
+    if cp == 1 or heads == 1 or any(count % tp for count in counts.values()):
+        return
+    most = largest_divisor(gcd(*(count // tp for count in counts.values())), heads)
+    for name, count in counts.items():
+        if count // tp % heads:
+            rule = f"{name}/tp % ulysses = {count}/{tp} % {heads} = {count // tp % heads} ≠ 0"
+            yield Problem("layout.context", str(case.layout.context_in_full), rule, _fewer(case, most))
+
+
+def _fewer(case: RuleInput, most: int) -> str:
+    """A form that exchanges heads among ``most`` ranks at most."""
+    if most == 1:
+        return "context: ring"
+    form = case.layout.context_in_full.form
+    return f"context: {{form: {'ring' if form == 'ulysses' else form}, ulysses: {most}}}"
+
+
+def stack_contexts(case: RuleInput) -> Iterator[Problem]:
+    """The stack has the form, in as many dimensions, and the order of pieces."""
+    context, stack = case.layout.context_in_full, case.stack
+    if case.grid.cp == 1:
+        return
+    if stack_name(context) not in stack.contexts and stack.cp:
+        rule = f"{stack.id} has {', '.join(stack.contexts)}"
+        yield Problem("layout.context", stack_name(context), rule, f"context: {stack.contexts[0]}")
+    if context.pieces not in stack.sequence_pieces:
+        rule = f"{stack.id} cuts sequences into pieces {' or '.join(stack.sequence_pieces)}"
+        yield Problem("layout.context.pieces", context.pieces, rule, f"pieces: {stack.sequence_pieces[0]}")
+
+
+def stack_name(context: Context) -> str:
+    """How a stack names what a plan says: ``ring+ulysses`` in two dimensions."""
+    return f"{context.form}+ulysses" if context.two_dimensional else context.form
+
+
+CONTEXT_RULES: tuple[Rule, ...] = (context_dimensions, context_heads)

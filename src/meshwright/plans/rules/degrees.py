@@ -1,0 +1,208 @@
+"""Rules on the degrees: their product, what they must divide, and the experts' mesh."""
+
+from collections.abc import Iterator
+from math import gcd, prod
+from typing import get_args
+
+from meshwright.errors import Problem
+from meshwright.model.architecture import Architecture
+from meshwright.plans.forms.conversion import expert_grid
+from meshwright.plans.forms.long import ExpertAxis
+from meshwright.plans.forms.short import MAX_DEGREE, Axis
+from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
+
+PADDING_WARNING = 1.25
+
+
+def device_product(case: RuleInput) -> Iterator[Problem]:
+    """pp·dp_replicate·dp_shard·cp·tp = devices."""
+    degrees, devices = case.degrees, case.cluster.devices
+    product = prod(degrees.values())
+    if product == devices:
+        return
+    rule = f"{'·'.join(degrees)} = {'·'.join(map(str, degrees.values()))} = {product} ≠ {devices} devices"
+    yield Problem("layout", product, rule, _other_degree(case) or _data_parallel_only(case))
+
+
+def _other_degree(case: RuleInput) -> str:
+    """One degree that would make the product right, data parallelism first."""
+    degrees, devices = case.degrees, case.cluster.devices
+    data = ["dp_replicate", "dp_shard"] if case.plan.sharding == "none" else ["dp_shard", "dp_replicate"]
+    for axis in (*data, "pp", "cp", "tp"):
+        others = prod(degrees.values()) // degrees[axis]
+        degree = devices // others
+        if degree and devices % others == 0 and _possible(case, axis, degree):
+            return f"{axis}: {degree}"
+    return ""
+
+
+def _data_parallel_only(case: RuleInput) -> str:
+    """Degrees with the right product where no single one mends it."""
+    axis = "dp_replicate" if case.plan.sharding == "none" else "dp_shard"
+    return f"{axis}: {case.cluster.devices}, all others 1"
+
+
+def _possible(case: RuleInput, axis: str, degree: int) -> bool:
+    """Whether the model can be cut this way."""
+    if axis == "tp":
+        return all(width % degree == 0 for width in _widths(case.arch).values())
+    return axis != "pp" or degree <= case.arch.layers
+
+
+def rank_orders(case: RuleInput) -> Iterator[Problem]:
+    """Each order names every axis once."""
+    axes, order = get_args(Axis), case.layout.order
+    if sorted(order) != sorted(axes):
+        rule = "must name each of " + ", ".join(axes) + " once"
+        yield Problem("layout.rank_order", list(order), rule, f"[{', '.join(axes)}]")
+    experts = case.layout.experts
+    expert_axes = get_args(ExpertAxis)
+    if experts and sorted(experts.order) != sorted(expert_axes):
+        field = f"layouts.{case.layout_name}.experts.order"
+        rule = "must name each of " + ", ".join(expert_axes) + " once"
+        yield Problem(field, list(experts.order), rule, f"[{', '.join(expert_axes)}]")
+
+
+def tensor_widths(case: RuleInput) -> Iterator[Problem]:
+    """tp divides heads, key-value heads, hidden and the feed-forward widths."""
+    tp, widths = case.grid.tp, _widths(case.arch)
+    legal = largest_divisor(gcd(*widths.values()), tp)
+    for name, width in widths.items():
+        if width % tp:
+            rule = f"{name} % tp = {width} % {tp} = {width % tp} ≠ 0"
+            yield Problem("layout.tp", tp, rule, f"tp: {legal}")
+
+
+def _widths(arch: Architecture) -> dict[str, int]:
+    """What tp cuts, in whole units."""
+    widths = {"heads": arch.heads, "kv_heads": arch.kv_heads, "hidden": arch.hidden}
+    if arch.latent is not None:
+        del widths["kv_heads"]
+    if arch.intermediate:
+        widths["ffn"] = arch.intermediate
+    if arch.moe is not None and arch.moe.shared_intermediate:
+        widths["shared experts' ffn"] = arch.moe.shared_intermediate
+    return widths
+
+
+def _unpadded(case: RuleInput) -> int:
+    """The largest tp below the plan's for which the padding is small."""
+    vocab, least = case.arch.vocab, _vocab_multiple(case)
+    fine = (
+        tp for tp in range(case.grid.tp - 1, 1, -1) if -vocab % (least * tp) <= (PADDING_WARNING - 1) * vocab
+    )
+    return next(fine, 1)
+
+
+def _vocab_multiple(case: RuleInput) -> int:
+    """What the vocabulary is padded to a multiple of for every rank of tp."""
+    return max(1, case.stack.vocab_multiple) * (case.pp if case.plan.choice.form else 1)
+
+
+def vocabulary_padding(case: RuleInput) -> Iterator[Problem]:
+    """The vocabulary is padded to a multiple of vocab_multiple·tp; more than a quarter is worth a word."""
+    vocab, multiple = case.arch.vocab, _vocab_multiple(case) * case.grid.tp
+    padded = -(-vocab // multiple) * multiple
+    if padded > PADDING_WARNING * vocab:
+        cut = "vocab_multiple·pp·tp" if case.plan.choice.form else "vocab_multiple·tp"
+        rule = f"the vocabulary of {vocab} is padded to {padded}, a multiple of {cut} = {multiple}"
+        yield Problem("layout.tp", case.grid.tp, rule, f"tp: {_unpadded(case)}", "warning")
+
+
+def experts_present(case: RuleInput) -> Iterator[Problem]:
+    """ep and etp want experts, and experts want a mesh."""
+    mesh = case.layout.experts
+    if case.arch.moe is None and mesh and mesh.ep * mesh.etp > 1:
+        rule = f"the model has no experts, so ep·etp = {mesh.ep}·{mesh.etp} must be 1"
+        yield Problem("layout.ep", mesh.ep, rule, "ep: 1, etp: 1")
+    if case.arch.moe is not None and mesh is None:
+        field = f"layouts.{case.layout_name}.experts"
+        yield Problem(field, None, "the model has experts, so they need a mesh", _mesh(case, 1, 1))
+
+
+def expert_widths(case: RuleInput) -> Iterator[Problem]:
+    """ep divides the number of experts, etp their width."""
+    mesh, moe = case.layout.experts, case.arch.moe
+    if mesh is None or moe is None:
+        return
+    if moe.experts % mesh.ep:
+        rule = f"experts % ep = {moe.experts} % {mesh.ep} = {moe.experts % mesh.ep} ≠ 0"
+        yield Problem("layout.ep", mesh.ep, rule, f"ep: {_legal_ep(case)}")
+    if moe.intermediate % mesh.etp:
+        rule = f"experts' ffn % etp = {moe.intermediate} % {mesh.etp} = {moe.intermediate % mesh.etp} ≠ 0"
+        yield Problem("layout.etp", mesh.etp, rule, f"etp: {largest_divisor(moe.intermediate, mesh.etp)}")
+
+
+def expert_product(case: RuleInput) -> Iterator[Problem]:
+    """ep·etp·edp_shard·edp_replicate = dp_replicate·dp_shard·cp·tp."""
+    mesh, grid = case.layout.experts, case.grid
+    if mesh is None:
+        return
+    degrees = (mesh.ep, mesh.etp, mesh.edp_shard, mesh.edp_replicate)
+    if prod(degrees) != case.stage_ranks:
+        ranks = (grid.dp_replicate, grid.dp_shard, grid.cp, grid.tp)
+        rule = (
+            f"ep·etp·edp_shard·edp_replicate = {'·'.join(map(str, degrees))} = {prod(degrees)} ≠ "
+            f"dp_replicate·dp_shard·cp·tp = {'·'.join(map(str, ranks))} = {case.stage_ranks}"
+        )
+        yield Problem("layout.ep", mesh.ep, rule, _mesh_hint(case))
+
+
+def _mesh_hint(case: RuleInput) -> str:
+    """A mesh that fills the ranks: the same ep and etp if they divide them, smaller ones if not."""
+    mesh = case.layout.experts
+    assert mesh is not None
+    etp = largest_divisor(case.stage_ranks, mesh.etp)
+    ep = mesh.ep if (case.stage_ranks // etp) % mesh.ep == 0 else _legal_ep(case)
+    return _mesh(case, ep, etp)
+
+
+def _mesh(case: RuleInput, ep: int, etp: int) -> str:
+    """The whole mesh that goes with ``ep`` and ``etp``."""
+    if case.stage_ranks > MAX_DEGREE:
+        return "take smaller degrees"
+    fit = expert_grid(case.grid, ep, etp, case.plan.sharding == "none")
+    return f"ep: {ep}, etp: {etp} (edp_shard: {fit.edp_shard}, edp_replicate: {fit.edp_replicate})"
+
+
+def _legal_ep(case: RuleInput) -> int:
+    """The largest ep up to the present one that divides the experts and the ranks of a stage."""
+    mesh, moe = case.layout.experts, case.arch.moe
+    if mesh is None or moe is None:
+        return 1
+    rest = case.stage_ranks // largest_divisor(case.stage_ranks, mesh.etp)
+    return largest_divisor(gcd(moe.experts, rest), mesh.ep)
+
+
+def expert_tokens(case: RuleInput) -> Iterator[Problem]:
+    """With tp > 1 experts want sequence parallelism: without it all tp ranks send them the same tokens."""
+    tp = case.grid.tp
+    if case.arch.moe is not None and tp > 1 and not case.layout.sequence_parallel:
+        rule = f"experts with tp = {tp} > 1 need sequence parallelism, which gives every token to one tp rank"
+        yield Problem("layout.sequence_parallel", False, rule, "sequence_parallel: true")
+
+
+def sharded_axes(case: RuleInput) -> Iterator[Problem]:
+    """dp_shard wants something to shard, and sharding wants an axis."""
+    grid, sharding = case.grid, case.plan.sharding
+    if sharding == "none" and grid.dp_shard > 1:
+        hint = f"dp_shard: 1, dp_replicate: {grid.dp_replicate * grid.dp_shard}"
+        yield Problem("layout.dp_shard", grid.dp_shard, "no state is sharded, so dp_shard must be 1", hint)
+    if sharding != "none" and grid.dp_shard * grid.cp == 1 and grid.dp_replicate > 1:
+        rule = f"{sharding} shards over dp_shard·cp = 1·1, so nothing is sharded"
+        yield Problem(
+            "sharding", sharding, rule, f"dp_shard: {grid.dp_replicate}, dp_replicate: 1", "warning"
+        )
+
+
+DEGREE_RULES: tuple[Rule, ...] = (
+    device_product,
+    rank_orders,
+    tensor_widths,
+    vocabulary_padding,
+    experts_present,
+    expert_widths,
+    expert_product,
+    expert_tokens,
+    sharded_axes,
+)

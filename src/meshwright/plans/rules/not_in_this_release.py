@@ -1,0 +1,216 @@
+"""What the plan language can say and this release does not do: refused by name, never ignored.
+
+The types of the long form are complete; this table shrinks as support grows, so that a file never changes its
+meaning. ``unsupported`` looks at the plan alone; ``plans/rules/check_plan.py`` adds what model, cluster and stack
+forbid.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.plans.files.expert_pairs_file import routing_of_workload
+from meshwright.plans.forms.conversion import ZERO_STATES
+from meshwright.plans.forms.long import NOT_YET, SPREAD, Layout, LongPlan, ShardAxis, States
+from meshwright.plans.forms.short import CapacitySpec, ShardingName, ShortPlan, WorkloadSpec
+from meshwright.schedules.choice import stage_placement
+from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.vocabulary import FORMS
+from meshwright.workload.expert_capacity import Capacity
+from meshwright.workload.expert_routing import Routing
+from meshwright.workload.packed_documents import Documents
+from meshwright.workload.workload import (
+    SUPPORTED_PRECISIONS,
+    SUPPORTED_TASKS,
+    Optimizer,
+    Precision,
+    Task,
+    Workload,
+)
+
+
+def unsupported(plan: LongPlan) -> list[Problem]:
+    """Everything in ``plan`` that is refused by name, all at once."""
+    return [problem for refusal in REFUSALS for problem in refusal(plan)]
+
+
+def workload_of(plan: ShortPlan | LongPlan) -> Workload:
+    """The workload of ``plan``. Raises InputError where its numbers or names make none."""
+    spec = plan.workload
+    return Workload(
+        task=cast(Task, spec.task),
+        seq_len=spec.seq_len,
+        global_batch=spec.global_batch,
+        precision=cast(Precision, spec.precision),
+        optimizer=cast(Optimizer, spec.optimizer),
+        documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
+        routing=None if spec.routing is None else Routing(routing_of_workload(spec.routing)),
+        capacity=_capacity(spec),
+    )
+
+
+def _capacity(spec: WorkloadSpec) -> Capacity | None:
+    said = spec.capacity
+    if isinstance(said, CapacitySpec):
+        return Capacity(**said.model_dump())
+    return None if said is None else Capacity(factor=said)
+
+
+def _lengths(said: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (said,) if isinstance(said, int) else said
+
+
+def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:
+    """What is wrong with a plan's workload, or refused of it, whatever the model."""
+    try:
+        workload = workload_of(plan)
+    except InputError as error:
+        yield from error.problems
+        return
+    for field, value, supported in (
+        ("workload.task", workload.task, SUPPORTED_TASKS),
+        ("workload.precision", workload.precision, SUPPORTED_PRECISIONS),
+    ):
+        if value not in supported:
+            yield Problem(field, value, NOT_YET, "one of " + ", ".join(supported))
+
+
+def _groups(plan: LongPlan) -> Iterator[Problem]:
+    if len(plan.groups) != 1:
+        yield Problem("groups", sorted(plan.groups), f"more than one group {NOT_YET}", 'all: {devices: "*"}')
+    for name, group in plan.groups.items():
+        if group.devices != "*":
+            yield Problem(f"groups.{name}.devices", group.devices, f"a part of a cluster {NOT_YET}", '"*"')
+
+
+def _layouts(plan: LongPlan) -> Iterator[Problem]:
+    if len(plan.layouts) != 1:
+        yield Problem(
+            "layouts",
+            sorted(plan.layouts),
+            f"more than one layout {NOT_YET}",
+            f"keep {min(plan.layouts)} alone",
+        )
+    for name, layout in plan.layouts.items():
+        field = f"layouts.{name}"
+        if layout.on not in plan.groups:
+            yield Problem(f"{field}.on", layout.on, "there is no such group", nearest(layout.on, plan.groups))
+        yield from _shares(field, layout)
+
+
+def _shares(field: str, layout: Layout) -> Iterator[Problem]:
+    if layout.batch_share is not None:
+        yield Problem(f"{field}.batch_share", layout.batch_share, f"uneven batches {NOT_YET}", "take it out")
+    if layout.state_share not in (None, "even"):
+        yield Problem(f"{field}.state_share", layout.state_share, f"uneven sharding {NOT_YET}", "even")
+
+
+def zero_name(plan: LongPlan, layout: Layout) -> ShardingName | None:
+    """The name of how a plan shards states on a layout, where an axis of degree 1 shards nothing."""
+    split = {axis for axis, degree in layout.grid.model_dump().items() if degree > 1}
+    plain: list[ShardingName] = ["none"] if layout.experts is None or layout.experts.edp_shard == 1 else []
+    names = (*plain, plan.sharding, *ZERO_STATES)
+    return next((n for n in names if _cut(plan.states, split) == _cut(ZERO_STATES[n], split)), None)
+
+
+def _cut(states: States, split: set[str]) -> list[set[ShardAxis]]:
+    return [
+        {axis for axis in axes if axis in split}
+        for axes in (states.parameter, states.gradient, states.optimizer)
+    ]
+
+
+def _states(plan: LongPlan) -> Iterator[Problem]:
+    for name, layout in plan.layouts.items():
+        if zero_name(plan, layout) is None:
+            rule = (
+                f"on layout {name} this is none of " + ", ".join(ZERO_STATES) + f"; other sharding {NOT_YET}"
+            )
+            yield Problem("states", plan.states.to_data(), rule, _as_text(ZERO_STATES[plan.sharding]))
+
+
+def _as_text(states: States) -> str:
+    parts = (
+        ("parameter", states.parameter),
+        ("gradient", states.gradient),
+        ("optimizer", states.optimizer),
+    )
+    return "{" + ", ".join(f"{key}: [{', '.join(axes)}]" for key, axes in parts) + "}"
+
+
+def _layers(plan: LongPlan) -> Iterator[Problem]:
+    for key, rule in plan.layers.items():
+        if rule.vocabulary not in (None, ("tp",), *((SPREAD,) if key in ("embed", "head") else ())):
+            field = f"layers.{key}.vocabulary"
+            rule_text = f"a vocabulary over other axes than tp, or pp and tp, {NOT_YET}"
+            yield Problem(field, rule.vocabulary, rule_text, "[tp], or [pp, tp] for embed and head")
+        if key in ("embed", "head") and rule.recompute != "none":
+            hint = "recompute: none"
+            yield Problem(f"layers.{key}.recompute", rule.recompute, f"recomputing {key} {NOT_YET}", hint)
+
+
+def _vocabulary(plan: LongPlan) -> Iterator[Problem]:
+    """Embedding and head are spread both or not at all, and only what is spread has a form."""
+    form, field = plan.pipeline.schedule.vocabulary, "pipeline.schedule.vocabulary"
+    ends = {key: plan.layers[key].vocabulary == SPREAD for key in ("embed", "head") if key in plan.layers}
+    for key, spread in ends.items():
+        if not spread and any(ends.values()):
+            rule = f"of embedding and head one alone spread over pp {NOT_YET}"
+            yield Problem(f"layers.{key}.vocabulary", plan.layers[key].vocabulary, rule, "[pp, tp] for both")
+    if form is not None and form not in FORMS:
+        yield Problem(field, form, "unknown form", nearest(form, FORMS))
+    elif form is not None and not any(ends.values()):
+        rule = "no layer's vocabulary is spread over pp"
+        yield Problem(field, form, rule, "layers.embed.vocabulary: [pp, tp], and head's")
+
+
+def _schedule(plan: LongPlan) -> Iterator[Problem]:
+    schedule, field = plan.pipeline.schedule, "pipeline.schedule"
+    hint = "one of " + ", ".join(SCHEDULES)
+    written = schedule.choice.written
+    if schedule.name is not None and (written or schedule.file) is not None:
+        yield Problem(field, schedule.name, "has a name, and lists of its own", "one of both")
+    elif written is not None:
+        yield from written.problems
+    elif schedule.file is not None:
+        rule = "was not read: the text of a plan alone does not say where it is"
+        yield Problem(f"{field}.file", schedule.file, rule, "give the plan's file")
+    elif schedule.name is None:
+        yield Problem(field, None, "has no name", hint)
+    if schedule.sha256 is not None and schedule.file is None:
+        yield Problem(f"{field}.sha256", schedule.sha256, "is of a file, and there is none", "take it out")
+    if schedule.name is not None and schedule.name not in SCHEDULES:
+        yield Problem(field, schedule.name, "unknown schedule", nearest(schedule.name, SCHEDULES))
+
+
+def _placement(plan: LongPlan) -> Iterator[Problem]:
+    pipeline = plan.pipeline
+    if not pipeline.usual:
+        choice, ranks = pipeline.schedule.choice, min(pipeline.ranks, len(pipeline.placement))
+        usual = stage_placement(choice, ranks, len(pipeline.placement) // ranks)
+        rule = f"another placement than that of {choice.name} {NOT_YET}"
+        yield Problem("pipeline.placement", pipeline.placement, rule, str(list(usual)))
+
+
+def _extensions(plan: LongPlan) -> Iterator[Problem]:
+    for field, value in (
+        ("sequence", plan.sequence),
+        ("synchronise", plan.synchronise),
+        ("calls", plan.calls),
+        ("edges", plan.edges),
+    ):
+        if value:
+            yield Problem(field, str(value), NOT_YET, "take it out")
+
+
+REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
+    unsupported_workload,
+    _groups,
+    _layouts,
+    _states,
+    _layers,
+    _vocabulary,
+    _schedule,
+    _placement,
+    _extensions,
+)

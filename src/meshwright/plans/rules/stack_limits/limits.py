@@ -1,0 +1,42 @@
+"""A restriction of one framework, stated once: which plans break it, and what to say of them.
+
+A limit reads one plan through ``PlanValues``. ``check`` and ``export`` make these of a plan; a search makes them of
+rows of its arrays, with only the columns that a limit ``reads``, and asks once for equal rows.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from meshwright.errors import Problem
+from meshwright.plans.rules.stack_limits.plan_values import PlanValues
+
+Find = Callable[[PlanValues], Iterator[Problem]]
+
+
+@dataclass(frozen=True, slots=True)
+class StackLimit:
+    """``find`` yields the problems of a plan; ``reason`` is what a search counts those under that have any.
+
+    The reason reads on behind the stack's name.
+
+    ``reads`` names the columns of ``PlanArrays`` that ``find`` looks at. A limit without any is one of model,
+    workload and stack, which every plan of a question breaks or none.
+    """
+
+    reason: str
+    reads: tuple[str, ...]
+    find: Find
+
+    def allows(self, plan: PlanValues) -> bool:
+        """Whether the plan has no problem that makes it illegal."""
+        return not any(problem.severity == "error" for problem in self.find(plan))
+
+
+def limit(reason: str, *reads: str) -> Callable[[Find], StackLimit]:
+    """Make a limit of a function that yields problems."""
+    return lambda find: StackLimit(reason, reads, find)
+
+
+def broken(limits: Iterable[StackLimit], plan: PlanValues) -> list[Problem]:
+    """Return the problems of all limits that a plan breaks."""
+    return [problem for each in limits for problem in each.find(plan)]

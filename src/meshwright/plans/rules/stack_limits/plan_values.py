@@ -1,0 +1,145 @@
+"""One plan as the limits of stacks see it: values by column of ``PlanArrays``, and what follows from them."""
+
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+from meshwright.model.architecture import Architecture
+from meshwright.plans.arrays.coded_choices import NEVER
+from meshwright.plans.context_parallel import Context
+from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER, LongPlan, Pipeline
+from meshwright.plans.forms.short import Axis, Offload, Recompute, Schedule, ShardingName
+from meshwright.plans.layers.layer_assignment import StageLayers, chain_layers, layer_rules, stage_layers
+from meshwright.schedules.choice import ScheduleChoice, stage_placement
+from meshwright.stack.stack import Stack
+from meshwright.workload.workload import Workload
+
+
+class PlanValues:
+    """The values of one plan. One that was not given raises AttributeError when it is read.
+
+    ``arch``, ``workload`` and ``stack`` are always there; the other annotated names are columns.
+    """
+
+    pp: int
+    dp_replicate: int
+    dp_shard: int
+    cp: int
+    tp: int
+    ep: int
+    etp: int
+    micro_batch: int
+    virtual_stages: int
+    sharding: ShardingName
+    gather: str
+    schedule: ScheduleChoice
+    recompute: Recompute
+    order: tuple[Axis, ...]
+    offload: Offload
+    context: Context
+    sequence_parallel: bool
+
+    def __init__(self, arch: Architecture, workload: Workload, stack: Stack, **values: Any) -> None:
+        self.arch, self.workload, self.stack = arch, workload, stack
+        self.__dict__.update(values)
+
+    @property
+    def dp(self) -> int:
+        """Ranks that see different sequences: dp_replicate·dp_shard."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one step on one rank."""
+        return self.workload.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def cuts_sequences(self) -> bool:
+        """Sequence parallelism, where tp has ranks for it."""
+        return self.tp > 1 and self.sequence_parallel
+
+    @property
+    def ranks_of_an_expert(self) -> int:
+        """Ranks that have the same part of the same expert: edp_shard·edp_replicate."""
+        return max(1, self.dp * self.cp * self.tp // (self.ep * self.etp))
+
+    @cached_property
+    def expert_replicas(self) -> int:
+        """Copies of each expert's states: edp_replicate of the default mesh, unless the plan has another one."""
+        ranks = self.ranks_of_an_expert
+        return ranks if self.sharding == "none" else gcd(ranks, self.dp_replicate)
+
+    @property
+    def sharded(self) -> ShardingName:
+        """The sharding, or ``none`` where no axis that it shards over has a second rank."""
+        if self.dp_shard * self.cp > 1:
+            return self.sharding
+        shards_experts = self.arch.moe is not None and self.ranks_of_an_expert > self.expert_replicas
+        return self.sharding if shards_experts else "none"
+
+    @property
+    def used_order(self) -> tuple[str, ...]:
+        """Axes of more than one rank, fastest varying first."""
+        return tuple(axis for axis in self.order if getattr(self, axis) > 1)
+
+    @cached_property
+    def experts_order(self) -> tuple[str, ...]:
+        """Axes of more than one rank of the experts' mesh; none for a model without experts."""
+        return () if self.arch.moe is None else self._used_of_experts(DEFAULT_EXPERT_ORDER)
+
+    def _used_of_experts(self, order: tuple[str, ...]) -> tuple[str, ...]:
+        copies = self.expert_replicas
+        sizes = {"ep": self.ep, "etp": self.etp, "pp": self.pp}
+        sizes |= {"edp_replicate": copies, "edp_shard": self.ranks_of_an_expert // copies}
+        return tuple(axis for axis in order if sizes[axis] > 1)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline with balanced stages, unless the plan writes others down."""
+        return Pipeline(
+            placement=stage_placement(self.schedule, self.pp, self.virtual_stages),
+            micro_batch=1,
+            schedule=Schedule.of(self.schedule),
+        )
+
+    @property
+    def last_stage(self) -> StageLayers:
+        """The layers of the stage with the head."""
+        return chain_layers(self.pipeline, self.arch.layers)[-1]
+
+    @property
+    def stages(self) -> tuple[StageLayers, ...]:
+        """The layers of every stage."""
+        return stage_layers(self.pipeline, self.arch.layers)
+
+
+def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Stack) -> PlanValues:
+    """Return the values of a plan with one layout. Of several recomputations the first layer's stands for all."""
+    (layout,), pipeline = plan.layouts.values(), plan.pipeline
+    experts = layout.experts
+    rules = layer_rules(plan, arch.layers)
+    first = next((rule for rule in rules.layers if rule is not None), None)
+    values = PlanValues(
+        arch,
+        workload,
+        stack,
+        **layout.grid.model_dump(),
+        pp=pipeline.ranks,
+        ep=experts.ep if experts else 1,
+        etp=experts.etp if experts else 1,
+        micro_batch=pipeline.micro_batch,
+        virtual_stages=pipeline.virtual_stages,
+        sharding=plan.sharding,
+        gather=plan.gather if plan.sharding == "zero3" else NEVER,
+        schedule=plan.choice,
+        recompute=first.recompute if first else "none",
+        order=layout.order,
+        offload=plan.offload or Offload(),
+        context=layout.context_in_full,
+        sequence_parallel=layout.sequence_parallel,
+        pipeline=pipeline,
+        **({} if experts is None else {"expert_replicas": experts.edp_replicate}),
+    )
+    if experts is not None:
+        values.experts_order = values._used_of_experts(experts.order)
+    return values

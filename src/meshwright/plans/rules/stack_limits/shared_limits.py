@@ -1,0 +1,53 @@
+"""Limits that follow from the keys of any stack's file: orders of ranks, times to gather, families that axes cut."""
+
+from collections.abc import Iterator
+
+from meshwright.errors import Problem
+from meshwright.plans.forms.short import DEFAULT_RANK_ORDER
+from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
+from meshwright.plans.rules.stack_limits.plan_values import PlanValues
+
+DEGREES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+
+
+@limit("does not number ranks in this order", "order", *DEGREES)
+def rank_order(plan: PlanValues) -> Iterator[Problem]:
+    """Orders are equal where they differ in axes of degree 1 only."""
+    own = plan.used_order
+    orders = (DEFAULT_RANK_ORDER, *plan.stack.rank_orders)
+    if own not in (tuple(axis for axis in order if axis in own) for order in orders):
+        known = " or ".join(f"[{', '.join(order)}]" for order in orders)
+        rule = f"{plan.stack.id} numbers ranks as {known}"
+        yield Problem("layout.rank_order", list(plan.order), rule, f"[{', '.join(DEFAULT_RANK_ORDER)}]")
+
+
+@limit("does not gather parameters so", *DEGREES, "ep", "etp", "sharding", "gather")
+def gather(plan: PlanValues) -> Iterator[Problem]:
+    """Only parameters that are sharded are gathered."""
+    known = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
+    if plan.sharded == "zero3" and plan.gather not in known:
+        where = f"with pp = {plan.pp} > 1" if plan.pp > 1 else "without a pipeline"
+        rule = f"{plan.stack.id} gathers parameters {' or '.join(known)} {where}"
+        yield Problem("gather", plan.gather, rule, f"gather: {known[0]}" if known else "sharding: zero1")
+
+
+@limit("does not cut this family of models over tp", "tp")
+def tensor_families(plan: PlanValues) -> Iterator[Problem]:
+    """The stack has a rule for the model's matrices."""
+    yield from _uncut(plan, "tp", plan.tp, plan.stack.tp_families)
+
+
+@limit("does not spread this family's experts over ep", "ep")
+def expert_families(plan: PlanValues) -> Iterator[Problem]:
+    """The stack has a rule for the model's experts."""
+    yield from _uncut(plan, "ep", plan.ep, plan.stack.ep_families)
+
+
+def _uncut(plan: PlanValues, axis: str, degree: int, families: tuple[str, ...] | None) -> Iterator[Problem]:
+    family = plan.arch.family
+    if degree > 1 and families is not None and family not in families:
+        rule = f"{plan.stack.id} does not cut {family} over {axis} as a plan does, only {', '.join(families)}"
+        yield Problem(f"layout.{axis}", degree, rule, f"{axis}: 1")
+
+
+EVERY_STACK: tuple[StackLimit, ...] = (rank_order, gather, tensor_families, expert_families)

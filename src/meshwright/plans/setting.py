@@ -1,0 +1,24 @@
+"""The four given nouns together: what a plan is chosen for."""
+
+from dataclasses import dataclass
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.model.graph import ModelGraph
+from meshwright.model.transforms.lora_adapters import with_adapters
+from meshwright.stack.stack import Stack
+from meshwright.workload.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Model, cluster, workload and stack of a planning question."""
+
+    model: ModelGraph
+    cluster: Cluster
+    workload: Workload
+    stack: Stack
+
+    @classmethod
+    def of(cls, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> "Setting":
+        """The setting of a model as it is loaded: with adapters where the workload trains only those."""
+        return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, stack)

@@ -1,0 +1,1 @@
+"""Small copies of a plan for proofs on at most eight ranks."""

@@ -1,0 +1,1 @@
+"""Text of answers about plans: ranking, prediction, comparison, explanation, check."""

@@ -1,0 +1,96 @@
+"""Compare two plans: the choices in which they differ, then the predictions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.markup import escape
+
+from meshwright.plans.resolve import Resolved
+from meshwright.present.console import console, plain_table
+from meshwright.result import Report
+from meshwright.units import format_bytes, format_seconds
+
+NOTHING = 1e-9
+"""Values below this have no useful ratio."""
+Side = tuple[Resolved, Report]
+
+
+def compare_reports(a: Side, b: Side) -> dict[str, Any]:
+    """Return ``{"rows": [{quantity, a, b, unit}]}``: choices that differ, then predicted numbers."""
+    choices = [
+        {"quantity": name, "a": left, "b": right, "unit": "choice"}
+        for name, left, right in _differences(a[0], b[0])
+    ]
+    return {"rows": choices + list(_numbers(a[1], b[1]))}
+
+
+def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
+    """Print a comparison in its JSON form."""
+    out = console()
+    table = plain_table("quantity", escape(a), escape(b), "b/a")
+    for row in data["rows"]:
+        table.add_row(
+            escape(row["quantity"]), *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row)
+        )
+    out.print(table)
+    if "largest" in data:
+        out.print(
+            f"\n{escape(a)} is predicted, {escape(b)} measured. They disagree most in {data['largest']}."
+        )
+        for remark in data["remarks"]:
+            out.print(escape(f"Note: {remark}."))
+
+
+def _differences(a: Resolved, b: Resolved) -> Iterator[tuple[str, Any, Any]]:
+    left, right = (dict(_flat(side.long.to_data(), "")) for side in (a, b))
+    if a.short and b.short:
+        left, right = (dict(_flat(side.to_data(), "")) for side in (a.short, b.short))
+    for name in [*left, *(key for key in right if key not in left)]:
+        if left.get(name) != right.get(name):
+            yield name, left.get(name), right.get(name)
+
+
+def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _flat(entry, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _numbers(a: Report, b: Report) -> Iterator[dict[str, Any]]:
+    left, right = a.to_json(), b.to_json()
+    for name, unit in (
+        ("step_time_s", "s"),
+        ("tokens_per_s", "tokens/s"),
+        ("tokens_per_s_per_device", "tokens/s"),
+        ("mfu", "fraction"),
+        ("mfu_causal", "fraction"),
+        ("hfu", "fraction"),
+        ("usd_per_hour", "USD"),
+        ("usd_per_step", "USD"),
+        ("joules_per_step", "J"),
+    ):
+        yield {"quantity": name, "a": left[name], "b": right[name], "unit": unit}
+    for section, unit in (("breakdown_s", "s"), ("memory_bytes", "B")):
+        for name in dict.fromkeys((*left[section], *right[section])):
+            values = {side: of[section].get(name) for side, of in (("a", left), ("b", right))}
+            if name != "worst_rank" and all(isinstance(v, int | float | None) for v in values.values()):
+                yield {"quantity": f"{section}.{name}", **values, "unit": unit}
+    yield {"quantity": "fits", "a": left["fits"], "b": right["fits"], "unit": "choice"}
+
+
+def _shown(value: Any, unit: str) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or unit == "choice":
+        return escape(str(value))
+    forms = {"s": format_seconds, "B": format_bytes, "fraction": "{:.1%}".format}
+    return forms[unit](value) if unit in forms else f"{value:,.2f}"
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    a, b = row["a"], row["b"]
+    if row["unit"] == "choice" or not a or b is None or abs(a) < NOTHING:
+        return ""
+    return f"{b / a:.3f}"

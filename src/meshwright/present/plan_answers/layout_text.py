@@ -1,0 +1,42 @@
+"""Format the choices of a plan in a few words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule
+
+DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
+
+
+def recompute_words(proposal: dict[str, Any]) -> str:
+    """Return what all layers recompute; where stages differ, each value from the first stage on."""
+    if proposal.get("long") is None:
+        return _recomputed(proposal["plan"]["recompute"])
+    rules = [rule for key, rule in proposal["long"]["layers"].items() if key not in ("embed", "head")]
+    return " ".join(dict.fromkeys(_recomputed(rule["recompute"]) for rule in rules))
+
+
+def _recomputed(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def pipeline_words(pipeline: dict[str, Any]) -> str:
+    """Return the schedule and its virtual stages, as ``interleaved-1f1b ×2``."""
+    chunks = pipeline["virtual_stages"]
+    return schedule_words(pipeline["schedule"]) + (f" ×{chunks}" if chunks > 1 else "")
+
+
+def layout_words(layout: dict[str, Any]) -> str:
+    """Return the degrees above 1, as ``pp4 tp4 dp_shard8``, and what is unusual about them."""
+    words = [f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1]
+    words += ["sp off"] if layout["tp"] > 1 and layout["sequence_parallel"] is False else []
+    order = [axis for axis in layout["rank_order"] if layout[axis] > 1]
+    words += [] if order == [a for a in DEFAULT_RANK_ORDER if layout[a] > 1] else ["order", *order]
+    return " ".join(words) or "one device"
+
+
+def schedule_words(schedule: str | dict[str, Any]) -> str:
+    """Return a plan's schedule, as ``1f1b`` or ``zero-bubble (memory limit 0.5)``."""
+    if isinstance(schedule, str):
+        return schedule
+    return str(Schedule.model_validate(schedule, strict=False).choice)

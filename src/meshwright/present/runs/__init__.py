@@ -1,0 +1,1 @@
+"""Text and figures of executed work: training, emulation, verification, measurement, calibration, validation."""

@@ -1,0 +1,78 @@
+"""Print a proof: each small plan with its errors, what was covered and what not, and the conclusion."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+
+from meshwright.errors import heading
+from meshwright.present.console import console, plain_table, printable
+
+MOST_SHOWN = 12
+
+
+def render_verified(data: dict[str, Any]) -> None:
+    """Print a proof in its JSON form."""
+    out = console()
+    for remark in data["remarks"]:
+        out.print(
+            escape(f"{remark['severity']}: {heading(remark['field'], remark['value'])}: {remark['rule']}")
+        )
+    table = plain_table("small plan", "ranks", "loss", "gradients", "norm", "parameters", "")
+    for number, plan in enumerate(data["plans"], start=1):
+        table.add_row(str(number), str(plan["ranks"]), *_errors(plan), _verdict(plan))
+        out.print(escape(f"{number}: {plan['plan']}"))
+    out.print(table)
+    for number, plan in enumerate(data["plans"], start=1):
+        for line in _differences(plan):
+            out.print(escape(f"Plan {number}: {line}"))
+    out.print(
+        "Largest relative error of any step; gradients before clipping, parameters after the last step."
+    )
+    for name, said in data["features"].items():
+        out.print(escape(f"  {name}: {said}"))
+    out.print(escape("\n".join(_combinations(data))))
+    out.print(escape(_conclusion(data)))
+    out.print(escape(data["proves"]))
+
+
+def _errors(plan: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("loss_error", "gradient_error", "norm_error", "parameter_error"):
+        failed = plan["failure"] or plan[key] is None
+        yield "–" if failed else f"{plan[key]:.1e}"
+
+
+def _verdict(plan: Mapping[str, Any]) -> str:
+    if not plan["equal"]:
+        return "NOT EQUAL"
+    return "equal, with doubt" if plan["doubtful"] else "equal"
+
+
+def _differences(plan: Mapping[str, Any]) -> Iterator[str]:
+    if plan["failure"]:
+        yield printable(plan["failure"])
+    elif not plan["equal"]:
+        yield f"the largest error is that of {plan['parameter']}"
+    elif plan["doubtful"]:
+        yield f"{plan['parameter']} differs by {plan['max_relative_error']:.1e}, more than rounding explains"
+    yield from (f"exchanges differ: {difference}" for difference in plan["differing_exchanges"])
+    if plan["differing_copies"]:
+        yield f"copies on several ranks differ: {', '.join(plan['differing_copies'])}"
+
+
+def _combinations(data: Mapping[str, Any]) -> Iterator[str]:
+    covered, missing = data["combinations_covered"], data["combinations_not_covered"]
+    yield f"Combinations of features covered: {len(covered)} of {len(covered) + len(missing)}"
+    yield from (f"  not covered: {_joined(one)}" for one in missing[:MOST_SHOWN])
+    if len(missing) > MOST_SHOWN:
+        yield f"  and {len(missing) - MOST_SHOWN} more; more --ranks cover more"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " + ".join(names)
+
+
+def _conclusion(data: Mapping[str, Any]) -> str:
+    if data["equal"]:
+        return f"equal: {data['max_relative_error']:.1e} at most, where {data['bound']:.0e} is the bound"
+    return "NOT EQUAL"

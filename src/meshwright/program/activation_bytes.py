@@ -1,0 +1,267 @@
+"""Activation memory: the bytes that a forward pass keeps for the backward pass, tensor by tensor.
+
+Follows Korthikanti et al. (arXiv 2205.05198, section 4.1) operator by operator, so that its
+34·s·b·h + 5·a·s²·b bytes of a GPT layer come out as a sum (test); with flash attention the score matrix is
+replaced by one statistic per row. Bytes are those of one rank and one micro-batch and accept arrays.
+
+What is recomputed is not kept: an operator's inputs are dropped when the operator before it is run again, what it
+keeps besides when it is run again itself. Only the attention core's output stays (Megatron-Core discards outputs of
+every recomputed set but ``core_attn``). Everything is held until the end of B. Where the backward pass is split, I
+frees what only the input gradient needed (norm and activation inputs, scores), and W waits with the inputs of linear
+operators, recomputed ones included, and the gradients of their outputs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meshwright.model.graph import Block
+from meshwright.model.operators.data_flow import ENTRY, sources
+from meshwright.model.operators.operator_types import (
+    Activation,
+    Attention,
+    Combine,
+    Embedding,
+    EnterTensor,
+    ExpertActivation,
+    ExpertLinear,
+    GatedNorm,
+    LeaveTensor,
+    Linear,
+    LinearAttention,
+    Loss,
+    Norm,
+    Operator,
+    Residual,
+)
+from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
+from meshwright.program.context_parallel.linear_attention_collectives import gathered_bytes, state_bytes
+from meshwright.program.local_shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
+from meshwright.stack.stack import Stack
+
+MASK_BYTES = 1
+EAGER_NORM_BYTES = 8
+"""What a norm of separate kernels keeps besides its input: a copy and the normalised values, both in fp32."""
+EAGER_SOFTMAX_BYTES = 4
+"""What a softmax of separate kernels keeps besides its result: the result in fp32."""
+KEEPS_OUTPUT = ("core_attn",)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensors:
+    """The tensors that an operator keeps from a forward pass: its inputs, and tensors made inside."""
+
+    inputs: bool
+    inner: bool
+
+
+def saved_tensors_by_operator(block: Block) -> dict[str, SavedTensors]:
+    """Return the tensors that each operator of a block keeps from F to the backward pass, by name."""
+    if block.full_recompute:
+        first = block.operators[0]
+        return {op.name: SavedTensors(op is first, False) for op in block.operators}
+    result = {}
+    dropped = {ENTRY: False}
+    for op, of in zip(block.operators, sources(block.operators).values(), strict=True):
+        without = (all if isinstance(op, EnterTensor) else any)([dropped[source] for source in of])
+        result[op.name] = SavedTensors(not without, not block.recomputes(op.recompute))
+        if isinstance(op, EnterTensor | LeaveTensor):
+            dropped[op.name] = without and isinstance(op, EnterTensor)
+        else:
+            dropped[op.name] = drops_output(op, block)
+    return result
+
+
+def drops_output(op: Operator, block: Block) -> bool:
+    """Return true if the result of an operator of a block is recomputed instead of kept."""
+    return block.recomputes(tuple(name for name in op.recompute if name not in KEEPS_OUTPUT))
+
+
+def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes kept from F to the backward pass by one block for one micro-batch."""
+    if block.full_recompute:
+        return block_input_bytes(block, shape, mode)
+    kept: Number = 0
+    rules = saved_tensors_by_operator(block)
+    for op in block.operators:
+        if rules[op.name].inputs:
+            kept = kept + input_bytes(op, shape, mode, stack)
+        if rules[op.name].inner:
+            kept = kept + inner_bytes(op, shape, mode, stack)
+    return kept
+
+
+def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes kept from I to W by one block for one micro-batch; the head's W is part of I
+    (``program/lowering/block_items.py``)."""
+    kept: Number = 0
+    gathered = replace(mode, sequence_parallel=False)
+    for op in () if block.kind == "head" else block.operators:
+        if isinstance(op, Linear | ExpertLinear):
+            # the input that came together beside I stays so until W
+            of = gathered if op.place == "tensor" else mode
+            kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
+        elif isinstance(op, Embedding):
+            kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
+    return kept
+
+
+def _output_gradient(op: Linear | ExpertLinear, shape: LocalShape, mode: Mode) -> Number:
+    if isinstance(op, ExpertLinear):
+        rows = shape.busiest_rows(mode, op.experts_per_token)
+        return ACTIVATION_BYTES * op.outputs * rows / (shape.etp if op.split == "column" else 1)
+    tokens = shape.tokens if op.place == "tensor" else shape.sequence_tokens(mode)
+    return ACTIVATION_BYTES * op.outputs * tokens / (shape.tp if op.split == "column" else 1)
+
+
+def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    total: Number = 0
+    for op in block.operators:
+        total = total + input_bytes(op, shape, mode, stack) + inner_bytes(op, shape, mode, stack)
+    return total
+
+
+def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back."""
+    brought = sum(gathered_for_backward_bytes(op, shape, mode) for op in block.operators)
+    return brought + _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
+
+
+def gathered_for_backward_bytes(op: Operator, shape: LocalShape, mode: Mode) -> Number:
+    """Bytes that an operator's backward pass has on a rank of what belongs to others."""
+    if isinstance(op, Attention):
+        return attention_exchange_buffer_bytes(op, shape, mode)
+    return gathered_bytes(op, shape, mode) if isinstance(op, LinearAttention) else 0
+
+
+def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
+    """Return the bytes of the residual stream at the entry of a block."""
+    width = next(op.width for op in block.operators if isinstance(op, Norm | Residual))
+    return ACTIVATION_BYTES * width * shape.sequence_tokens(mode)
+
+
+def input_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes of the inputs that an operator keeps, or of what it keeps in their stead."""
+    rule = _INPUTS.get(type(op))
+    return rule(op, shape, mode, stack) if rule else 0
+
+
+def inner_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes of what an operator makes and keeps inside: scores, masks, statistics, logits."""
+    rule = _INNER.get(type(op))
+    return rule(op, shape, mode, stack) if rule else 0
+
+
+def _tokens(op: Operator, shape: LocalShape, mode: Mode) -> Number:
+    return shape.sequence_tokens(mode) if op.place == "sequence" else shape.tokens
+
+
+def _norm(op: Norm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    cut = shape.tp if op.place == "tensor" else 1
+    size = ACTIVATION_BYTES + (0 if stack.fused_norm else EAGER_NORM_BYTES)
+    return size * op.width * op.instances * _tokens(op, shape, mode) / cut
+
+
+def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    if not op.saves_input:
+        return 0
+    if op.split == "row":
+        return shape.product_input_bytes * op.inputs * shape.tokens / shape.tp
+    gathered = op.place == "tensor" and not (mode.sequence_parallel and stack.tp_regathers_input)
+    tokens = shape.tokens if gathered else shape.sequence_tokens(mode)
+    return shape.product_input_bytes * op.inputs * tokens
+
+
+def _attention_inputs(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    width = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    return ACTIVATION_BYTES * width * shape.tokens / shape.tp
+
+
+def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Statistics of rows, or scores; and its output where that leaves for other ranks before the next operator."""
+    rows = op.heads * shape.tokens / shape.tp
+    output = ACTIVATION_BYTES * op.v_dim * rows * (np.asarray(shape.ulysses) > 1)
+    if mode.context.writes_scores:
+        return output + np.where(shape.ring > 1, ACTIVATION_BYTES * shape.seq_len, STATISTIC_BYTES) * rows
+    if stack.attention.startswith("flash"):
+        return output + STATISTIC_BYTES * rows
+    return output + score_bytes(op, stack) * rows * shape.seq_len
+
+
+def _linear_attention_inputs(op: LinearAttention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of queries, keys and values before their activation."""
+    return ACTIVATION_BYTES * 3 * op.width * shape.tokens / shape.tp
+
+
+def _linear_attention_inner(op: LinearAttention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of the states that enter this rank's pieces; states within a piece are recomputed."""
+    return state_bytes(op, shape, mode)
+
+
+def _gated_norm_inputs(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of the norm's input and the gate."""
+    return ACTIVATION_BYTES * 2 * op.width * shape.tokens / shape.tp
+
+
+def _gated_norm_inner(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Rows' sums of squares."""
+    return STATISTIC_BYTES * shape.tokens
+
+
+def score_bytes(op: Attention, stack: Stack) -> int:
+    """Bytes per score: result of the softmax, result of dropout (a copy even at rate 0), and dropout's mask."""
+    eager = 0 if stack.fused_softmax else EAGER_SOFTMAX_BYTES
+    return 2 * ACTIVATION_BYTES + eager + (MASK_BYTES if op.dropout else 0)
+
+
+def _activation(op: Activation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return ACTIVATION_BYTES * op.width * (2 if op.gated else 1) * shape.tokens / shape.tp
+
+
+def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return MASK_BYTES * op.width * shape.sequence_tokens(mode) if op.dropout else 0
+
+
+def _expert_linear(op: ExpertLinear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    rows = shape.busiest_rows(mode, op.experts_per_token)
+    return shape.product_input_bytes * op.inputs * rows / (shape.etp if op.split == "row" else 1)
+
+
+def _expert_activation(op: ExpertActivation, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    rows = shape.busiest_rows(mode, op.experts_per_token)
+    return ACTIVATION_BYTES * op.width * (2 if op.gated else 1) * rows / shape.etp
+
+
+def _combine(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of the experts' results; deduplicated copies are weighted on the experts' ranks."""
+    if stack.deduplicates_exchange:
+        return ACTIVATION_BYTES * op.width * shape.busiest_rows(mode, op.experts_per_token) / shape.etp
+    return ACTIVATION_BYTES * op.width * shape.sent_rows(mode, op.experts_per_token)
+
+
+def _loss(op: Loss, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    cut = shape.vocabulary_cut if stack.loss_vocab_parallel else shape.vocabulary
+    return stack.logit_bytes * shape.padded_vocab(op.vocab) * shape.tokens / cut
+
+
+_Rule = Callable[[Any, LocalShape, Mode, Stack], Number]
+_INPUTS: dict[type[Operator], _Rule] = {
+    Norm: _norm,
+    Linear: _linear,
+    Attention: _attention_inputs,
+    LinearAttention: _linear_attention_inputs,
+    GatedNorm: _gated_norm_inputs,
+    Activation: _activation,
+    ExpertLinear: _expert_linear,
+    ExpertActivation: _expert_activation,
+    Combine: _combine,
+}
+_INNER: dict[type[Operator], _Rule] = {
+    Attention: _attention_inner,
+    LinearAttention: _linear_attention_inner,
+    GatedNorm: _gated_norm_inner,
+    Residual: _residual,
+    Loss: _loss,
+}

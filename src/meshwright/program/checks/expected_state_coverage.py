@@ -1,0 +1,166 @@
+"""The expected coverage of the state table, parameter by parameter: elements of the model, copies, padding.
+
+For every row   elements on a rank × ranks of its layout = elements of the model + copies + padding.
+Copies are of parameters that some axis of the layout does not cut (norms, routers, biases of row-parallel layers);
+padding is the vocabulary's, that of dims that do not divide, and that of flat buffers which the shard axes do not
+divide. With a tied table and both ends on one rank the head's row leaves the table out: the embedding's has it. Of a
+vocabulary that is spread over pipeline ranks every share's rows count its own part of the tables.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators.operator_types import Parameter
+from meshwright.program.layouts.tensor_layout import Layout, Placement, Shard
+from meshwright.program.model_states.state_bytes import (
+    DENSE_SHARD_AXES,
+    EXPERT_SHARD_AXES,
+    STATE_KINDS,
+    StateKind,
+    embedding_names,
+)
+from meshwright.program.pipeline_vocabulary import ends_together, rows_of_share
+from meshwright.program.program import Program, Stage
+
+DENSE_AXES, EXPERT_AXES = ("tp",), ("ep", "etp")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The parameters of one block of a stage on one mesh: what one row of each kind of state is for."""
+
+    stage: int
+    name: str
+    expert: bool
+    layers: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+
+    def with_state(self, kind: StateKind) -> Iterator["Unit"]:
+        """Yield the unit's parameters with a state of this kind; frozen ones have no gradient or optimizer."""
+        held = tuple(p for p in self.parameters if p.trained or kind == "parameter")
+        if held:
+            yield replace(self, parameters=held)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that cut tensors."""
+        return EXPERT_AXES if self.expert else DENSE_AXES
+
+    @property
+    def shard_axes(self) -> tuple[str, ...]:
+        """The axes that may cut the flat buffer of what is left."""
+        return EXPERT_SHARD_AXES if self.expert else DENSE_SHARD_AXES
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The required content of one row: ``local`` for one layer on one rank, the others for all its layers."""
+
+    unit: Unit
+    kind: StateKind
+    local: int
+    elements: int
+    copies: int
+    padding: int
+
+
+def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
+    """Every unit of every stage, in the order of the state table."""
+    for stage in program.parts:
+        for block, layers in _layers_of(stage, model).items():
+            for expert in (False, True):
+                parameters = _parameters(model, model.blocks[block], expert, ends_together(program))
+                if stage in program.shares:
+                    parameters = tuple(_part(parameter, stage.rank, program) for parameter in parameters)
+                name = model.blocks[block].name + (".experts" if expert else "")
+                if parameters:
+                    yield Unit(stage.index, name, expert, layers, parameters)
+
+
+def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:
+    """Return the row of one unit; ``sharded``: its buffer is cut over the data-parallel shard axes."""
+    grid = program.expert_grid if unit.expert else program.grid
+    layouts = [parameter_layout(p, program, expert=unit.expert) for p in unit.parameters]
+    tensors, shards = grid.size(unit.axes), grid.size(unit.shard_axes) if sharded else 1
+    local = -(-sum(_local(p, at, program) for p, at in zip(unit.parameters, layouts, strict=True)) // shards)
+    elements = sum(p.elements for p in unit.parameters)
+    cuts = [prod(grid.sizes[axis] for axis in at.placements) for at in layouts]
+    copies = sum((tensors // n - 1) * p.elements for p, n in zip(unit.parameters, cuts, strict=True))
+    padding = local * shards * tensors - elements - copies
+    repeat = max(1, len(unit.layers))
+    return Coverage(unit, kind, local, repeat * elements, repeat * copies, repeat * padding)
+
+
+def coverage(program: Program, model: ModelGraph) -> tuple[Coverage, ...]:
+    """One entry for every row that the state table must have, sharded as the row is that it has."""
+    rows = {(row.stage, row.name, row.kind): row.layout for row in program.states}
+    return tuple(
+        cover(program, part, kind, sharded=len(rows.get((unit.stage, unit.name, kind), ())) > len(unit.axes))
+        for unit in units(program, model)
+        for kind in STATE_KINDS
+        for part in unit.with_state(kind)
+    )
+
+
+def parameter_layout(parameter: Parameter, program: Program, *, expert: bool) -> Layout:
+    """Return the layout of a parameter on its mesh before its buffer is sharded."""
+    placements: dict[str, Placement] = {}
+    for axis, dim in (("ep", parameter.ep_dim), ("etp" if expert else "tp", parameter.tp_dim)):
+        if dim is not None:
+            placements[axis] = Shard(dim)
+    return Layout(program.expert_grid if expert else program.grid, placements)
+
+
+def padded_shape(parameter: Parameter, program: Program) -> tuple[int, ...]:
+    """Return the shape with the vocabulary rounded up; for a share, with its part of that."""
+    return tuple(
+        _padded_rows(parameter, program) if dim == parameter.vocab_dim else length
+        for dim, length in enumerate(parameter.shape)
+    )
+
+
+def _padded_rows(table: Parameter, program: Program) -> int:
+    """Rows of a table, or of a share of it, with what is added at the end of the whole table."""
+    (rows,) = {
+        p.shape[0]
+        for block in program.blocks
+        for op in block.operators
+        for p in op.parameters
+        if p.name == table.name
+    }
+    return int(program.shape.padded_vocab(rows) // program.shape.vocabulary)
+
+
+def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
+    """Return a share's part of a table: its rows, without padding."""
+    rows, *rest = parameter.shape
+    padded = int(program.shape.padded_vocab(rows))
+    return replace(parameter, shape=(rows_of_share(rows, padded, rank, program.pipeline_ranks), *rest))
+
+
+def _local(parameter: Parameter, layout: Layout, program: Program) -> int:
+    return layout.largest_local(padded_shape(parameter, program))
+
+
+def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
+    """Block → the layers of this stage that have its name; none for embedding and head."""
+    named = {model.blocks[block].name: block for block in reversed(stage.blocks)}
+    found: dict[int, tuple[int, ...]] = {named[model.blocks[block].name]: () for block in stage.blocks}
+    layers = (block for block in stage.blocks if model.blocks[block].kind == "layer")
+    for block, number in zip(layers, stage.layers, strict=False):
+        like = named[model.blocks[block].name]
+        found[like] = (*found[like], number)
+    return found
+
+
+def _parameters(model: ModelGraph, block: Block, expert: bool, together: bool) -> tuple[Parameter, ...]:
+    shared = embedding_names(model.blocks) if together and block.kind != "embed" else frozenset[str]()
+    return tuple(
+        parameter
+        for op in block.operators
+        if (op.place == "expert") is expert
+        for parameter in op.parameters
+        if parameter.name not in shared
+    )

@@ -1,0 +1,122 @@
+"""Rules on stages, states and bodies: every layer once and in order in each chain, every parameter's elements once."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from meshwright.errors import Problem
+from meshwright.program.checks.checked_program import CheckedProgram, Rule
+from meshwright.program.checks.expected_state_coverage import Coverage, coverage
+from meshwright.program.model_states.state_bytes import STATE_KINDS, StateEntry
+from meshwright.program.pass_items import Body
+from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks
+from meshwright.program.program import Stage
+
+
+def every_layer_once(case: CheckedProgram) -> Iterator[Problem]:
+    """Require each chain to hold embedding, layers 0 … L−1 and head in turn, and every rank to have a stage."""
+    stages, ways = case.program.stages, case.program.ways
+    for first in range(0, ways.stages, ways.length):
+        yield from _chain_problems(case, stages[first : first + ways.length])
+    if [stage.index for stage in stages] != list(range(len(stages))):
+        yield Problem("stages", [stage.index for stage in stages], "stages are counted from 0", "in order")
+    ranks, used = set(range(case.program.pipeline_ranks)), {stage.rank for stage in stages}
+    if ranks != used:
+        yield Problem(
+            "stages", sorted(used), f"pipeline ranks are {sorted(ranks)}", "a stage for each of them"
+        )
+
+
+def _chain_problems(case: CheckedProgram, stages: Sequence[Stage]) -> Iterator[Problem]:
+    model = case.model
+    blocks = [block for stage in stages for block in stage.blocks]
+    wanted = [block for block, repeat in model.chain for _ in range(repeat)]
+    if blocks != wanted:
+        rule = f"the stages hold {_first_difference(blocks, wanted)}"
+        yield Problem("stages", blocks, rule, "every block of the model once, in order")
+    layers = [layer for stage in stages for layer in stage.layers]
+    if layers != list(range(len(model.layer_blocks))):
+        rule = f"the stages hold {_first_difference(layers, range(len(model.layer_blocks)))}"
+        yield Problem("stages", layers, rule, f"layers 0 … {len(model.layer_blocks) - 1} once, in order")
+
+
+def _first_difference(found: Sequence[int], wanted: Sequence[int]) -> str:
+    at = next((i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
+    if at is None:
+        return f"{len(found)} where the model has {len(wanted)}"
+    return f"{found[at]} in place {at} where the model has {wanted[at]}"
+
+
+def every_state_once(case: CheckedProgram) -> Iterator[Problem]:
+    """Each parameter's elements are in one row of each kind: neither left out nor counted twice."""
+    rows = Counter((row.stage, row.name, row.kind) for row in case.program.states)
+    entries = {(row.stage, row.name, row.kind): row for row in case.program.states}
+    for row in coverage(case.program, case.model):
+        key = row.unit.stage, row.unit.name, row.kind
+        entry, count = entries.pop(key, None), rows[key]
+        if entry is None or count > 1:
+            yield Problem("states", key, f"is in {count} rows", "one row for each unit and kind")
+        else:
+            yield from _row_problems(entry, row)
+    for key in entries:
+        yield Problem("states", key, "no stage holds such a unit", "take the row out")
+
+
+def _row_problems(entry: StateEntry, row: Coverage) -> Iterator[Problem]:
+    unit = row.unit
+    field = f"states.{entry.stage}.{entry.name}.{entry.kind}"
+    if entry.layout not in (unit.axes, unit.axes + unit.shard_axes):
+        rule = f"its elements are cut over {unit.axes}, and perhaps over {unit.shard_axes}"
+        yield Problem(f"{field}.layout", entry.layout, rule, str(unit.axes))
+    if entry.layers != unit.layers or entry.repeat != max(1, len(unit.layers)):
+        yield Problem(
+            f"{field}.layers", entry.layers, f"the stage has layers {unit.layers}", str(unit.layers)
+        )
+    if entry.elements != row.local:
+        rule = f"elements·ranks must be {row.elements} of the model + {row.copies} copies + {row.padding} padding"
+        yield Problem(f"{field}.elements", entry.elements, rule, str(row.local))
+
+
+def sharded_alike(case: CheckedProgram) -> Iterator[Problem]:
+    """Require each kind of state to be sharded everywhere or nowhere, and gathered states to be kept sharded."""
+    sharded: dict[str, set[bool]] = {kind: set() for kind in STATE_KINDS}
+    for row in case.program.states:
+        sharded[row.kind].add(any(axis.endswith("shard") for axis in row.layout))
+    for kind, found in sharded.items():
+        if len(found) > 1:
+            yield Problem("states", kind, "is sharded in some rows only", "all rows of a kind alike")
+    order = [any(sharded[kind]) for kind in STATE_KINDS]  # parameter ⇒ gradient ⇒ optimizer
+    if order != sorted(order):
+        rule = "a sharded parameter has sharded gradients, a sharded gradient sharded optimizer states"
+        yield Problem("states", dict(zip(STATE_KINDS, order, strict=True)), rule, "shard the optimizer first")
+
+
+def bodies_hold_stages(case: CheckedProgram) -> Iterator[Problem]:
+    """Require the body of each pass to run the blocks of its stage, forward or backward."""
+    program = case.program
+    kinds = {action.kind for actions in program.lists for action in actions} & {"F", "B", "I", "W"}
+    for stage in program.stages:
+        for kind in sorted(kinds):
+            key = (stage.index, kind)
+            blocks = _blocks(program.bodies[key]) if key in program.bodies else []
+            wanted = list(stage.blocks) if kind == "F" else list(reversed(stage.blocks))
+            if blocks != wanted:
+                rule = f"the pass holds {_first_difference(blocks, wanted)}"
+                yield Problem(f"bodies.{stage.index}{kind}", blocks, rule, str(wanted))
+    for share in program.shares:
+        for passed in SHARE_PASSES:
+            body = program.bodies.get((share.index, passed), ())
+            if tuple(_blocks(body)) != share_blocks(case.model, passed):
+                rule = f"the pass holds {_blocks(body)}"
+                yield Problem(
+                    f"bodies.{share.index}{passed}",
+                    _blocks(body),
+                    rule,
+                    str(share_blocks(case.model, passed)),
+                )
+
+
+def _blocks(body: Body) -> list[int]:
+    return [s.block for s in body if s.block is not None for _ in range(s.count)]
+
+
+STATE_RULES: tuple[Rule, ...] = (every_layer_once, every_state_once, sharded_alike, bodies_hold_stages)

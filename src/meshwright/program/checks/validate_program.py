@@ -1,0 +1,40 @@
+"""Is this Program sound? Every problem at once; a lowered legal plan has none (property test).
+
+The rules look at coverage (stages, states, passes), dependencies, messages and deadlock, what surrounds the
+schedule, copies of activations, and memory in flight. They count for themselves what
+``program/lowering/lower_plan.py`` builds, so that a mistake there does not hide here. What they do not look at:
+times, and whether the plan fits into memory.
+"""
+
+from meshwright.errors import Problem
+from meshwright.model.graph import ModelGraph, Recomputed
+from meshwright.model.transforms.recomputed_layers import with_recompute
+from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
+from meshwright.program.checks.action_lists import LIST_RULES
+from meshwright.program.checks.bidirectional_copies import COPY_RULES
+from meshwright.program.checks.checked_program import CheckedProgram, Rule
+from meshwright.program.checks.layers_and_states import STATE_RULES
+from meshwright.program.checks.offload_order import OFFLOAD_RULES
+from meshwright.program.checks.step_actions import STEP_RULES
+from meshwright.program.program import Program
+
+RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES, *OFFLOAD_RULES)
+
+
+def validate(program: Program, model: ModelGraph) -> list[Problem]:
+    """Everything that is wrong with a Program; empty for a good one."""
+    planned = with_recompute(model, _recomputed(program, len(model.layer_blocks)))
+    case = CheckedProgram(
+        program, planned if program.vocabulary is None else with_vocabulary_parallel(planned)
+    )
+    return [problem for rule in RULES for problem in rule(case)]
+
+
+def _recomputed(program: Program, layers: int) -> list[Recomputed]:
+    """Return the recomputation of each layer in this Program; empty for a layer in no stage."""
+    found: dict[int, Recomputed] = {}
+    for stage in program.stages:
+        blocks = (program.blocks[index] for index in stage.blocks)
+        runs_again = (block.recompute for block in blocks if block.kind == "layer")
+        found |= dict(zip(stage.layers, runs_again, strict=False))
+    return [found.get(layer, ()) for layer in range(layers)]

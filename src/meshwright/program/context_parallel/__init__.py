@@ -1,0 +1,1 @@
+"""Context parallelism: positions of each rank, visible keys, collectives of attention."""

@@ -1,0 +1,1 @@
+"""Expert parallelism: load of ranks, fan-out of tokens, forms of dispatch."""

@@ -1,0 +1,1 @@
+"""Rank meshes, tensor layouts, re-sharding, and hops between nodes."""

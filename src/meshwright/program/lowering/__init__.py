@@ -1,0 +1,1 @@
+"""Lowering: from a plan to its stages, pass bodies and action lists."""

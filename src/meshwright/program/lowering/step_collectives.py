@@ -1,0 +1,248 @@
+"""The actions around the schedule in a step: gathers before, reductions after, gradient norm, optimizer.
+
+A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
+with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
+schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
+(``program/model_states/bidirectional_gradient_reduction.py``), REDUCE_TIED where two ranks share the embedding
+table, NORM (with more around it where steps are validated after they are taken: ``optimizer_post_validation.py``),
+STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass. With ``gather:
+per-unit`` GATHER, FREE and REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduce.py``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.program.layouts.rank_mesh import RankGrid
+from meshwright.program.local_shape import LocalShape, Mode
+from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
+from meshwright.program.lowering.pass_bodies import Shared
+from meshwright.program.model_states.bidirectional_gradient_reduction import (
+    MIRRORED,
+    mirrored_reduction,
+    reduced_units,
+)
+from meshwright.program.model_states.data_parallel_collectives import add, step_gathers, unit_reduction
+from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule, exchange_units
+from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.pass_items import Collective
+from meshwright.program.program import Stage
+from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind
+from meshwright.schedules.dependencies import StageChains
+from meshwright.stack.stack import Stack
+
+LISTED = ("per-step", "per-unit")
+"""When states are exchanged by actions of the lists."""
+NORM_BYTES = 8
+"""The sum of squares of all gradients and the sum of the losses, in fp32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """The inputs of the actions around the schedule. ``elements`` is per block, ``ways`` of the stages.
+
+    ``tied``: the last stage has a copy of the embedding's table, ``tied_head``: its head reads it.
+    ``sharding`` is the name of what is cut, which may be another than the plan's
+    (``program/model_states/stack_zero_semantics.py``). ``unit`` is how many micro-batches go through the schedule
+    together; None where it has no units. ``shares`` are those of a vocabulary that is spread over the ranks.
+    ``validated_afterwards``: ranks do not wait for all before they step.
+    """
+
+    sharding: str
+    mode: Mode
+    stack: Stack
+    shape: LocalShape
+    stages: tuple[Stage, ...]
+    ways: StageChains
+    elements: Mapping[int, Elements]
+    tied: bool
+    tied_head: bool
+    grid: RankGrid
+    expert_grid: RankGrid
+    unit: int | None = None
+    shares: tuple[Stage, ...] = ()
+    validated_afterwards: bool = False
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """Shares and stages, in the order in which a step needs them."""
+        return self.shares + self.stages
+
+    @property
+    def gathers_stages(self) -> bool:
+        """Sharded parameters of a stage are made whole by an action of the list, not in passes."""
+        return self.sharding in ("zero1", "zero2") or self.mode.gather in LISTED
+
+    @property
+    def reduces_stages(self) -> bool:
+        """Gradients of a stage are exchanged by an action of the list, not with every micro-batch."""
+        return self.mode.reduce in LISTED
+
+    @property
+    def beside(self) -> frozenset[Kind]:
+        """Return the kinds of actions that overlap compute."""
+        return beside_compute(self.stack)
+
+    @property
+    def tied_ranks(self) -> tuple[int, ...]:
+        """The pipeline ranks that share the embedding table; empty when one rank holds both ends."""
+        ends = (self.stages[0].rank, self.stages[-1].rank)
+        return ends if self.tied and ends[0] != ends[1] else ()
+
+    @property
+    def shared(self) -> Shared | None:
+        """The blocks of embedding and head, where they share a table on one rank."""
+        ends = self.stages[0], self.stages[-1]
+        return (
+            (ends[0].blocks[0], ends[1].blocks[-1])
+            if self.tied_head and ends[0].rank == ends[1].rank
+            else None
+        )
+
+    def stage_elements(self, stage: Stage) -> Elements:
+        """Elements of all blocks of a stage on one rank."""
+        return add(*(self.elements[block] for block in stage.blocks))
+
+    def live(self, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Without those whose group has one member."""
+        return tuple(c for c in collectives if self.group_size(c.axes) > 1)
+
+    def group_size(self, axes: tuple[str, ...]) -> int:
+        """Members of a group over ``axes``; "world" is every rank."""
+        if axes == ("world",):
+            return self.grid.ranks
+        if axes == MIRRORED:
+            return self.ways.chains
+        grid = self.grid if self.grid.has(axes) else self.expert_grid
+        return grid.size(axes)
+
+
+def beside_compute(stack: Stack) -> frozenset[Kind]:
+    """Return the kinds of actions that overlap compute in a stack."""
+    kinds: set[Kind] = set()
+    if stack.overlap_parameter_gather:
+        kinds.add("GATHER")
+    if stack.overlap_gradient_reduction:
+        kinds.add("REDUCE")
+    return frozenset(kinds)
+
+
+def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """Return the collectives of the actions around the schedule; entries without members are left out."""
+    result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
+    for stage in step.parts:
+        elements, what = step.stage_elements(stage), f"stage {stage.index}"
+        if step.gathers_stages:
+            result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
+        if step.reduces_stages:
+            result[stage.index, "REDUCE"] = step.live(
+                unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
+            )
+        units = reduced_units([step.elements[block] for block in stage.blocks], step.mode.gather)
+        mirrored = mirrored_reduction(units, step.shape, step.stack, what)
+        result[stage.index, "REDUCE_MIRRORED"] = step.live(mirrored)
+    if step.tied_ranks:
+        embedding = step.elements[step.stages[0].blocks[0]]
+        result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
+    axes = norm_axes(step.validated_afterwards)
+    result[None, "NORM"] = step.live((Collective("all-reduce", axes, NORM_BYTES, "gradient norm"),))
+    return {key: collectives for key, collectives in result.items() if collectives}
+
+
+def tied_reduction(embedding: Elements, sharding: str, shape: LocalShape, stack: Stack) -> Collective:
+    """All-reduce of the shared table's gradient between the first and the last pipeline rank.
+
+    Of the embedding block only the table is cut over tp; learned positions and a norm are whole, and not shared.
+    """
+    table = embedding.dense - embedding.whole
+    if stack.ties_shards and sharding != "none":
+        table = np.ceil(table / shape.shard)
+    return Collective("all-reduce", ("tied",), stack.gradient_communication_bytes * table, "embedding table")
+
+
+def wrap_lists(
+    lists: ActionLists,
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> tuple[tuple[Action, ...], ...]:
+    """Put the step's own actions around each rank's schedule."""
+    wrapped = tuple(_wrap(rank, actions, step, collectives) for rank, actions in enumerate(lists))
+    return with_validation(wrapped, step.ways) if step.validated_afterwards else wrapped
+
+
+def _wrap(
+    rank: int,
+    actions: Sequence[Action],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> tuple[Action, ...]:
+    mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
+    if step.mode.by_unit:
+        return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
+    mine = [share.index for share in step.shares if share.rank == rank] + mine
+    gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
+    first = step.mode.gather == "per-step" or "GATHER" in step.beside
+    wrapped = list(gather) if first else []
+    last = _last_backward(actions)
+    for position, action in enumerate(actions):
+        wrapped.append(action)
+        if "REDUCE" in step.beside and position in last:
+            wrapped += _after_last(last[position], step, collectives)
+    if "REDUCE" not in step.beside:
+        wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
+    wrapped += _end(rank, mine, step, collectives)
+    return tuple(wrapped if first else wrapped + gather)
+
+
+def _unit_by_unit(
+    stages: Sequence[int],
+    actions: Sequence[Action],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    assert step.unit is not None, "the schedule has no units"
+    gathered, reduced = (
+        [stage for stage in stages if (stage, kind) in collectives] for kind in ("GATHER", "REDUCE")
+    )
+    return exchange_units(
+        actions, UnitRule(size=step.unit, gathered=gathered, reduced=reduced, beside=step.beside)
+    )
+
+
+def _end(
+    rank: int,
+    stages: Sequence[int],
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    """What follows when all gradients of a rank are reduced."""
+    mirrored = [Action("REDUCE_MIRRORED", s) for s in stages if (s, "REDUCE_MIRRORED") in collectives]
+    tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
+    norm = [Action("NORM")] if (None, "NORM") in collectives else []
+    if step.validated_afterwards:
+        norm = sums_on(rank, step.grid.sizes["pp"])
+    return [*mirrored, *tied, *norm, Action("STEP")]
+
+
+def late_gathers(actions: Sequence[Action]) -> list[Action]:
+    """GATHER actions at the end of a list, which serve the next step: before the first one they are due too."""
+    return [action for action in actions[actions.index(Action("STEP")) :] if action.kind == "GATHER"]
+
+
+def _last_backward(actions: Sequence[Action]) -> dict[int, int]:
+    """Position of the last pass of each stage that makes gradients of its weights → the stage."""
+    found: dict[int, int] = {}
+    for position, action in enumerate(actions):
+        if action.kind in MAKE_GRADIENTS and action.stage is not None:
+            found[action.stage] = position
+    return {position: stage for stage, position in found.items()}
+
+
+def _after_last(
+    stage: int,
+    step: StepPlan,
+    collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
+) -> list[Action]:
+    after = [Action("REDUCE", stage)] if (stage, "REDUCE") in collectives else []
+    return after + ([Action("FREE", stage)] if step.mode.gather == "per-step" else [])

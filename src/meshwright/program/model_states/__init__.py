@@ -1,0 +1,1 @@
+"""Model states under ZeRO: bytes of parameters, gradients and optimizer states, their gathers and reductions."""

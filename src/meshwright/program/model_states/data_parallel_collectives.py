@@ -1,0 +1,147 @@
+"""Data-parallel collectives: what is gathered and reduced for a unit of parameters.
+
+=========  =====================================  ==========================================
+sharding   gradients                              parameters
+=========  =====================================  ==========================================
+none       all-reduce over all replicas           (replicated)
+zero1, 2   reduce-scatter over the shard axes     all-gather after the optimizer
+zero3      reduce-scatter over the shard axes     all-gather before use, as ``gather`` says
+=========  =====================================  ==========================================
+
+With ``gradient_reduction: all-reduce`` a stack all-reduces gradients over the shard axes under zero1 and zero2.
+The shard axes are (cp, dp_shard) for dense and edp_shard for expert parameters; what is left is all-reduced over
+dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid sharding: Zhao et al., arXiv
+2304.11277, section 3.2.2). Sequence parallelism leaves partial gradients of the parameters that tp does not
+cut, and norms of single heads have them without it: they are all-reduced over tp before all else.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from meshwright.program.local_shape import LocalShape, Mode
+from meshwright.program.lowering.pass_bodies import UnitExchanges
+from meshwright.program.model_states.state_bytes import (
+    DENSE_REPLICA_AXES,
+    DENSE_SHARD_AXES,
+    EXPERT_REPLICA_AXES,
+    EXPERT_SHARD_AXES,
+    Elements,
+)
+from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
+from meshwright.stack.stack import Stack
+
+PARAMETER_WIRE_BYTES = 2
+
+
+def gathers(elements: Elements, what: str) -> tuple[Collective, ...]:
+    """All-gathers that make a unit's sharded parameters whole on every rank."""
+    return _nonzero(
+        _collective("all-gather", DENSE_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.dense, what),
+        _collective("all-gather", EXPERT_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.expert, what),
+    )
+
+
+def step_gathers(elements: Elements, sharding: str, what: str) -> tuple[Collective, ...]:
+    """Return the gathers of a step: all sharded parameters, or those that the optimizer has changed."""
+    return gathers(elements if sharding == "zero3" else elements.of("optimizer"), what)
+
+
+def reductions(
+    elements: Elements, sharding: str, shape: LocalShape, stack: Stack, what: str
+) -> tuple[Collective, ...]:
+    """Return the collectives that reduce a unit's local gradients for the optimizer."""
+    size, elements = stack.gradient_communication_bytes, elements.of("gradient")
+    if sharding == "none":
+        return _nonzero(
+            _collective("all-reduce", DENSE_SHARD_AXES + DENSE_REPLICA_AXES, size, elements.dense, what),
+            _collective("all-reduce", EXPERT_SHARD_AXES + EXPERT_REPLICA_AXES, size, elements.expert, what),
+        )
+    whole = stack.gradient_reduction == "all-reduce" and sharding != "zero3"
+    kind: CollectiveKind = "all-reduce" if whole else "reduce-scatter"
+    dense_shard = np.ceil(elements.dense / shape.shard)
+    expert_shard = np.ceil(elements.expert / shape.expert_shard)
+    return _nonzero(
+        _collective(kind, DENSE_SHARD_AXES, size, elements.dense, what),
+        _collective("all-reduce", DENSE_REPLICA_AXES, size, dense_shard, what),
+        _collective(kind, EXPERT_SHARD_AXES, size, elements.expert, what),
+        _collective("all-reduce", EXPERT_REPLICA_AXES, size, expert_shard, what),
+    )
+
+
+def whole_reduction(elements: Elements, mode: Mode, stack: Stack) -> tuple[Collective, ...]:
+    """All-reduce over tp of gradients that each tp rank has computed from its own tokens or heads only."""
+    size, trained = stack.gradient_communication_bytes, elements.of("gradient")
+    partial = trained.whole if mode.sequence_parallel else trained.partial
+    return _nonzero(_collective("all-reduce", ("tp",), size, partial, "whole"))
+
+
+def unit_reduction(
+    elements: Elements, sharding: str, mode: Mode, shape: LocalShape, stack: Stack, what: str
+) -> tuple[Collective, ...]:
+    """All that turns the local gradients of a unit into what the optimizer needs."""
+    return whole_reduction(elements, mode, stack) + reductions(elements, sharding, shape, stack, what)
+
+
+def unit_exchanges(
+    elements: Mapping[int, Elements],
+    sharding: str,
+    mode: Mode,
+    shape: LocalShape,
+    stack: Stack,
+    live: Callable[[tuple[Collective, ...]], tuple[Collective, ...]] = tuple,
+) -> UnitExchanges:
+    """Return each block's state exchanges in the passes of a micro-batch; ``live`` may leave collectives out."""
+    named = {index: (f"block {index}", held) for index, held in elements.items()}
+    reduced = named if mode.reduce == "per-micro-batch" else {}
+    return UnitExchanges(
+        gathers={index: live(gathers(held, what)) for index, (what, held) in named.items()},
+        reductions={
+            index: live(unit_reduction(held, sharding, mode, shape, stack, what))
+            for index, (what, held) in reduced.items()
+        },
+        ahead=passes_ahead(mode, stack),
+        hidden=stack.overlap_gradient_reduction or mode.gather == "per-layer",
+    )
+
+
+def passes_ahead(mode: Mode, stack: Stack) -> frozenset[PassKind]:
+    """Return the passes in which each block's parameters are gathered during the block before."""
+    if mode.gather == "per-layer":
+        return frozenset(("F", "B", "I"))
+    stay_whole = mode.gather == "per-micro-batch" and stack.gathers_layers_ahead
+    return frozenset(("F",)) if stay_whole else frozenset()
+
+
+def stage_gathers(stage: Elements, mode: Mode, stack: Stack, what: str) -> tuple[Collective, ...]:
+    """Return the gathers before a forward pass over a whole stage."""
+    at_once = mode.gather == "per-micro-batch" and not stack.gathers_layers_ahead
+    return gathers(stage, what) if at_once else ()
+
+
+def add(*parts: Elements) -> Elements:
+    """Elements of several blocks together."""
+    every = _added(parts)
+    if all(part.trained is None for part in parts):
+        return every
+    return replace(every, trained=_added([part.of("gradient") for part in parts]))
+
+
+def _added(parts: Sequence[Elements]) -> Elements:
+    return Elements(
+        sum((p.dense for p in parts), start=0),
+        sum((p.expert for p in parts), start=0),
+        sum((p.whole for p in parts), start=0),
+        partial=sum((p.partial for p in parts), start=0),
+    )
+
+
+def _collective(
+    kind: CollectiveKind, axes: tuple[str, ...], size: int, elements: object, what: str
+) -> Collective:
+    return Collective(kind, axes, size * elements, what)  # type: ignore[operator]
+
+
+def _nonzero(*collectives: Collective) -> tuple[Collective, ...]:
+    return tuple(c for c in collectives if np.any(c.logical_bytes))

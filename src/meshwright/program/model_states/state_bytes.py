@@ -1,0 +1,178 @@
+"""The state table: every parameter, gradient and optimizer entry, who holds how much of it, in which dtype.
+
+Entries are per stage and block ("unit") and per kind, dense and expert apart, because the two live on different
+meshes. Elements are those of one rank; uneven cuts are rounded up, as frameworks pad them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from meshwright.model.graph import Block
+from meshwright.model.operators.operator_types import Norm, Operator, Parameter
+from meshwright.program.local_shape import LocalShape, Number
+from meshwright.stack.stack import Stack
+
+StateKind = Literal["parameter", "gradient", "optimizer"]
+STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
+
+DENSE_SHARD_AXES = ("cp", "dp_shard")
+DENSE_REPLICA_AXES = ("dp_replicate",)
+EXPERT_SHARD_AXES = ("edp_shard",)
+EXPERT_REPLICA_AXES = ("edp_replicate",)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMesh:
+    """The axes that a state's copies lie along: ``width`` cuts widths, ``shard`` cuts the rest, ``replica`` nothing."""
+
+    width: str
+    shard: tuple[str, ...]
+    replica: tuple[str, ...]
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset((self.width, *self.shard, *self.replica))
+
+
+DENSE_MESH = StateMesh("tp", DENSE_SHARD_AXES, DENSE_REPLICA_AXES)
+EXPERT_MESH = StateMesh("etp", EXPERT_SHARD_AXES, EXPERT_REPLICA_AXES)
+"""That of the experts, besides ep, which cuts their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Elements of a block's parameters on one rank before data-parallel sharding.
+
+    ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers), ``partial`` the part of that
+    which every tp rank uses on heads of its own. ``trained`` are those that have gradients, None where all have.
+    """
+
+    dense: Number
+    expert: Number
+    whole: Number
+    trained: "Elements | None" = None
+    partial: Number = 0
+
+    @property
+    def count(self) -> Number:
+        """Dense and expert elements together."""
+        return self.dense + self.expert
+
+    def of(self, kind: StateKind) -> "Elements":
+        """Return the elements with a state of this kind: frozen ones have no gradient and no optimizer states."""
+        return self if kind == "parameter" or self.trained is None else self.trained
+
+
+def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together: bool) -> dict[int, Elements]:
+    """Elements of every block by its index.
+
+    ``ends_together``: the ranks that hold the embedding hold all else too, so that a table that others read counts
+    once, in the embedding. On ranks of their own the head and layers that read further tokens have a copy.
+    """
+    shared = embedding_names(blocks) if ends_together else frozenset[str]()
+    return {
+        index: local_elements(block, shape, frozenset() if block.kind == "embed" else shared)
+        for index, block in enumerate(blocks)
+    }
+
+
+def embedding_names(blocks: Sequence[Block]) -> frozenset[str]:
+    """Names of the embedding's parameters; a tied head has one of them."""
+    return frozenset(
+        p.name for block in blocks if block.kind == "embed" for op in block.operators for p in op.parameters
+    )
+
+
+def local_elements(block: Block, shape: LocalShape, left_out: frozenset[str] = frozenset()) -> Elements:
+    """Cut every parameter of a block over tp, or over ep and etp; those named in ``left_out`` do not count."""
+    parameters = [
+        (parameter, op)
+        for op in block.operators
+        for parameter in op.parameters
+        if parameter.name not in left_out
+    ]
+    every = _sum(parameters, shape)
+    if all(parameter.trained for parameter, _ in parameters):
+        return every
+    return replace(every, trained=_sum([p for p in parameters if p[0].trained], shape))
+
+
+def _sum(parameters: Sequence[tuple[Parameter, Operator]], shape: LocalShape) -> Elements:
+    """Elements of parameters, each with the operator that it belongs to."""
+    dense: Number = 0
+    expert: Number = 0
+    whole: Number = 0
+    partial: Number = 0
+    for parameter, op in parameters:
+        elements = parameter_elements(parameter, shape, expert=op.place == "expert")
+        if op.place == "expert":
+            expert = expert + elements
+        else:
+            dense = dense + elements
+            whole = whole + (elements if parameter.tp_dim is None else 0)
+            partial = partial + (elements if is_partial(parameter, op) else 0)
+    return Elements(dense, expert, whole, partial=partial)
+
+
+def is_partial(parameter: Parameter, op: Operator) -> bool:
+    """Return true if each tp rank applies a whole parameter to only a part of the work (head norms)."""
+    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm)
+
+
+def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool) -> Number:
+    """Elements of one parameter on one rank; the vocabulary dim is padded first."""
+    elements: Number = 1
+    for dim, size in enumerate(parameter.shape):
+        length: Number = shape.padded_vocab(size) if dim == parameter.vocab_dim else size
+        if dim == parameter.tp_dim:
+            cut = shape.vocabulary_cut if dim == parameter.vocab_dim else shape.tp
+            length = np.ceil(length / (shape.etp if expert else cut))
+        if dim == parameter.ep_dim:
+            length = np.ceil(length / shape.ep)
+        elements = elements * length
+    return elements
+
+
+def state_bytes(
+    elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
+) -> Number:
+    """Bytes of one kind of state on one rank; ``sharded``: cut over the data-parallel shard axes."""
+    size, elements = bytes_per_element(kind, stack), elements.of(kind)
+    if not sharded:
+        return size * (elements.dense + elements.expert)
+    return size * (np.ceil(elements.dense / shape.shard) + np.ceil(elements.expert / shape.expert_shard))
+
+
+def bytes_per_element(kind: StateKind, stack: Stack) -> int:
+    """Return the stack's bytes per element of a state."""
+    return {
+        "parameter": stack.parameter_bytes,
+        "gradient": stack.gradient_bytes,
+        "optimizer": stack.optimizer_bytes,
+    }[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
+
+    ``layout`` names the axes over which the elements are cut, in order of application.
+    """
+
+    name: str
+    kind: StateKind
+    stage: int
+    repeat: int
+    elements: int
+    bytes_per_element: int
+    layout: tuple[str, ...]
+    layers: tuple[int, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes on one rank."""
+        return self.repeat * self.elements * self.bytes_per_element

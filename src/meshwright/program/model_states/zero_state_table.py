@@ -1,0 +1,75 @@
+"""Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state.
+
+Blocks of one name have equal states, whatever they run again in the backward pass: they share a row.
+"""
+
+from collections import defaultdict
+from math import ceil
+
+from meshwright.model.graph import ModelGraph
+from meshwright.program.lowering.step_collectives import StepPlan
+from meshwright.program.model_states.state_bytes import (
+    DENSE_SHARD_AXES,
+    EXPERT_SHARD_AXES,
+    STATE_KINDS,
+    StateEntry,
+    StateKind,
+    bytes_per_element,
+)
+from meshwright.program.program import Stage
+
+SHARDED: dict[str, tuple[StateKind, ...]] = {
+    "none": (),
+    "zero1": ("optimizer",),
+    "zero2": ("optimizer", "gradient"),
+    "zero3": ("optimizer", "gradient", "parameter"),
+}
+"""Which kinds of state each ZeRO name cuts over the data-parallel shard axes."""
+
+
+def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
+    """Every state of every stage, on each of that stage's ranks."""
+    return tuple(entry for part in (*step.stages, *step.shares) for entry in _stage_rows(part, step, model))
+
+
+def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
+    layers: dict[int, list[int]] = defaultdict(list)
+    first_named: dict[str, int] = {}
+    layer_numbers = iter(stage.layers)
+    for block in stage.blocks:
+        like = first_named.setdefault(model.blocks[block].name, block)
+        layers[like] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
+    rows = []
+    for block, numbers in layers.items():
+        for kind in STATE_KINDS:
+            for expert in (False, True):
+                row = _row(stage, block, tuple(numbers), kind, expert, step, model)
+                rows += [row] if row.elements else []
+    return rows
+
+
+def _row(
+    stage: Stage,
+    block: int,
+    layers: tuple[int, ...],
+    kind: StateKind,
+    expert: bool,
+    step: StepPlan,
+    model: ModelGraph,
+) -> StateEntry:
+    held = step.elements[block].of(kind)
+    elements = held.expert if expert else held.dense
+    axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
+    if kind in SHARDED[step.sharding]:
+        elements = ceil(elements / (step.shape.expert_shard if expert else step.shape.shard))
+        axes += EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
+    return StateEntry(
+        name=model.blocks[block].name + (".experts" if expert else ""),
+        kind=kind,
+        stage=stage.index,
+        repeat=max(1, len(layers)),
+        elements=int(elements),
+        bytes_per_element=bytes_per_element(kind, step.stack),
+        layout=axes,
+        layers=layers,
+    )

@@ -1,0 +1,1 @@
+"""Messages between pipeline ranks: their insertion, their order and freedom from deadlock."""

@@ -1,0 +1,495 @@
+"""The verbs as Python functions whose keywords are the long options of the command line.
+
+Every function returns an Answer, which prints as the verb does. Wrong input raises InputError with all problems; a
+question without an answer raises InfeasibleError. Options that write a file take its path.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from meshwright import api
+from meshwright.cli.options.plan_options import capacity as read_capacity
+from meshwright.cli.options.plan_options import lengths, solving
+from meshwright.cli.options.plan_options import routing as read_routing
+from meshwright.cli.plan import render_plan_answer
+from meshwright.cli.run import by_field, options_named, refuse_other_kind
+from meshwright.cli.schedule import ALL, SEARCH, SEVERAL, refuse_unused
+from meshwright.cli.terminal.launcher_ranks import is_first
+from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
+from meshwright.errors import InputError, Problem
+from meshwright.present.description import render_description
+from meshwright.present.exported_files import render_export
+from meshwright.present.graph_schedule import render_branches
+from meshwright.present.imported_plan import render_import
+from meshwright.present.plan_answers.check_result import render_check
+from meshwright.present.plan_answers.comparison import render_comparison
+from meshwright.present.plan_answers.explanation import render_explanation
+from meshwright.present.plan_answers.prediction import render_report
+from meshwright.present.runs.calibration import render_calibration
+from meshwright.present.runs.emulated_step import render_emulated
+from meshwright.present.runs.ingested_logs import render_ingest
+from meshwright.present.runs.measured_machine import render_measured
+from meshwright.present.runs.probe_jobs import render_probes
+from meshwright.present.runs.training_run import render_trained
+from meshwright.present.runs.validation import render_validation
+from meshwright.present.runs.validation_scatter import scatter
+from meshwright.present.runs.verification import render_verified
+from meshwright.present.schedule_tables import render_compared, render_schedule, render_schedules
+from meshwright.verbs.import_ import ImportRequest
+from meshwright.verbs.schedule.schedule_request import ScheduleRequest
+from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
+from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
+
+PathLike = str | Path
+UNWRITTEN = "(not written)"
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """The answer of a verb. ``ok`` is False where the command line exits with 1."""
+
+    data: dict[str, Any]
+    render: Callable[[dict[str, Any]], None]
+    ok: bool = True
+    remarks: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that the verb prints with ``--json``."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.data))
+        return plain
+
+    def __repr__(self) -> str:
+        """Return what the verb prints, remarks first."""
+        text = StringIO()
+        with redirect_stdout(text), redirect_stderr(text):
+            self.render(self.data)
+        return "\n".join([*(f"Remark: {remark}" for remark in self.remarks), text.getvalue().rstrip()])
+
+
+def plan(
+    model: str,
+    *,
+    on: str | Iterable[str],
+    seq_len: int,
+    global_batch: int,
+    stack: str = "megatron-core",
+    precision: str = "bf16",
+    documents: Iterable[int] | None = None,
+    routing: str | float | None = None,
+    capacity: float | Mapping[str, Any] | None = None,
+    task: str = "pretrain",
+    keep: Iterable[str] = (),
+    forbid: Iterable[str] = (),
+    top: int = 5,
+    stages: str = "balanced",
+    schedule: str | None = None,
+    solve: float | None = None,
+    solve_steps: int | None = None,
+    seed: int | None = None,
+    objective: str = "throughput",
+    tokens: str | int | None = None,
+    budget: float | None = None,
+    deadline: float | None = None,
+    assume: Iterable[str] = (),
+    why: bool = False,
+    output: PathLike | None = None,
+) -> Answer:
+    """Search the best plans of a model on a cluster. ``budget`` in US dollars, ``deadline`` in days.
+
+    ``why``: the answer prints every reason, plan and count, not the summary.
+    """
+    sought = solving(solve, solve_steps, seed)
+    file = None if output is None else Path(output)
+    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if sought else [])]:
+        check_writable(path, "output")
+    found = api.plan(
+        model,
+        on=on,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        stack=stack,
+        precision=precision,
+        task=task,
+        documents=None if documents is None else lengths(",".join(map(str, documents))),
+        routing=read_routing(None if routing is None else str(routing)),
+        capacity=read_capacity(None if capacity is None else json.dumps(capacity)),
+        keep=_several(keep),
+        forbid=_several(forbid),
+        top=top,
+        stages=stages,
+        schedule=schedule,
+        solving=sought,
+        objective=objective,
+        tokens=tokens,
+        budget_usd=budget,
+        deadline_days=deadline,
+        assume=_several(assume),
+    )
+    files = found.proposals[0].files(file) if file else {}
+    write_all(files)
+    return Answer(
+        found.to_json(),
+        lambda data: render_plan_answer(
+            data, found.proposals[0].reasons, [str(path) for path in files], why=why
+        ),
+        remarks=found.proposals[0].report.remarks,
+    )
+
+
+def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:
+    """Return a model, cluster, stack or plan with every default."""
+    return Answer(api.describe(name, long=long, seq_len=seq_len), render_description)
+
+
+def predict(
+    plan: PathLike,
+    *,
+    set: Iterable[str] = (),
+    trace: PathLike | None = None,
+    stage_times: PathLike | None = None,
+    csv: PathLike | None = None,
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+) -> Answer:
+    """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
+    settings = _several(set)
+    _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
+    report = api.predict(plan, settings=settings, tokens=tokens, assume=_several(assume))
+    if trace:
+        write_whole(Path(trace), json.dumps(api.trace(plan, settings=settings), allow_nan=False))
+    if stage_times:
+        write_whole(Path(stage_times), api.stage_times(plan, str(stage_times), settings=settings))
+    if csv:
+        write_whole(Path(csv), api.lists(plan, settings=settings))
+    return Answer(
+        report.to_json(),
+        lambda data: render_report(data, _text(trace), _text(stage_times)),
+        report.fits,
+        report.remarks,
+    )
+
+
+def compare(a: PathLike, b: PathLike) -> Answer:
+    """Compare two plan files, or the prediction of a plan with a Kineto trace of it."""
+    return Answer(api.compare(a, b), lambda data: render_comparison(data, str(a), str(b)))
+
+
+def explain(plan: PathLike, *, against: PathLike | None = None) -> Answer:
+    """Explain what a plan costs and what would change the answer, or its difference from ``against``."""
+    found = api.explain(plan, against=against)
+    data = found.to_json()
+    return Answer(
+        data,
+        lambda data: render_explanation(data, str(plan), _text(against)),
+        found.fits,
+        data["predict"]["remarks"],
+    )
+
+
+def export(
+    plan: PathLike,
+    *,
+    to: str,
+    output: PathLike | None = None,
+    launcher: str = "sbatch",
+    check: str | None = None,
+    python: PathLike | None = None,
+) -> Answer:
+    """Export a plan as files of a framework; ``check`` is "parser" or "dry", by the interpreter ``python``."""
+    data = api.export(plan, to=to, launcher=launcher, check=check, python=_text(python))
+    if output:
+        write_tree(Path(output), data["files"])
+    accepted = "check" not in data or bool(data["check"]["accepted"])
+    return Answer(data, lambda data: render_export(data, str(output or UNWRITTEN)), accepted)
+
+
+def import_file(
+    file: PathLike,
+    *,
+    model: str | None = None,
+    on: str | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    stack: str | None = None,
+    from_: str | None = None,
+    variable: Iterable[str] = (),
+    output: PathLike | None = None,
+) -> Answer:
+    """Read another framework's file as a plan; its values give way to the keywords."""
+    wanted = ImportRequest(
+        model=model,
+        on=on,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        stack=stack,
+        source=from_,
+        variables=_several(variable),
+    )
+    path = None if output is None else Path(output)
+    if path:
+        check_writable(path, "output")
+        if path.exists() and path.samefile(file):
+            raise InputError(
+                Problem("output", str(path), "is the file that is read: it would be lost", "another name")
+            )
+    data = api.import_file(file, wanted).to_json(path.stem if path else "plan")
+    if path:
+        beside = {path.with_name(name): text for name, text in data["beside"].items()}
+        write_all({path: data["plan_text"], **beside})
+    return Answer(data, lambda data: render_import(data, _text(path)))
+
+
+def check(
+    file: PathLike,
+    *,
+    model: str | None = None,
+    on: str | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    stack: str | None = None,
+    from_: str | None = None,
+    variable: Iterable[str] = (),
+) -> Answer:
+    """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
+    wanted = ImportRequest(
+        model=model,
+        on=on,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        stack=stack,
+        source=from_,
+        variables=_several(variable),
+    )
+    found = api.check(file, wanted)
+    return Answer(found.to_json(), render_check, found.ok)
+
+
+def verify(plan: PathLike, *, ranks: int = 8) -> Answer:
+    """Prove on local processes that a plan computes what one device computes."""
+    data = api.verify(plan, ranks=ranks).to_json()
+    return Answer(data, render_verified, data["equal"])
+
+
+def run(
+    plan: PathLike,
+    *,
+    steps: int | None = None,
+    data: str | Iterable[str] | None = None,
+    tokenizer: str | None = None,
+    end_of_document: str | None = None,
+    mask_document_starts: bool = False,
+    cache: PathLike | None = None,
+    lr: float | None = None,
+    schedule: str | None = None,
+    warmup: int | None = None,
+    lr_floor: float | None = None,
+    decay_steps: int | None = None,
+    beta1: float | None = None,
+    beta2: float | None = None,
+    eps: float | None = None,
+    weight_decay: float | None = None,
+    clip: float | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
+    eval_every: int | None = None,
+    held_out: float | None = None,
+    out: PathLike | None = None,
+    checkpoint_every: int | None = None,
+    keep: int | None = None,
+    resume: str | None = None,
+    init: str | None = None,
+    export: str | None = None,
+    cpu: bool = False,
+    force: bool = False,
+    set: Iterable[str] = (),
+    emulate: bool = False,
+    ranks: int | None = None,
+    limit: float | None = None,
+    trace: PathLike | None = None,
+) -> Answer | None:
+    """Train a plan, or emulate its step. Return None on launched ranks other than the first.
+
+    ``limit`` in seconds. Raises RunError where a rank fails.
+    """
+    own, starting = by_field(locals())
+    settings = _several(set)
+    refuse_other_kind(own | starting, emulate)
+    if not emulate:
+        for name in ("cache", "output"):
+            if name in own:
+                own[name] = Path(own[name])
+        if "data" in own:
+            own["data"] = _several(own["data"])
+        with options_named():
+            trained = api.run(plan, options=own, settings=settings, **starting)
+        return None if trained is None else Answer(trained.to_json(), render_trained)
+    if not is_first():
+        return None
+    _check_all({"trace": trace})
+    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings)
+    if trace:
+        write_whole(Path(trace), json.dumps(found.trace(), allow_nan=False))
+    return Answer(
+        found.to_json(), lambda data: render_emulated(data, _text(trace)), remarks=found.report.remarks
+    )
+
+
+def measure(
+    *,
+    output: PathLike | None = None,
+    on: str | None = None,
+    budget: float = 300.0,
+    processes: int | None = None,
+    collective_tests: Iterable[str] = (),
+) -> Answer | None:
+    """Measure this machine within ``budget`` seconds. Return None on launched ranks other than the first.
+
+    ``collective_tests``: output of nccl-tests or rccl-tests, read instead of measuring.
+    """
+    tests = _several(collective_tests)
+    _check_all({"output": output})
+    if tests and not on:
+        rule = "tests of collectives say nothing of devices"
+        raise InputError(Problem("on", None, rule, "on='h100-sxm-80gb x 64'"))
+    found = (
+        api.measured_collectives(tests, on or "")
+        if tests
+        else api.measure(budget, processes=processes, on=on)
+    )
+    if found is None:
+        return None
+    if output:
+        raw = {Path(output).with_suffix(".measured.json"): found.raw} if found.raw else {}
+        write_all({Path(output): found.text, **raw})
+    return Answer(found.to_json(), lambda data: render_measured(data, _text(output)))
+
+
+def probe(plan: PathLike, *, top: int = 3, to: str | None = None, output: PathLike | None = None) -> Answer:
+    """Return 20-step jobs of a plan and of plans near it, whose logs calibrate the cluster."""
+    data = api.probe(plan, top=top, to=to).to_json()
+    if output:
+        write_tree(Path(output), data["files"])
+    return Answer(data, lambda data: render_probes(data, str(output or UNWRITTEN)))
+
+
+def ingest(
+    logs: str | Iterable[str],
+    *,
+    plan: str | None = None,
+    set: Iterable[str] = (),
+    output: PathLike | None = None,
+) -> Answer:
+    """Read training logs into rows of a table of runs; ``set`` adds what a log does not say, as ``column=value``."""
+    path = None if output is None else Path(output)
+    _check_all({"output": path})
+    found = api.ingest(_several(logs), plan=plan, settings=_several(set))
+    table = found.table(path.read_text(encoding="utf-8") if path and path.exists() else "")
+    if path:
+        write_whole(path, table)
+    return Answer(found.to_json(), lambda data: render_ingest(data, table, _text(path)))
+
+
+def validate(runs: PathLike, *, picture: PathLike | None = None) -> Answer:
+    """Predict the measured runs of a CSV file and return the errors."""
+    _check_all({"picture": picture})
+    found = api.validate(runs)
+    if picture:
+        title = f"Predicted against measured: {Path(runs).name}"
+        write_whole(Path(picture), scatter(found.points(), title))
+    data = {"rows": list(found.rows()), "skipped": list(found.skipped_rows()), "summary": found.summary}
+    return Answer(data, lambda data: render_validation(found.summary, found.reasons(), _text(picture)))
+
+
+def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:
+    """Fit a cluster's constants to measured runs; ``ok`` is False where this does not reduce the error."""
+    _check_all({"output": output})
+    found = api.calibrate(runs, on=on)
+    written = output if found.helps else None
+    if written:
+        write_whole(Path(written), api.cluster_file(found))
+    return Answer(found.to_json(), lambda data: render_calibration(data, _text(written)), found.helps)
+
+
+def schedule(
+    *names: str,
+    stages: int | None = None,
+    micro_batches: int | None = None,
+    chunks: int | None = None,
+    times: str | None = None,
+    stage_times: str | None = None,
+    memory_limit: float | None = None,
+    unit: int | None = None,
+    placement: str | None = None,
+    time_budget: float | None = None,
+    method: str | None = None,
+    seed: int | None = None,
+    from_: str | None = None,
+    graph: str | None = None,
+    memory: float | None = None,
+    csv: PathLike | None = None,
+    svg: PathLike | None = None,
+) -> Answer:
+    """Play a pipeline schedule; "compare" and several, "list" for all, "auto" for the shortest that is found.
+
+    ``times``: F,I,W,COMM of a micro-batch; ``memory`` in GiB; ``time_budget`` in seconds.
+    """
+    given = {
+        "stages": stages,
+        "micro_batches": micro_batches,
+        "chunks": chunks,
+        "times": times,
+        "stage_times": stage_times,
+        "memory_limit": memory_limit,
+        "unit": unit,
+    }
+    sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    branches = {"graph": graph, "memory": memory}
+    files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
+    _check_all(files)
+    if not names:
+        raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
+    refuse_unused(names, given, sought, branches, from_, files)
+    written = [str(path) for path in files.values()]
+    name = names[0]
+    if name == ALL:
+        return Answer(api.schedules(), render_schedules)
+    asked: Any = ScheduleRequest(**given)  # type: ignore[arg-type]
+    search: Any = ScheduleSearchOptions(**sought)  # type: ignore[arg-type]
+    found: Any
+    if name == SEVERAL:
+        found = api.compare_schedules(names[1:], asked)
+    elif graph is not None:
+        branched = GraphScheduleRequest(
+            graph=graph, ranks=stages, micro_batches=micro_batches, memory_gib=memory
+        )
+        found = api.solve_graph(branched, search) if name == SEARCH else api.play_graph(name, branched)
+    elif name == SEARCH:
+        found = api.solve_schedule(asked, search) if from_ is None else api.solve_plan(from_, asked, search)
+    else:
+        found = api.schedule(name, asked)
+    write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
+    if name == SEVERAL:
+        return Answer(found.to_json(), lambda data: render_compared(data, _text(svg)))
+    render = render_schedule if graph is None else render_branches
+    return Answer(found.to_json(), lambda data: render(data, written))
+
+
+def _several(values: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one value or several as a tuple."""
+    return (values,) if isinstance(values, str) else tuple(values)
+
+
+def _text(path: PathLike | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _check_all(files: Mapping[str, PathLike | None]) -> None:
+    """Raise InputError for a file that cannot be written, before any work is done for it."""
+    for option, path in files.items():
+        if path:
+            check_writable(Path(path), option)

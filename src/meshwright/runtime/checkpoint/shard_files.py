@@ -1,0 +1,138 @@
+"""The state that a rank holds between steps, as tensors of a safetensors file.
+
+A *stretch* is a contiguous part of a parameter or of one of its moments, or a whole buffer: elements start … stop of
+the flattened tensor of one tp rank. Buffers have no moments. Its name in a file is
+``STATE/PARAMETER/CUT/START-STOP``. CUT is ``whole`` or the dim and range of the slice: by tp (``0:24-48``), by the
+pipeline ranks for a vocabulary table spread over them, or by ep and etp for experts (``0:4-8,1:0-32``; with an expert
+order ``0:9+2+5+0``). The file's metadata holds the shapes, whole and local, under ``PARAMETER/CUT``, so the files can
+be put together again without the plan that wrote them. Each stretch is only in the file of its first owner.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from meshwright.errors import InputError, Problem
+from meshwright.runtime.checkpoint.manifest import damage
+from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.fsync import give_usual_rights
+from meshwright.runtime.state.shard_owner import first_owner
+from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
+
+DTYPES: Mapping[torch.dtype, str] = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
+"""The safetensors names of the dtypes that shards have."""
+PARAMETER, BUFFER = "parameter", "buffer"
+METADATA = "meshwright"
+"""The only key of a file's metadata: safetensors does not always keep the order of several keys."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stored part of a tensor. ``values`` is this rank's own memory; ``owner`` is the rank whose file holds it."""
+
+    state: str
+    tensor: Tensor
+    start: int
+    owner: int
+    values: torch.Tensor
+
+    @property
+    def place(self) -> str:
+        """The parameter's name and this rank's cut of it."""
+        t = self.tensor
+        return f"{t.name}/" + (",".join(map(str, t.cuts)) or "whole")
+
+    @property
+    def name(self) -> str:
+        """The stretch's name in a file."""
+        return f"{self.state}/{self.place}/{self.start}-{self.start + len(self.values)}"
+
+
+def stretches(rank: Rank) -> Iterator[Stretch]:
+    """Yield every parameter, moment and buffer stretch that a rank holds."""
+    for unit in rank.plan.all_units:
+        moments = rank.interpreter.states.optimizer.moments[unit.name]
+        buffers = {PARAMETER: unit.owned, "first_moment": moments.first, "second_moment": moments.second}
+        tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
+        for name, of, here in unit.spans():
+            owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
+            for state, buffer in buffers.items():
+                yield Stretch(state, tensors[name], of.start, owner, buffer[here])
+    for name, buffer in rank.plan.buffers.items():
+        tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
+        owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)
+        yield Stretch(BUFFER, tensor, 0, owner, buffer)
+
+
+def rank_file(rank: int) -> str:
+    """Return the name of the file that a rank writes."""
+    return f"rank-{rank:05d}.safetensors"
+
+
+def write_stretches(path: Path, found: Iterable[Stretch]) -> None:
+    """Write stretches to a safetensors file. Raises OSError."""
+    held = list(found)
+    shapes = {
+        stretch.place: {"whole_shape": stretch.tensor.whole_shape, "shape": stretch.tensor.shape}
+        for stretch in held
+    }
+    tensors = {stretch.name: stretch.values.detach().cpu() for stretch in held}
+    try:
+        save_file(tensors, path, metadata={METADATA: json.dumps(shapes)})
+        give_usual_rights(path)
+    except SafetensorError as error:
+        raise OSError(" ".join(str(error).split())[:200]) from None
+
+
+class StretchFiles:
+    """The shard files of a checkpoint, opened on first use. Use it in a ``with``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open = ExitStack()
+        self._handles: dict[int, safe_open] = {}
+        self._names: dict[int, frozenset[str]] = {}
+
+    def __enter__(self) -> "StretchFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def problems(self, stretch: Stretch) -> Iterator[Problem]:
+        """Yield the reasons why a stretch cannot be read. Raises InputError if its file cannot be opened."""
+        file, handle = rank_file(stretch.owner), self._handle(stretch.owner)
+        if stretch.name not in self._names[stretch.owner]:
+            yield damage(self.path, file, f"does not hold {stretch.name}")
+            return
+        stored = handle.get_slice(stretch.name)
+        found = list(stored.get_shape()), str(stored.get_dtype())
+        if found != ([len(stretch.values)], DTYPES[stretch.values.dtype]):
+            yield damage(self.path, file, f"holds {stretch.name} as {found[1]} of shape {found[0]}")
+
+    def read(self, wanted: Iterable[Stretch]) -> None:
+        """Copy stretches from the files into this rank's memory. Raises InputError."""
+        for stretch in wanted:
+            try:
+                stretch.values.copy_(self._handle(stretch.owner).get_tensor(stretch.name))
+            except (OSError, SafetensorError) as error:
+                raise self._unreadable(stretch.owner, error) from None
+
+    def _handle(self, owner: int) -> safe_open:
+        if owner not in self._handles:
+            try:
+                handle = safe_open(self.path / rank_file(owner), framework="pt")
+            except (OSError, SafetensorError) as error:
+                raise self._unreadable(owner, error) from None
+            self._handles[owner] = self._open.enter_context(handle)
+            self._names[owner] = frozenset(handle.keys())
+        return self._handles[owner]
+
+    def _unreadable(self, owner: int, error: Exception) -> InputError:
+        return InputError(damage(self.path, rank_file(owner), f"cannot be read: {error}"))

@@ -1,0 +1,1 @@
+"""Communication of a rank: collectives, pipeline messages, ring exchanges."""

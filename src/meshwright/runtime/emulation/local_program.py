@@ -1,0 +1,90 @@
+"""Shrink a Program to a few local processes: one per pipeline rank, or a few more so that its groups are real.
+
+Ranks of a class do the same, so one process stands for all ranks of a pipeline rank. Action lists, collectives and
+times stay those of the whole plan; only the grid shrinks: a degree above 1 becomes 2 if there are processes for it, so
+that its collectives run between two processes, and 1 otherwise, where a collective only takes its time. Messages shrink
+to one token, which carries a stamp.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from meshwright.errors import Problem, UnsupportedError
+from meshwright.program.layouts.rank_mesh import RankGrid
+from meshwright.program.program import Program
+
+MOST_PROCESSES = 16
+PEER_AXES = ("tp", "dp_shard", "dp_replicate", "cp")
+EXPERT_AXES = ("etp", "ep", "edp_shard", "edp_replicate")
+
+
+def local_program(program: Program, processes: int) -> Program:
+    """Return the Program for at most ``processes`` processes.
+
+    Raises UnsupportedError if they are too few or too many.
+    """
+    check_processes(program, processes)
+    peers = peer_degrees(program, processes // program.pipeline_ranks)
+    sizes = {axis: peers.get(axis, 1) for axis in program.grid.order} | {"pp": program.pipeline_ranks}
+    shape = replace(
+        program.shape,
+        seq_len=int(program.shape.tp) if program.mode.sequence_parallel else 1,
+        micro_batch=1,
+    )
+    return replace(
+        program,
+        grid=RankGrid(sizes, program.grid.order),
+        expert_grid=_expert_grid(program, prod(peers.values())),
+        shape=shape,
+    )
+
+
+def check_processes(program: Program, processes: int) -> None:
+    """Raise UnsupportedError if a Program cannot be emulated on that many processes."""
+    fewest, problems = program.pipeline_ranks, []
+    if not fewest <= processes <= MOST_PROCESSES:
+        pipeline = _counted(fewest, "pipeline rank", "pipeline ranks")
+        rule = f"there is one process for each of {pipeline}, and at most {MOST_PROCESSES}"
+        nearest = min(max(processes, fewest), MOST_PROCESSES)
+        hint = f"--ranks {nearest}" if fewest <= MOST_PROCESSES else f"layout.pp: {MOST_PROCESSES} or less"
+        problems.append(Problem("ranks", processes, rule, hint))
+    if problems:
+        raise UnsupportedError(problems)
+
+
+def peer_degrees(program: Program, of_a_class: int) -> dict[str, int]:
+    """Return degree 2 for as many axes above 1 as ``of_a_class`` processes allow, and 1 for the others."""
+    degrees = dict.fromkeys(PEER_AXES, 1)
+    for axis in PEER_AXES:
+        if program.grid.sizes[axis] > 1 and 2 * prod(degrees.values()) <= of_a_class:
+            degrees[axis] = 2
+    return degrees
+
+
+def _expert_grid(program: Program, peers: int) -> RankGrid:
+    """Return the experts' mesh over the same processes: axes above 1 first, the rest as replicas."""
+    sizes: dict[str, int] = dict.fromkeys(EXPERT_AXES, 1)
+    for axis in EXPERT_AXES:
+        if program.expert_grid.sizes[axis] > 1 and 2 * prod(sizes.values()) <= peers:
+            sizes[axis] = 2
+    sizes["edp_replicate"] *= peers // prod(sizes.values())
+    return RankGrid({**sizes, "pp": program.pipeline_ranks}, program.expert_grid.order)
+
+
+def stands_for(program: Program, local: Program) -> str:
+    """Return one sentence that says which ranks the processes stand for."""
+    peers = _above_one({axis: local.grid.sizes[axis] for axis in PEER_AXES})
+    whole = _above_one({axis: program.grid.sizes[axis] for axis in program.grid.order})
+    real = f"{peers} between real processes" if peers else "one process for each pipeline rank"
+    processes = _counted(local.grid.ranks, "process", "processes")
+    ranks = _counted(program.grid.ranks, "rank", "ranks")
+    return f"{processes} for {ranks} ({whole or 'one device'}): {real}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _above_one(degrees: Mapping[str, int]) -> str:
+    return " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)

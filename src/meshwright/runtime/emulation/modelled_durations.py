@@ -1,0 +1,61 @@
+"""Durations for an emulated run, as plain numbers: the planner's prices, which the runtime cannot compute itself.
+
+Seconds are those of the plan's own devices. The Program says which kinds of actions overlap compute.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from meshwright.schedules.action import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """One pass of a stage: its compute, and the seconds that its collectives add, by the axes of their groups."""
+
+    compute_s: float
+    exchanges: tuple[tuple[tuple[str, ...], float], ...] = ()
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the whole pass."""
+        return self.compute_s + sum(seconds for _, seconds in self.exchanges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelledTimes:
+    """Every duration of a step, and how compute and overlapped communication slow each other down.
+
+    passes
+        by stage and pass.
+    exchanges
+        by stage and kind as in ``Program.collectives``: one number for each of its collectives.
+    message_s, send_occupancy
+        a message between pipeline ranks, and the fraction of it that blocks the sender's compute.
+    sums_s
+        a message with the sums of a step that is validated afterwards; it blocks nobody.
+    exchange_occupancy
+        the fraction of an exchange of a spread vocabulary that blocks each rank's compute.
+    copies
+        a copy of each stage's activations to the host, or back.
+    optimizer_s
+        the optimizer's step of each pipeline rank.
+    beside_gather
+        (pass, left) → length of a forward pass that begins while its own gather has so many seconds left.
+    beside_exchange
+        (pass, left) → length of a pass that overlaps exchanges of units for so many seconds.
+    reduction_slowdown
+        (reduction, pass, blocks) → seconds that an overlapped reduction adds to a last backward pass of so many blocks.
+    """
+
+    passes: Mapping[tuple[int, Kind], PassTime]
+    exchanges: Mapping[tuple[int | None, Kind], tuple[float, ...]]
+    message_s: float
+    send_occupancy: float
+    sums_s: float
+    exchange_occupancy: float
+    copies: tuple[float, ...]
+    optimizer_s: tuple[float, ...]
+    beside_gather: Callable[[float, float], float]
+    beside_exchange: Callable[[float, float], float]
+    reduction_slowdown: Callable[[float, float, int], float]

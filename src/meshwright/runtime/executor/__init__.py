@@ -1,0 +1,1 @@
+"""Interpreter of a rank's action list: passes of stages, blocks and operators."""

@@ -1,0 +1,102 @@
+"""One rank of a run: its connection to the others, its part of the plan, its parameters and its optimizer.
+
+Everything that executes a Program (training, proofs, emulation) begins here.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from meshwright.errors import RunError
+from meshwright.model.graph import ModelGraph
+from meshwright.model.named_tensors import runnable_numerics
+from meshwright.program.program import Program
+from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.executor.interpreter import Interpreter
+from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
+from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.precision import PRECISIONS
+from meshwright.runtime.state.optimizer import AdamW, Optimizer
+from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.runtime.state.shard_pieces import local_part
+
+
+@dataclass(frozen=True)
+class Job:
+    """Inputs of every rank of a run.
+
+    ``timeout_s`` is how long an operation may wait for its partners. Without ``accelerated``, ranks compute on the CPU.
+    """
+
+    program: Program
+    model: ModelGraph
+    precision: str = "bf16"
+    options: AdamW = field(default_factory=AdamW)
+    timeout_s: float = 300.0
+    accelerated: bool = True
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank that is ready to run steps."""
+
+    place: Place
+    job: Job
+    plan: RankPlan
+    interpreter: Interpreter
+
+    @property
+    def communicator(self) -> Communicator:
+        """The rank's communicator."""
+        return self.plan.communicator
+
+
+@contextmanager
+def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, torch.Tensor]) -> Iterator[Rank]:
+    """Join a run as a rank that holds its part of ``tensors``, whole parameters; leave after all ranks are done.
+
+    First compares the Program's signature: ranks that would execute different Programs raise RunError.
+    """
+    device = _device(place, job.accelerated)
+    dist.init_process_group(
+        backend="nccl" if device.type == "cuda" else "gloo",
+        store=store,
+        rank=place.rank,
+        world_size=place.ranks,
+        timeout=timedelta(seconds=job.timeout_s),
+    )
+    _agree(job.program, store, place)
+    communicator = Communicator(place.rank, job.program, device, job.timeout_s)
+    communicator.connect()
+    numerics = runnable_numerics(job.model.architecture)
+    plan = rank_plan(job.program, job.model, numerics, communicator, PRECISIONS[job.precision])
+    for unit in plan.all_units:
+        unit.load(local_part(tensors, unit))
+    for name, buffer in plan.buffers.items():
+        buffer.copy_(tensors[name])
+    yield Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
+    dist.barrier()  # no rank may close a connection that another still uses
+    dist.destroy_process_group()
+
+
+def _agree(program: Program, store: dist.Store, place: Place) -> None:
+    """Compare this rank's Program with rank 0's. Raises RunError if they differ."""
+    own = program.signature()
+    if place.rank == 0:
+        store.set("program", own)
+    theirs = store.get("program").decode()
+    if theirs != own:
+        raise RunError(f"rank {place.rank} lowered another Program ({own}) than rank 0 ({theirs})")
+
+
+def _device(place: Place, accelerated: bool) -> torch.device:
+    """Return the accelerator of this local rank, or the CPU if there is none."""
+    if accelerated and torch.cuda.device_count() > place.local_rank:
+        torch.cuda.set_device(place.local_rank)
+        return torch.device("cuda", place.local_rank)
+    torch.set_num_threads(1)
+    return torch.device("cpu")

@@ -1,0 +1,287 @@
+"""Build what one rank holds and executes from the Program and the model: units of parameters, and blocks with kernels.
+
+A rank's parts are its stages and, if the vocabulary is spread, a share of it, which counts as a stage after all others.
+A unit is a block if parameters are gathered layer by layer and a stage otherwise; experts have units of their own. Each
+block of a stage gets the Program's items for its passes and a kernel for each operator; equal blocks differ in their
+layer's number, on which rotary embeddings and windows may depend.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from meshwright.model.graph import ModelGraph
+from meshwright.model.named_tensors import named_buffers
+from meshwright.model.numerics import Numerics
+from meshwright.model.operators.blocks import EMBEDDING_TABLE
+from meshwright.program.activation_bytes import saved_tensors_by_operator
+from meshwright.program.lowering.pass_bodies import Shared
+from meshwright.program.model_states.state_bytes import EXPERT_MESH
+from meshwright.program.program import Program, Stage, expert_order
+from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.executor.activation_offload import HostLink
+from meshwright.runtime.executor.block_plan import BlockPlan
+from meshwright.runtime.executor.router_statistics import RouterStatistics
+from meshwright.runtime.kernels import kernel_of
+from meshwright.runtime.kernels.constant_tables import Tables
+from meshwright.runtime.kernels.kernel import Setting
+from meshwright.runtime.precision import Precision
+from meshwright.runtime.state.sharded_unit import Unit
+from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
+
+TABLE = f"embed.{EMBEDDING_TABLE}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A block of a stage: its index in the model, its name (``layers.3``), and the layer's number.
+
+    The number is None for embedding and head.
+    """
+
+    block: int
+    name: str
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """The places of each part of this rank in forward order, their block plans, and the units of each place.
+
+    A place has one unit, and a second one if it has experts, which lie on their own mesh. ``buffers`` are stored with
+    the weights of these places, get no gradient, and are whole on every rank.
+    """
+
+    program: Program
+    communicator: Communicator
+    precision: Precision
+    hidden: int
+    pipeline_rank: int
+    places: Mapping[int, tuple[Place, ...]]
+    blocks: Mapping[int, tuple[BlockPlan, ...]]
+    units: Mapping[int, tuple[tuple[Unit, ...], ...]]
+    unit_of: Mapping[str, Unit]
+    buffers: Mapping[str, torch.Tensor]
+    tally: RouterStatistics = field(default_factory=RouterStatistics)
+
+    @cached_property
+    def host(self) -> HostLink:
+        """The connection to this rank's host."""
+        return HostLink(self.communicator.device)
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Indices of this rank's stages, in forward order."""
+        return tuple(part for part in self.places if part < len(self.program.stages))
+
+    @property
+    def share(self) -> int:
+        """The index of this rank's share of a spread vocabulary."""
+        return len(self.program.stages) + self.pipeline_rank
+
+    def units_of(self, stage: int) -> tuple[Unit, ...]:
+        """Return the distinct units of a stage or share."""
+        return tuple({id(unit): unit for units in self.units[stage] for unit in units}.values())
+
+    def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
+        """Allocate a buffer for one message between pipeline ranks: (sequence, batch, hidden).
+
+        The sequence is cut over cp, and over tp with sequence parallelism; ``whole``: tp does not cut it.
+        """
+        shape, cut = self.program.shape, self.program.mode.sequence_parallel and not whole
+        tokens = int(shape.seq_len) // int(shape.cp) // (int(shape.tp) if cut else 1)
+        size = (tokens, int(shape.micro_batch), self.hidden)
+        return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
+
+    @cached_property
+    def shares_table(self) -> bool:
+        """True if several of this rank's stages use the same token table."""
+        return sum(any(map(self._reads_table, self.program.stages[s].blocks)) for s in self.stages) > 1
+
+    def _reads_table(self, block: int) -> bool:
+        operators = self.program.blocks[block].operators
+        return any(p.name == EMBEDDING_TABLE for op in operators for p in (*op.parameters, *op.borrows))
+
+    @cached_property
+    def shared(self) -> Shared | None:
+        """The blocks of embedding and head, if they share a table on this rank."""
+        mine = {block for stage in self.stages for block in self.program.stages[stage].blocks}
+        ends = {self.program.blocks[block].kind: block for block in mine}
+        if "embed" not in ends or "head" not in ends:
+            return None
+        operators = self.program.blocks[ends["head"]].operators
+        tied = any(p.name == EMBEDDING_TABLE for op in operators for p in op.parameters)
+        return (ends["embed"], ends["head"]) if tied else None
+
+    @property
+    def all_units(self) -> tuple[Unit, ...]:
+        """The distinct units of the rank."""
+        return tuple(unit for part in self.places for unit in self.units_of(part))
+
+
+def rank_plan(
+    program: Program, model: ModelGraph, numerics: Numerics, communicator: Communicator, precision: Precision
+) -> RankPlan:
+    """Return the plan of one rank; its parameters are still zero."""
+    pipeline_rank = communicator.pipeline_rank
+    shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
+    places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
+    units: dict[int, tuple[tuple[Unit, ...], ...]] = {}
+    unit_of: dict[str, Unit] = {}
+    for stage, of_stage in places.items():
+        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
+        unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
+    routing = numerics.routing
+    tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
+    tables, buffers = Tables(), _buffers(model, places, communicator, precision)
+    blocks = {
+        stage: tuple(
+            _block_plan(
+                place,
+                program,
+                Setting(
+                    architecture=model.architecture,
+                    numerics=numerics,
+                    shape=program.shape,
+                    communicator=communicator,
+                    precision=precision,
+                    sequence_parallel=program.mode.sequence_parallel,
+                    tables=tables,
+                    unit_name=place.name,
+                    layer=place.layer,
+                    buffers=buffers,
+                    tally=tally,
+                ),
+            )
+            for place in of_stage
+        )
+        for stage, of_stage in places.items()
+    }
+    return RankPlan(
+        program,
+        communicator,
+        precision,
+        model.architecture.hidden,
+        pipeline_rank,
+        places,
+        blocks,
+        units,
+        unit_of,
+        buffers,
+        tally,
+    )
+
+
+def _buffers(
+    model: ModelGraph,
+    places: Mapping[int, Sequence[Place]],
+    communicator: Communicator,
+    precision: Precision,
+) -> dict[str, torch.Tensor]:
+    here = {place.layer for of_part in places.values() for place in of_part}
+    return {
+        name: torch.zeros(shape, dtype=precision.master, device=communicator.device)
+        for name, shape in named_buffers(model).items()
+        if int(name.split(".")[1]) in here
+    }
+
+
+def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
+    layers = iter(stage.layers)
+    found = []
+    for index in stage.blocks:
+        block = program.blocks[index]
+        number = next(layers) if block.kind == "layer" else None
+        found.append(Place(index, block.kind if number is None else f"layers.{number}", number))
+    return tuple(found)
+
+
+def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
+    block = program.blocks[place.block]
+    return BlockPlan(
+        block=block,
+        kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
+        items={kind: items for (of, kind), items in program.block_items.items() if of == place.block},
+        keeps=saved_tensors_by_operator(block),
+    )
+
+
+def _units(
+    stage: int,
+    places: Sequence[Place],
+    program: Program,
+    communicator: Communicator,
+    precision: Precision,
+    held: frozenset[str],
+) -> tuple[tuple[Unit, ...], ...]:
+    """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
+
+    def made(name: str, layout: UnitLayout) -> Unit:
+        return Unit(
+            name=name,
+            layout=layout,
+            communicator=communicator,
+            precision=precision,
+            sequence_parallel=program.mode.sequence_parallel,
+            accumulates=program.mode.reduce != "per-step",
+            gradient_width=program.stack.gradient_communication_bytes,
+        )
+
+    def both(name: str, of: Sequence[Place]) -> tuple[Unit, ...]:
+        dense, experts = _layouts(of, program, communicator, held)
+        of_experts = (made(f"{name} experts", experts),) if experts.tensors else ()
+        return (made(name, dense), *of_experts)
+
+    if program.mode.gather != "per-layer":
+        return (both(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
+    units = []
+    for place in places:
+        units.append(both(place.name, [place]))
+        held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
+    return tuple(units)
+
+
+def _layouts(
+    places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
+) -> tuple[UnitLayout, UnitLayout]:
+    """Return the layouts of the places' dense and expert parameters, without the ``held`` ones."""
+    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
+    dense, experts = (
+        {
+            t.name: t
+            for place in places
+            for t in tensors_of(place, program, communicator, experts=experts)
+            if t.name not in held
+        }
+        for experts in (False, True)
+    )
+    shared = (TABLE,) if tied_apart and TABLE in dense else ()
+    return (
+        unit_layout(dense.values(), shared, int(program.shape.shard)),
+        unit_layout(experts.values(), (), int(program.shape.expert_shard), EXPERT_MESH),
+    )
+
+
+def tensors_of(
+    place: Place, program: Program, communicator: Communicator, *, experts: bool = False
+) -> list[Tensor]:
+    """Return the parameters of a block, or of its experts, as this rank holds them.
+
+    A tied head's table has the embedding's name.
+    """
+    here = {axis: communicator.place_in((axis,)) for axis in ("tp", "ep", "etp")}
+    return [
+        local_tensor(
+            TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}",
+            p,
+            op,
+            program.shape,
+            here | {"pp": communicator.pipeline_rank},
+            expert_order(program, place.layer),
+        )
+        for op in program.blocks[place.block].operators
+        if (op.place == "expert") == experts
+        for p in sorted(op.parameters, key=lambda p: -len(p.shape))  # keeps an operator's matrices adjacent
+    ]

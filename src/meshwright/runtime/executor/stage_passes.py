@@ -1,0 +1,230 @@
+"""Run F, I and W of one stage on one micro-batch: its blocks in turn, with the Program's overlapped collectives.
+
+The Program's body of a pass is a list of segments: a number of equal blocks, and the collectives that overlap each.
+While a block computes, the next one's parameters are gathered and the previous one's gradients reduced; the collectives
+of a segment without a block overlap nothing. This module expands the segments and runs them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.lowering.pass_bodies import units_needed
+from meshwright.program.pass_items import Collective, PassKind, Segment
+from meshwright.runtime.executor.activation_offload import OffloadedPass
+from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
+from meshwright.runtime.executor.intermediate_values import Value, together
+from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
+from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
+from meshwright.runtime.state.sharded_unit import Unit
+
+
+@dataclass
+class StageRun:
+    """A stage on one micro-batch, from F until W."""
+
+    plan: RankPlan
+    stage: int
+    batch: MicroBatch
+    runs: list[BlockRun] = field(init=False)
+    passed_back: bool = False
+    parcel: OffloadedPass | None = None
+
+    def __post_init__(self) -> None:
+        further = iter(self.batch.further)
+        self.runs = [
+            BlockRun(block, {op.name: OperatorCall(self._unit, batch) for op in block.operators})
+            for block in self.plan.blocks[self.stage]
+            for batch in (next(further, self.batch) if block.block.predicts_further else self.batch,)
+        ]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """F: return the stage's output, or the loss of the last stage.
+
+        Multi-token-prediction layers branch off the main stream and run one after another.
+        """
+        main, losses = x, []
+        for place in self._pass("F"):
+            run = self.runs[place]
+            if not run.plan.block.predicts_further:
+                x = main = run.forward(main)
+            elif self.batch.further:
+                x = run.forward(x)
+                losses.append(run.loss)
+        return sum(losses, start=main)
+
+    def input_gradient(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """I: return the gradient of the stage's input; None for the first stage."""
+        self._unpack()
+        streams = _Streams(g)
+        for place in self._pass("I"):
+            streams.back_through(self.runs[place])
+        self.passed_back = True
+        return streams.together
+
+    def weight_gradient(self) -> None:
+        """W: compute the gradients of all matrices that I has left."""
+        for place in self._pass("W"):
+            self.runs[place].weight_gradient()
+
+    def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
+        """B: run I and W of each block in turn."""
+        self._unpack()
+        streams = _Streams(g)
+        for place in self._pass("B"):
+            streams.back_through(self.runs[place])
+            self.runs[place].weight_gradient()
+        return streams.together
+
+    def offload(self) -> None:
+        """Start to copy the saved tensors of the first layers to the host."""
+        stage, blocks = self.plan.program.stages[self.stage], self.plan.program.blocks
+        layers = [run for run, b in zip(self.runs, stage.blocks, strict=True) if blocks[b].kind == "layer"]
+        out = layers[: self.plan.program.offloaded_layers[self.stage]]
+        self.parcel = OffloadedPass(self.plan.host)
+        self.parcel.out(visit for run in out for visit in run.visits.values())
+
+    def let_go(self) -> None:
+        """End the copy and free the device memory."""
+        assert self.parcel is not None, "nothing went out"
+        self.parcel.let_go()
+
+    def reload(self) -> None:
+        """Start to copy the saved tensors back."""
+        assert self.parcel is not None, "nothing went out"
+        self.parcel.back()
+
+    def live_bytes(self) -> int:
+        """Return the bytes on the device that are saved for later passes."""
+        kept = live_bytes(visit for run in self.runs for visit in run.visits.values())
+        return kept + (self.parcel.device_bytes() if self.parcel else 0)
+
+    def _unpack(self) -> None:
+        if self.parcel is not None:
+            self.parcel.unpack()
+            self.parcel = None
+
+    def _unit(self, name: str) -> Unit:
+        return self.plan.unit_of[name]
+
+    def _pass(self, kind: PassKind) -> Iterator[int]:
+        """Yield the indices of a pass's blocks in order, running each one's collectives concurrently."""
+        program = self.plan.program
+        body = program.bodies[self.stage, kind]
+        order = list(range(len(self.runs)))
+        if kind != "F":
+            order.reverse()
+        beside = _Beside(self.plan, self.stage, kind, order)
+        at = 0
+        for segment in body:
+            if segment.block is None:
+                beside.alone(segment, at)
+                continue
+            for _ in range(segment.count):
+                going = beside.begin(segment.beside, at)
+                yield order[at]
+                for exchange in going:
+                    exchange.finish()
+                beside.leave(at)
+                at += 1
+
+
+@dataclass
+class _Streams:
+    """Gradients of the main stream and of the multi-token-prediction branch in a backward pass."""
+
+    main: Value
+    beside: Value = None
+
+    def back_through(self, run: BlockRun) -> None:
+        """Run a block's input gradient; a block of the main stream takes the sum of both gradients."""
+        if run.plan.block.predicts_further:
+            self.beside = run.input_gradient(self.beside)
+        else:
+            self.main, self.beside = run.input_gradient(self.together), None
+
+    @property
+    def together(self) -> Value:
+        """The sum of both gradients."""
+        return together(self.beside, self.main)
+
+
+@dataclass
+class _Beside:
+    """Gathers for the next block and reductions of the previous one, in a pass in ``order``."""
+
+    plan: RankPlan
+    stage: int
+    kind: PassKind
+    order: Sequence[int]
+    needed: tuple[tuple[Unit, ...], ...] = field(init=False)
+    last_use: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.needed = self._needed()
+        self.last_use = {id(unit): at for at in range(len(self.order)) for unit in self._used(at)}
+
+    def alone(self, segment: Segment, at: int) -> None:
+        """Run a segment without a block: the first gather of a pass, or its last reduction."""
+        if segment.beside[0].kind == "all-gather" and at == 0:
+            going = self._gathers(segment.beside, 0)
+        else:
+            going = self._reductions(segment.beside, at)
+        for exchange in going:
+            exchange.finish()
+
+    def begin(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
+        """Start the gathers of the next block and the reduction of the previous one."""
+        if not items:
+            return []
+        ahead = self.needed[at + 1] if at + 1 < len(self.order) else ()
+        gathers = [item for item in items if item.kind == "all-gather"]
+        going = self._gathers(gathers, at + 1) if gathers and ahead else []
+        reductions = [item for item in items if item.kind != "all-gather"]
+        return going + (self._reductions(reductions, at) if reductions else [])
+
+    def leave(self, at: int) -> None:
+        """Free the units that no later block of this pass needs."""
+        if self.plan.program.mode.gather != "per-layer":
+            return
+        for unit in self._used(at):
+            if self.last_use[id(unit)] == at:
+                unit.free()
+
+    def _gathers(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
+        units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
+        going, left = [], list(items)
+        for unit in units:
+            mine = unit.layout.own(left)[: unit.layout.parts > 1]
+            going.append(PendingExchange(unit.gather(mine)).begin())
+            left = [item for item in left if item not in mine]
+        assert not left, (units, items)
+        return going
+
+    def _reductions(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
+        """Start the reductions of the block that comes before ``at`` in the order."""
+        units = self.plan.units[self.stage][self.order[at - 1]]
+        return [PendingExchange(unit.reduce(unit.layout.own(items))).begin() for unit in units]
+
+    def _needed(self) -> tuple[tuple[Unit, ...], ...]:
+        """Return the units to gather for the block at each place of the order."""
+        blocks = [self.plan.places[self.stage][place].block for place in self.order]
+        needed = units_needed(blocks, self.kind, self.plan.shared)
+        own = [self.plan.units[self.stage][place] for place in self.order]
+        table = (self.plan.unit_of[TABLE],) if self.plan.shared else ()
+        return tuple(
+            tuple(unit for b in of_blocks for unit in (units if b == block else table))
+            for units, block, of_blocks in zip(own, blocks, needed, strict=True)
+        )
+
+    def _used(self, at: int) -> tuple[Unit, ...]:
+        """Return the units that the block at a place of the order uses."""
+        place = self.order[at]
+        own = self.plan.units[self.stage][place]
+        shared = self.plan.shared
+        is_tied_head = shared is not None and self.plan.places[self.stage][place].block == shared[1]
+        return (*own, self.plan.unit_of[TABLE]) if is_tied_head else own
+
+    def _units_of_stage(self) -> tuple[Unit, ...]:
+        return self.plan.units_of(self.stage)

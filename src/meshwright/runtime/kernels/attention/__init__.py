@@ -1,0 +1,1 @@
+"""Softmax attention kernels of the heads of one rank."""

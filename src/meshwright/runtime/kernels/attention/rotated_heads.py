@@ -1,0 +1,85 @@
+"""Split the projection's result into queries, keys and values and rotate them; the inverse for gradients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from meshwright.model.operators.operator_types import Attention
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.kernels.attention.rotary_embedding import Rotation, rotation
+from meshwright.runtime.kernels.kernel import Setting, Value
+
+
+@dataclass(frozen=True)
+class RotatedHeads:
+    """The heads of one layer on one rank, adjacent in one buffer that the projection wrote."""
+
+    op: Attention
+    setting: Setting
+
+    @cached_property
+    def widths(self) -> tuple[int, int, int]:
+        """Widths of queries, keys and values on this rank."""
+        return head_widths(self.op, self.setting.tp)
+
+    def _turned(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+        """Return queries, keys and values of ``x``; queries and keys are rotated in place."""
+        if isinstance(x, torch.Tensor):
+            parts = tuple(x.split(self.widths, -1))
+            self._rotate([x[..., : -self.widths[-1]]], batch)
+        else:
+            parts = x
+            self._rotate(parts[:2], batch)
+        self._grow(parts[0], batch)
+        return parts
+
+    def _rotate(self, parts: Sequence[torch.Tensor], batch: MicroBatch, *, backward: bool = False) -> None:
+        turn = self._rotation(parts[0], batch)
+        if turn is not None:
+            for part in parts:
+                turn.apply(part.unflatten(-1, (-1, self.op.qk_dim)), backward=backward)
+
+    def _rotation(self, like: torch.Tensor, batch: MicroBatch) -> Rotation | None:
+        """Return the layer's rotary tables; None without rotation. Positions restart at each document."""
+        rotary = self.setting.numerics.rotary[self.setting.decoder_layer]
+        if rotary is None:
+            return None
+        length, tables = int(self.setting.shape.seq_len), self.setting.tables
+        if batch.packing is None:
+            positions = self.setting.positions
+            return tables.get(rotary, lambda: rotation(rotary, length, positions, like))
+        every = torch.arange(length, device=like.device)
+        whole: Rotation = tables.get(("whole", rotary), lambda: rotation(rotary, length, every, like))
+        return whole.at(batch.positions(self.setting.positions))
+
+    def _grow(self, queries: torch.Tensor, batch: MicroBatch) -> None:
+        """Scale queries with their position, in place, for models that do so. The scaling commutes with rotation."""
+        growth = self.setting.numerics.query_growth
+        if growth is None:
+            return
+        positions = batch.positions(self.setting.positions).to(torch.float64)
+        factor = 1 + growth.beta * torch.log1p(torch.floor(positions / growth.positions))
+        queries *= factor.to(queries)[..., None]
+
+    def _fused(self, gradients: Sequence[torch.Tensor], batch: MicroBatch) -> Value:
+        """Combine the gradients of queries, keys and values by head into that of the projection's result."""
+        sequences, _, length, _ = gradients[0].shape
+        fused = gradients[0].new_empty((length, sequences, sum(self.widths)))
+        for part, gradient in zip(fused.split(self.widths, -1), gradients, strict=True):
+            by_heads(part, gradient.shape[-1]).copy_(gradient)
+        self._grow(fused[..., : self.widths[0]], batch)
+        self._rotate([fused[..., : -self.widths[-1]]], batch, backward=True)
+        return fused
+
+
+def head_widths(op: Attention, tp: int) -> tuple[int, int, int]:
+    """Return the widths of queries, keys and values on one tp rank."""
+    heads, kv_heads = op.heads // tp, op.kv_heads // tp
+    return heads * op.qk_dim, kv_heads * op.qk_dim, kv_heads * op.v_dim
+
+
+def by_heads(part: torch.Tensor, width: int) -> torch.Tensor:
+    """Return (sequence, batch, heads · width) as a view (batch, heads, sequence, width)."""
+    return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)

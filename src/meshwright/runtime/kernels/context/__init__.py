@@ -1,1 +1,0 @@
-"""Attention when the ranks of cp each have a part of every sequence."""

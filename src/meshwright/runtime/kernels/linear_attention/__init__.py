@@ -1,0 +1,1 @@
+"""Linear attention kernels of the heads of one rank."""

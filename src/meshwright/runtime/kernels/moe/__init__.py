@@ -1,0 +1,1 @@
+"""Mixture-of-experts kernels: routing, dispatch and combine, expert products."""

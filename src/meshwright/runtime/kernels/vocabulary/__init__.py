@@ -1,0 +1,1 @@
+"""Kernels over a vocabulary cut over ranks: embedding, logits, cross-entropy."""

@@ -1,0 +1,1 @@
+"""Sharded parameters, gradients and optimizer state of a rank."""

@@ -1,0 +1,175 @@
+"""AdamW on shards, the global norm of gradients, and clipping by it.
+
+AdamW (Loshchilov and Hutter, arXiv 1711.05101) with bias correction, on the flat shards in the optimizer's dtype:
+m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← (1 − lr·λ)p − lr·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε). Weight decay λ excludes
+vectors (norms, biases); each span of a shard belongs to one parameter, so shard borders do not affect the rule.
+
+The norm counts every element of the model once: a shard by one owner among the replicas, what tp does not cut by the
+first tp rank, a table of two stages by the first of them. Clipping is torch's formula: min(1, limit / (norm + 1e-6)).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import torch
+from torch.optim.adamw import adamw
+
+from meshwright.model.named_tensors import is_matrix
+from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.state.shard_owner import first_owner
+from meshwright.runtime.state.sharded_unit import Unit
+
+CLIP_EPSILON = 1e-6
+ROW = 4096
+"""Elements that are squared and summed at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW:
+    """Constants of the optimizer; ``clip`` is the largest global norm, None for no clipping."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Moments:
+    """First and second moment of one unit's shard, and ranges of the shard.
+
+    ``counted`` are the ranges that this rank counts in the norm, ``decayed`` the matrices, ``others`` all else.
+    """
+
+    first: torch.Tensor
+    second: torch.Tensor
+    counted: Ranges
+    decayed: Ranges
+    others: Ranges
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Parameters and moments of every unit's shard, as they were after ``step`` steps."""
+
+    step: int
+    shards: list[tuple[torch.Tensor, ...]]
+
+
+@dataclass
+class Optimizer:
+    """The optimizer of one rank's shards. ``step`` is the number of steps it has taken."""
+
+    plan: RankPlan
+    options: AdamW
+    step: int = 0
+    moments: dict[str, Moments] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        program, rank = self.plan.program, self.plan.communicator.rank
+        for unit in self.plan.all_units:
+            names = {t.name for t in unit.layout.tensors}
+            counted = {
+                t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
+            }
+            matrices = {t.name for t in unit.layout.tensors if is_matrix(t.name, t.whole_shape)}
+            self.moments[unit.name] = Moments(
+                torch.zeros_like(unit.owned),
+                torch.zeros_like(unit.owned),
+                ranges(unit, counted),
+                ranges(unit, matrices),
+                ranges(unit, names - matrices),
+            )
+
+    def squares(self) -> torch.Tensor:
+        """Return the sum of squares of the gradients that this rank counts."""
+        total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
+        for unit in self.plan.all_units:
+            assert unit.reduced is not None, f"{unit.name} has no gradient"
+            for start, stop in self.moments[unit.name].counted:
+                total += sum_of_squares(unit.reduced[start:stop])
+        return total
+
+    def clipping(self, norm: float) -> float:
+        """Return the factor of all gradients; 1 if their norm is below the limit."""
+        limit = self.options.clip
+        return 1.0 if limit is None else min(1.0, limit / (norm + CLIP_EPSILON))
+
+    def copies(self) -> Copies:
+        """Return copies of everything that a step overwrites."""
+        units = ((unit, self.moments[unit.name]) for unit in self.plan.all_units)
+        shards = [(unit.owned, moments.first, moments.second) for unit, moments in units]
+        return Copies(self.step, [tuple(buffer.clone() for buffer in buffers) for buffers in shards])
+
+    def restore(self, copies: Copies) -> None:
+        """Restore parameters, moments and step number from copies."""
+        self.step = copies.step
+        for unit, saved in zip(self.plan.all_units, copies.shards, strict=True):
+            moments = self.moments[unit.name]
+            for buffer, copy in zip((unit.owned, moments.first, moments.second), saved, strict=True):
+                buffer.copy_(copy)
+
+    def update(self, norm: float, factor: float = 1.0) -> None:
+        """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
+        options, self.step = self.options, self.step + 1
+        clip = self.clipping(norm)
+        for unit in self.plan.all_units:
+            assert unit.reduced is not None
+            gradient = unit.reduced if clip == 1.0 else unit.reduced.mul_(clip)
+            moments = self.moments[unit.name]
+            self._update(unit, gradient, moments.decayed, options.weight_decay, options.lr * factor)
+            self._update(unit, gradient, moments.others, 0.0, options.lr * factor)
+            unit.reduced = None
+
+    def _update(
+        self, unit: Unit, gradient: torch.Tensor, where: Ranges, weight_decay: float, lr: float
+    ) -> None:
+        """Run PyTorch's fused AdamW on ranges of a shard."""
+        if not where:
+            return
+        moments, (beta1, beta2) = self.moments[unit.name], self.options.betas
+        buffers = (unit.owned, gradient, moments.first, moments.second)
+        parts = [[buffer[start:stop] for start, stop in where] for buffer in buffers]
+        steps = [
+            torch.tensor(float(self.step - 1), device=gradient.device) for _ in where
+        ]  # the kernel adds one
+        adamw(
+            parts[0],
+            parts[1],
+            parts[2],
+            parts[3],
+            [],
+            steps,
+            fused=True,
+            lr=lr,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=weight_decay,
+            eps=self.options.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def sum_of_squares(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of squares, row by row first: one long single-precision sum loses small terms."""
+    square = len(values) // ROW * ROW
+    rows = torch.linalg.vector_norm(values[:square].view(-1, ROW), dim=-1)
+    return rows.dot(rows) + values[square:].dot(values[square:])
+
+
+def ranges(unit: Unit, wanted: Collection[str]) -> Ranges:
+    """Return the ranges of a unit's shard that hold the named parameters; adjacent ones are merged."""
+    found: list[tuple[int, int]] = []
+    for name, _, here in unit.spans():
+        if name not in wanted:
+            continue
+        if found and found[-1][1] == here.start:
+            found[-1] = (found[-1][0], here.stop)
+        else:
+            found.append((here.start, here.stop))
+    return tuple(found)

@@ -1,0 +1,29 @@
+"""Find the first of the ranks that hold a copy of a shard: it counts the shard in norms and writes it. Pure.
+
+Copies of a shard lie on all replicas, those of a whole unit on the shard axes too; what tp does not cut lies on every
+tp rank, for experts on every etp rank; a table of two stages lies on both ends of the pipeline, unless it is spread
+over all of it; with several chains of stages a rank's parameters also lie on the pipeline ranks that mirror it.
+"""
+
+from meshwright.model.named_tensors import TOKEN_TABLE
+from meshwright.program.layouts.rank_mesh import grid_with
+from meshwright.program.program import Program
+from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
+
+
+def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor) -> int:
+    """Return the first rank that holds the same part of a parameter as ``rank`` does."""
+    mesh = layout.mesh
+    whole = mesh.shard if layout.parts == 1 else ()
+    uncut = () if tensor.widths_cut else (mesh.width,)
+    copies = (*mesh.replica, *whole, *uncut)
+    first, ends = (
+        grid_with(copies, program.grid, program.expert_grid).group_of(rank, copies)[0],
+        program.end_ranks,
+    )
+    stages = program.grid.group_of(first, ("pp",))
+    if program.chains > 1:
+        here = program.grid.coordinates(rank)["pp"]
+        return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
+    tied = tensor.name == TOKEN_TABLE and (None, "REDUCE_TIED") in program.collectives
+    return stages[ends[0]] if tied and first == stages[ends[-1]] else first

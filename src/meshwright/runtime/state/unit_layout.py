@@ -1,0 +1,187 @@
+"""Lay out the parameters of a unit in one flat buffer, and cut it for the ranks that share it. Pure.
+
+A unit is gathered, freed and reduced at once: a block if parameters are gathered layer by layer, a whole stage
+otherwise. Its tensors are those of one tp rank, in this order: a table that another stage shares; tensors that tp cuts;
+tensors that it does not cut; norms of single heads. So the gradients that are partial sums over tp are one range at the
+end.
+
+Without a shared table the buffer of n elements is cut into p pieces of ⌈n/p⌉, the last ones shorter or empty. A shared
+table is cut separately, so that both stages own the same parts of it: its longer pieces lie on the first ranks,
+those of the rest on the last ones, and no rank holds more than ⌈n/p⌉.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil, prod
+from typing import NamedTuple
+
+from meshwright.model.operators.operator_types import Operator, Parameter
+from meshwright.program.layouts.tensor_layout import boundaries
+from meshwright.program.local_shape import LocalShape
+from meshwright.program.model_states.state_bytes import DENSE_MESH, StateMesh, is_partial
+from meshwright.program.pass_items import Collective
+
+Interval = tuple[int, int]
+
+
+class Cut(NamedTuple):
+    """A rank's range of a tensor along a dim, before padding; or its list of ``rows``."""
+
+    dim: int
+    start: int
+    stop: int
+    rows: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        here = f"{self.start}-{self.stop}" if self.rows is None else "+".join(map(str, self.rows))
+        return f"{self.dim}:{here}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A parameter as one rank holds it: its full name, its local shape, and what decides its place.
+
+    ``cuts`` are its part of the whole tensor, none if it is whole; ``widths_cut``: tp, or etp for experts, cuts one of
+    its dims.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    whole_shape: tuple[int, ...]
+    cuts: tuple[Cut, ...]
+    widths_cut: bool
+    partial: bool
+    trained: bool
+
+    @property
+    def elements(self) -> int:
+        """Elements on this rank, padding included."""
+        return prod(self.shape)
+
+
+def vocabulary_part(shape: LocalShape, pipeline_rank: int, tp_rank: int) -> int:
+    """Return the index of a rank's part of a vocabulary table: by pipeline rank first if it is spread."""
+    return pipeline_rank * int(shape.tp) + tp_rank if shape.vocabulary > 1 else tp_rank
+
+
+def local_tensor(
+    name: str,
+    parameter: Parameter,
+    op: Operator,
+    shape: LocalShape,
+    place: Mapping[str, int],
+    experts: Sequence[int] | None = None,
+) -> Tensor:
+    """Return a rank's part of a parameter; ``place`` is its index along pp, tp, ep and etp.
+
+    Dims are cut evenly, with the vocabulary padded first; ``experts`` is their order, if they have one.
+    """
+    sizes, cuts = list(parameter.shape), []
+    for dim, padded, ranks, part in _cut_dims(parameter, op, shape, place):
+        length, sizes[dim] = sizes[dim], ceil(padded / ranks)
+        start, stop = min(length, part * sizes[dim]), min(length, (part + 1) * sizes[dim])
+        rows = tuple(experts[start:stop]) if experts and dim == parameter.ep_dim else None
+        cuts.append(Cut(dim, start, stop, rows))
+    return Tensor(
+        name,
+        tuple(sizes),
+        parameter.shape,
+        tuple(cuts),
+        widths_cut=parameter.tp_dim is not None,
+        partial=is_partial(parameter, op),
+        trained=parameter.trained,
+    )
+
+
+def _cut_dims(
+    parameter: Parameter, op: Operator, shape: LocalShape, place: Mapping[str, int]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield every dim that is cut: (dim, padded length, number of ranks, this rank's index)."""
+    if parameter.ep_dim is not None:
+        yield parameter.ep_dim, parameter.shape[parameter.ep_dim], int(shape.ep), place["ep"]
+    dim = parameter.tp_dim
+    if dim is None:
+        return
+    length = parameter.shape[dim]
+    if dim == parameter.vocab_dim:
+        part = vocabulary_part(shape, place["pp"], place["tp"])
+        yield dim, int(shape.padded_vocab(length)), int(shape.vocabulary_cut), part
+    elif op.place == "expert":
+        yield dim, length, int(shape.etp), place["etp"]
+    else:
+        yield dim, length, int(shape.tp), place["tp"]
+
+
+@dataclass(frozen=True)
+class UnitLayout:
+    """``tensors`` in the order of the buffer; the first ``shared`` elements are a table of two stages.
+
+    ``mesh`` gives the axes along which its parts and copies lie.
+    """
+
+    tensors: tuple[Tensor, ...]
+    shared: int
+    parts: int
+    mesh: StateMesh = DENSE_MESH
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """The start of each tensor."""
+        ends = accumulate(t.elements for t in self.tensors)
+        return {t.name: end - t.elements for t, end in zip(self.tensors, ends, strict=True)}
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer."""
+        return sum(t.elements for t in self.tensors)
+
+    @property
+    def shard(self) -> int:
+        """Elements of the largest piece; the others are padded to it in exchanges."""
+        return ceil(self.size / self.parts)
+
+    def pieces(self, part: int) -> tuple[Interval, ...]:
+        """Return the intervals of the buffer that a rank owns, in the order of its shard."""
+        if not self.shared:
+            bounds = boundaries(self.size, self.parts, None)
+            return ((bounds[part], bounds[part + 1]),)
+        table = balanced(self.shared, self.parts, first=True)
+        rest = balanced(self.size - self.shared, self.parts, first=False)
+        return (
+            (table[part], table[part + 1]),
+            (self.shared + rest[part], self.shared + rest[part + 1]),
+        )
+
+    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Return the collectives of a stage or block that run over axes of this mesh."""
+        return tuple(item for item in items if self.mesh.axes.issuperset(item.axes))
+
+    def summed_range(self, sequence_parallel: bool) -> Interval:
+        """Return the range of gradients that are partial sums over tp."""
+        partial = [t for t in self.tensors if not t.widths_cut and (sequence_parallel or t.partial)]
+        return self.size - sum(t.elements for t in partial), self.size
+
+
+def unit_layout(
+    tensors: Iterable[Tensor], shared: Sequence[str], parts: int, mesh: StateMesh = DENSE_MESH
+) -> UnitLayout:
+    """Sort tensors into the order of the buffer; ``shared`` names the table that another stage holds too."""
+    ordered = sorted(tensors, key=lambda t: _category(t, shared))
+    table = sum(t.elements for t in ordered if t.name in shared)
+    return UnitLayout(tuple(ordered), table, parts, mesh)
+
+
+def _category(tensor: Tensor, shared: Sequence[str]) -> int:
+    if tensor.name in shared:
+        return 0
+    if tensor.widths_cut:
+        return 1
+    return 3 if tensor.partial else 2
+
+
+def balanced(length: int, parts: int, *, first: bool) -> tuple[int, ...]:
+    """Return the bounds of pieces that differ by one element at most, the longer ones first or last."""
+    size, longer = divmod(length, parts)
+    long = range(longer) if first else range(parts - longer, parts)
+    return (0, *accumulate(size + (part in long) for part in range(parts)))

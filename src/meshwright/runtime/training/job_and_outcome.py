@@ -1,0 +1,73 @@
+"""The inputs of a training run, and its outcome."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshwright.runtime.executor.rank import Job
+from meshwright.runtime.progress.model_flops_utilisation import Utilisation
+from meshwright.runtime.training.evaluation import HeldOut
+from meshwright.runtime.training.options import TrainingOptions
+
+CHECKPOINTS, METRICS, PLAN, LISTS = "checkpoints", "metrics.jsonl", "plan.yaml", "schedule.csv"
+ROUTING, ROUTING_PAIRS = "routing.csv", "routing-pairs.csv"
+"""What a run writes below its output folder; ``ingest`` looks for the plan of a log beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Inputs of all ranks of a run.
+
+    ``initial`` is a folder of Hugging Face weights (None: random ones), ``resume`` a checkpoint, which takes precedence
+    over both, and ``goes_on`` the message about it; ``export`` is the folder for the final weights, with the model's
+    ``config``. For the output folder: ``plan`` is the text of the plan, ``lists`` that of its schedule's file if it has
+    one, and ``facts`` begin the log of metrics. ``utilisation`` is called with a device's name and memory.
+    """
+
+    job: Job
+    options: TrainingOptions
+    utilisation: Callable[[str, int], Utilisation]
+    initial: Path | None = None
+    resume: Path | None = None
+    goes_on: str = ""
+    export: Path | None = None
+    config: Mapping[str, object] | None = None
+    plan: str = ""
+    lists: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.options.output / CHECKPOINTS
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a whole batch."""
+        program = self.job.program
+        replicas = program.grid.size(("dp_replicate", "dp_shard"))
+        shape = program.shape
+        return int(replicas * program.micro_batches * shape.micro_batch * shape.seq_len)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Steps ``first_step`` … of a run: their losses, norms and seconds, as rank 0 saw them. ``stopped``: by a signal.
+
+    ``device`` is ``cpu`` or the accelerator driver's name of it, ``device_bytes`` its memory. ``memory_bytes`` is the
+    largest peak of allocated tensors on any rank, None on CPUs, whose allocator does not count. ``dropped`` is the
+    share of routers' choices that exceeded an expert's capacity.
+    """
+
+    device: str
+    device_bytes: int
+    first_step: int
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    step_times_s: tuple[float, ...]
+    held_out: tuple[HeldOut, ...]
+    memory_bytes: int | None
+    stopped: bool
+    checkpoint: Path | None
+    export: Path | None
+    dropped: float | None = None

@@ -1,0 +1,130 @@
+"""Options of a training run that its plan does not contain.
+
+Defaults are those of LLaMA's training (arXiv 2302.13971, section 2.2: AdamW with β = 0.9, 0.95, decay 0.1,
+clipping at 1.0, cosine down to a tenth), with PyTorch's ε.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem, nearest
+from meshwright.runtime.training.learning_rate import LR_SCHEDULES, Course, rate_factor
+
+MAX_STEPS = 10**12
+MAX_SEED = 2**32
+"""Seeds below this give different random streams: a larger one takes two of numpy's 32-bit words."""
+MAX_NUMBER = 1e30
+
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "lr": (lambda x: x > 0, "above 0"),
+    "lr_floor": (lambda x: 0 <= x <= 1, "from 0 to 1"),
+    "beta1": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "beta2": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "eps": (lambda x: x > 0, "above 0"),
+    "weight_decay": (lambda x: x >= 0, "from 0 on"),
+    "clip": (lambda x: x >= 0, "from 0 on; 0 is no limit"),
+    "held_out": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+}
+"""Legal ranges of a run's numbers; none is infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """Options of a run of ``steps`` optimizer steps. Raises InputError with all problems.
+
+    ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps if
+    None; ``clip`` the largest gradient norm, None or 0 for no limit. An interval ``…_every`` of 0 means never; the last
+    step always ends with a checkpoint. ``data`` are files and folders, none for synthetic tokens; ``tokenizer`` is a
+    ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is trained on the data.
+    ``end_of_document`` is a token's name, or its id if the data are tokens already. ``mask_document_starts`` leaves the
+    first token of a document out of the loss. ``cache`` is the folder of tokenised data.
+    """
+
+    steps: int
+    seed: int = 0
+    lr: float = 3e-4
+    schedule: str = "cosine"
+    warmup_steps: int = 0
+    lr_floor: float = 0.1
+    decay_steps: int | None = None
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+    evaluate_every: int = 0
+    held_out: float = 0.01
+    checkpoint_every: int = 0
+    keep_last: int = 2
+    output: Path = Path("run")
+    data: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    end_of_document: str | None = None
+    mask_document_starts: bool = False
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise InputError(problems)
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        return self.lr * rate_factor(self.schedule, step, self._course())
+
+    def to_json(self) -> dict[str, object]:
+        """Return the options as JSON-ready data; paths as text."""
+        data = {**asdict(self), "data": list(self.data), "output": str(self.output)}
+        return {**data, "cache": None if self.cache is None else str(self.cache)}
+
+    def _course(self) -> Course:
+        decay = max(1, self.steps // 10) if self.decay_steps is None else self.decay_steps
+        return Course(
+            steps=self.steps, warmup_steps=self.warmup_steps, floor=self.lr_floor, decay_steps=decay
+        )
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from self._wrong_counts()
+        yield from self._wrong_numbers()
+        if self.schedule not in list(LR_SCHEDULES):
+            yield Problem("schedule", self.schedule, "unknown schedule", nearest(self.schedule, LR_SCHEDULES))
+        for name, text in (("tokenizer", self.tokenizer), ("end_of_document", self.end_of_document)):
+            if text == "":
+                yield Problem(name, text, "names nothing", "leave it out")
+
+    def _wrong_counts(self) -> Iterator[Problem]:
+        top = self.steps if _whole(self.steps) and self.steps > 0 else MAX_STEPS
+        warm = self.warmup_steps if _whole(self.warmup_steps) and 0 <= self.warmup_steps < top else 0
+        for name, value, low, high, why in (
+            ("steps", self.steps, 1, MAX_STEPS, ""),
+            ("seed", self.seed, 0, MAX_SEED - 1, ""),
+            ("warmup_steps", self.warmup_steps, 0, top, ", the steps of the run"),
+            (
+                "decay_steps",
+                1 if self.decay_steps is None else self.decay_steps,
+                1,
+                top - warm,
+                ", the steps behind the warm-up",
+            ),
+            ("evaluate_every", self.evaluate_every, 0, MAX_STEPS, ""),
+            ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS, ""),
+            ("keep_last", self.keep_last, 1, MAX_STEPS, ""),
+        ):
+            if not _whole(value) or not low <= value <= high:
+                yield Problem(name, value, f"must be a whole number from {low} to {high}{why}", f"e.g. {low}")
+
+    def _wrong_numbers(self) -> Iterator[Problem]:
+        for name, (legal, rule) in RANGES.items():
+            value = getattr(self, name)
+            if (value is not None or name != "clip") and not (_real(value) and legal(value)):
+                default = type(self).__dataclass_fields__[name].default
+                yield Problem(name, value, f"must be a number {rule}", f"e.g. {default}")
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_NUMBER

@@ -1,0 +1,84 @@
+"""End a run on a signal: finish the step, save a checkpoint, exit normally.
+
+Ranks receive a signal at different moments, and must stop after the same step. A rank that has received it writes the
+step into the shared store before it takes part in that step's norm; no rank gets past the norm before all have taken
+part; and after the step every rank checks whether this very step was written. So either all see it or none. If steps
+are validated afterwards, the sums of all ranks arrive one step later, and every rank checks the previous step.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+
+import torch.distributed as dist
+
+from meshwright.program.program import Program
+from meshwright.schedules.action import Action, Kind
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Handled signals; a closed terminal (SIGHUP) also ends the run, unless ``nohup`` ignores it."""
+ACKNOWLEDGED = "Stopping: the step under way is finished and a checkpoint saved"
+
+
+def handled_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that this process was not started to ignore."""
+    return tuple(number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def acknowledge(more: str = "") -> None:
+    """Print that a signal was received, by a system call alone: a signal may interrupt any output."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"\n{ACKNOWLEDGED}{more}.\n".encode())
+
+
+@dataclass
+class Stopping:
+    """The stop request of one rank. ``step`` is the current one; ranks meet for a step ``later`` steps after it."""
+
+    store: dist.Store
+    meeting: Kind
+    later: int = 0
+    asked: bool = False
+    step: int = 0
+
+    def hear(self, action: Action, word: str) -> None:
+        """Write the step into the store before the action in which all ranks meet, if a stop was requested."""
+        if self.asked and word == "begin" and action.kind == self.meeting:
+            self.store.set(_key(self.step), "")
+
+    def agreed(self) -> bool:
+        """Return whether all ranks stop after this step."""
+        return self.store.check([_key(self.step - self.later)])
+
+
+def _key(step: int) -> str:
+    return f"stop behind {step}"
+
+
+@contextmanager
+def stopping(
+    store: dist.Store, program: Program, *, told: bool, early: Sequence[int] = ()
+) -> Iterator[Stopping]:
+    """Handle signals inside the block. A forked rank receives only its parent's SIGTERM.
+
+    ``told``: print a message for the first signal. ``early`` are signals received before.
+    """
+    met = program.steps_overlap or (None, "NORM") in program.collectives
+    heard = Stopping(store, "NORM" if met else "STEP", int(program.steps_overlap))
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if told and not heard.asked:
+            acknowledge()
+        heard.asked = True
+
+    before = {number: signal.signal(number, hear) for number in handled_signals()}
+    heard.asked = heard.asked or bool(early)
+    try:
+        yield heard
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

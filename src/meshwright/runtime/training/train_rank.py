@@ -1,0 +1,144 @@
+"""Train as one rank: from joining the others to the last checkpoint."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from rich.console import Console
+
+from meshwright import __version__
+from meshwright.model.graph import ModelGraph
+from meshwright.model.named_tensors import named_parameters
+from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
+from meshwright.runtime.data.open_data import TrainingData
+from meshwright.runtime.executor.rank import rank_of
+from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.launch.rendezvous import agreed
+from meshwright.runtime.progress.display import Display, display
+from meshwright.runtime.progress.metrics_log import MetricsLog, open_log
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.training.job_and_outcome import (
+    LISTS,
+    METRICS,
+    PLAN,
+    ROUTING,
+    ROUTING_PAIRS,
+    Outcome,
+    Training,
+)
+from meshwright.runtime.training.loop import Loop, device_bytes, device_name
+from meshwright.runtime.training.options import TrainingOptions
+from meshwright.runtime.training.routing_files import dropped_of_run, routing_counts_of_run, write_choices
+from meshwright.runtime.training.stop_signals import stopping
+from meshwright.runtime.weights.load import load
+from meshwright.runtime.weights.random_tensors import RandomTensors
+
+
+def train(
+    place: Place,
+    store: dist.Store,
+    training: Training,
+    data: TrainingData,
+    console: Console | None,
+    *,
+    early: Sequence[int] = (),
+) -> Outcome:
+    """Train as a rank; ``console`` shows rank 0's progress. Raises InputError and RunError.
+
+    ``early`` are signals received before the start.
+    """
+    job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
+    initial = Blank(job.model) if chosen else _tensors(training)
+    told = console is not None and place.rank == 0 and place.launcher != "local"  # local: the parent reports
+    with (
+        stopping(store, job.program, told=told, early=early) as heard,
+        rank_of(job, place, store, initial) as rank,
+    ):
+        if chosen:
+            restore_checkpoint(Path(chosen), rank)
+        first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
+        used = training.utilisation(device_name(device), device_bytes(device))
+        other = None if used.planned else device_name(device)
+        facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
+        with _told(place, training, first, facts, console) as (log, shown):
+            if training.goes_on:
+                shown.note(training.goes_on)
+            loop = Loop(rank, training, data, heard, shown, log, used)
+            loop.saved = Path(chosen) if chosen else None
+            outcome = loop.run(first)
+            choices, output = routing_counts_of_run(rank, job.model), training.options.output
+            if choices is not None:
+                outcome = replace(outcome, dropped=dropped_of_run(rank, choices))
+                if place.rank == 0:
+                    write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
+        if training.export is None or outcome.stopped:
+            return outcome
+        export_weights(training.export, rank, job.model, training.config)
+        return replace(outcome, export=training.export)
+
+
+def optimizer_options(options: TrainingOptions) -> AdamW:
+    """Return the optimizer's part of the options."""
+    return AdamW(
+        lr=options.lr,
+        betas=(options.beta1, options.beta2),
+        epsilon=options.eps,
+        weight_decay=options.weight_decay,
+        clip=options.clip or None,
+    )
+
+
+def _tensors(training: Training) -> Mapping[str, torch.Tensor]:
+    """Return the initial parameters of a run."""
+    model = training.job.model
+    if training.initial is None:
+        return RandomTensors(model, training.options.seed)
+    return Stored(training.initial, model)
+
+
+class Blank(Mapping[str, torch.Tensor]):
+    """Zeros in the shapes of a model's tensors, for a checkpoint to overwrite."""
+
+    def __init__(self, model: ModelGraph) -> None:
+        self._shapes = {name: parameter.shape for name, parameter in named_parameters(model).items()}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return torch.zeros(()).expand(self._shapes[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+class Stored(Blank):
+    """The tensors of a Hugging Face checkpoint, each read on access."""
+
+    def __init__(self, folder: Path, model: ModelGraph) -> None:
+        super().__init__(model)
+        self._folder, self._model = folder, model
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return load(self._folder, self._model, {name: ()})[name]
+
+
+@contextmanager
+def _told(
+    place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
+) -> Iterator[tuple[MetricsLog | None, Display]]:
+    """Yield the metrics log and the display; only rank 0 has a log."""
+    steps = training.options.steps
+    if place.rank:
+        with display(None, steps) as shown:
+            yield None, shown
+        return
+    output = training.options.output
+    with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
+        (output / PLAN).write_text(training.plan, encoding="utf-8")
+        if training.lists:
+            (output / LISTS).write_text(training.lists, encoding="utf-8")
+        yield log, shown

@@ -1,0 +1,83 @@
+"""The result of a verification case: errors against the reference, and differences in traffic and copies."""
+
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from meshwright.runtime.verify.tensor_errors import Error, worst
+
+BOUND = 1e-9
+"""Largest error that counts as equal; fp64 leaves some 1e-15 in gradients and 1e-13 after three steps."""
+DOUBTFUL = 1e-12
+"""Errors above this are reported as doubtful."""
+NONE = Error(0.0, "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The worst error of each quantity over all steps, and differences as text; ``failure`` if a rank failed.
+
+    ``norms`` are the reference's norms of all gradients, step by step.
+    """
+
+    loss: Error = NONE
+    gradient: Error = NONE
+    norm: Error = NONE
+    parameter: Error = NONE
+    traffic: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    failure: str = ""
+    norms: tuple[float, ...] = ()
+
+    @property
+    def worst(self) -> Error:
+        """The worst of all errors; infinite if the case failed."""
+        if self.failure:
+            return Error(inf, "")
+        return worst((self.loss, self.gradient, self.norm, self.parameter))
+
+    @property
+    def caught_by(self) -> tuple[str, ...]:
+        """The checks that failed."""
+        checks = {
+            "named error": bool(self.failure),
+            "loss": self.loss.value > BOUND,
+            "gradients": self.gradient.value > BOUND,
+            "gradient norm": self.norm.value > BOUND,
+            "parameters": self.parameter.value > BOUND,
+            "bytes": bool(self.traffic),
+            "copies": bool(self.copies),
+        }
+        return tuple(name for name, says_no in checks.items() if says_no)
+
+    @property
+    def equal(self) -> bool:
+        """True if all checks passed."""
+        return not self.caught_by
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the case passed with more error than rounding explains."""
+        return self.equal and self.worst.value > DOUBTFUL
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as JSON-ready data; a number that is not finite is None."""
+        return {
+            "equal": self.equal,
+            "max_relative_error": _number(self.worst),
+            "parameter": self.worst.of,
+            "bound": BOUND,
+            "doubtful": self.doubtful,
+            "loss_error": _number(self.loss),
+            "gradient_error": _number(self.gradient),
+            "gradient_of": self.gradient.of,
+            "norm_error": _number(self.norm),
+            "parameter_error": _number(self.parameter),
+            "parameter_of": self.parameter.of,
+            "differing_exchanges": list(self.traffic),
+            "differing_copies": list(self.copies),
+            "failure": self.failure,
+        }
+
+
+def _number(error: Error) -> float | None:
+    return error.value if isfinite(error.value) else None

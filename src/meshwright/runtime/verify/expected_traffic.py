@@ -1,0 +1,112 @@
+"""Compare the exchanges that a rank logged in a step with the Program's.
+
+Passes and messages are compared action by action. A reduction of several exchanges begins in its action and continues
+during later ones, so the surplus of a pass counts for the step, which is compared as a whole.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from meshwright.program.lowering.optimizer_post_validation import before_validation
+from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
+from meshwright.program.pass_items import Collective, exchanges_of, legs_of
+from meshwright.program.program import Program
+from meshwright.runtime.comm.communicator import MESSAGES, Traffic
+from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
+
+Exchange = tuple[str, tuple[str, ...], float]
+"""Kind, axes, logical bytes."""
+AS_ROUTED = -1.0
+"""Stands for bytes that depend on the router's choices (``routed_traffic.py``)."""
+STEP = "step"
+"""Stands for all actions that are neither passes nor messages nor exchanges of shares."""
+
+
+def differing_traffic(
+    program: Program, pipeline_rank: int, log: Sequence[Traffic], *, anew: bool = False
+) -> list[str]:
+    """Return the differences between the log of one step and the Program, as text.
+
+    ``anew``: the step was restarted.
+    """
+    expected = expected_traffic(program, pipeline_rank, anew=anew)
+    logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
+    for entry in log:
+        logged.get(entry.action, logged[STEP])[_exchange(entry)] += 1
+    logged[STEP] += _surplus(expected, logged)
+    return list(_differences(expected, logged))
+
+
+def expected_traffic(
+    program: Program, pipeline_rank: int, *, anew: bool = False
+) -> dict[str, Counter[Exchange]]:
+    """Return the exchanges of a rank in a step: by pass and message, and for the rest of the step.
+
+    A restarted step repeats the actions before VALIDATE, and the gathers at the end of the previous step.
+    """
+    expected: dict[str, Counter[Exchange]] = {STEP: Counter()}
+    actions = program.lists[pipeline_rank]
+    again = (*before_validation(actions), *late_gathers(actions)) if anew else ()
+    for action in (*actions, *again):
+        named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B", *SUM_SENDS)
+        expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
+    return expected
+
+
+def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
+    if action.kind in ("SEND_F", "SEND_B"):
+        yield "p2p", MESSAGES, float(program.p2p_bytes)
+        return
+    if action.kind in SUM_SENDS:
+        yield "p2p", MESSAGES, float(NORM_BYTES)
+        return
+    own = in_pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
+    yield from map(_exchange, own)
+
+
+def _exchange(of: Collective | Traffic) -> Exchange:
+    return of.kind, of.axes, AS_ROUTED if of.routed else float(of.logical_bytes)
+
+
+def in_pass(program: Program, action: Action) -> Iterator[Collective]:
+    """Yield the exchanges in a pass, leg by leg."""
+    assert action.stage is not None
+    for segment in program.bodies[action.stage, action.kind]:
+        for _ in range(segment.count):
+            yield from segment.beside
+            if segment.block is not None:
+                yield from _of_block(program, segment.block, segment.kind)
+
+
+def _of_block(program: Program, block: int, kind: str) -> Iterator[Collective]:
+    for item in program.block_items[block, kind]:  # type: ignore[index]
+        for exchange in exchanges_of(item):
+            yield from legs_of(exchange, program.expert_grid)
+
+
+def _of_step(program: Program, action: Action) -> Iterable[Collective]:
+    return program.collectives.get((action.stage, action.kind), ())
+
+
+def _surplus(
+    expected: Mapping[str, Counter[Exchange]], logged: Mapping[str, Counter[Exchange]]
+) -> Counter[Exchange]:
+    """Return the exchanges that passes and messages have logged too many of."""
+    extra = Counter[Exchange]()
+    for action in expected.keys() - {STEP}:
+        extra += logged[action] - expected[action]
+    return extra
+
+
+def _differences(
+    expected: Mapping[str, Counter[Exchange]], logged: Mapping[str, Counter[Exchange]]
+) -> Iterator[str]:
+    for action, exchanges in expected.items():
+        for (kind, axes, size), number in (exchanges - logged[action]).items():
+            yield f"{action}: {number} {kind} over {', '.join(axes)}{_of(size)} missing"
+    for (kind, axes, size), number in (logged[STEP] - expected[STEP]).items():
+        yield f"{STEP}: {number} {kind} over {', '.join(axes)}{_of(size)} too many"
+
+
+def _of(size: float) -> str:
+    return "" if size == AS_ROUTED else f" of {size:.0f} bytes"

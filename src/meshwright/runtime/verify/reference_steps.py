@@ -1,0 +1,80 @@
+"""Compute the same steps in one process in plain PyTorch: autograd, ``clip_grad_norm_``, ``torch.optim.AdamW``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it: once, before a fork
+
+from meshwright.model.named_tensors import is_matrix, named_parameters
+from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
+from meshwright.runtime.verify.verify_case import Batch, VerifyCase
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors.
+
+    ``chosen``: per step the router's choices in each routed layer, if the Program's exchanges depend on them.
+    """
+
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    gradients: tuple[Tensors, ...]
+    parameters: Tensors
+    chosen: tuple[Experts, ...]
+
+
+def reference_steps(trial: VerifyCase) -> Steps:
+    """Return the expected result of a case."""
+    tensors, options = trial.tensors(), trial.options
+    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    adam = _adam(trained, options)
+    losses, norms, gradients, chosen = [], [], [], []
+    bounded = trial.bounded
+    for batch in trial.batches():
+        adam.zero_grad()
+        together = int(trial.program.shape.micro_batch)
+        loss = reference_loss(
+            trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins, bounded
+        )
+        loss.backward()
+        gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
+        norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
+        losses.append(loss.item())
+        chosen.append(_chosen(trial, tensors, batch))
+        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
+        adam.step()
+        tensors |= corrections
+    parameters = {name: tensor.detach() for name, tensor in tensors.items()}
+    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen))
+
+
+@torch.no_grad()
+def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch) -> Experts:
+    """Return the routers' choices if copies are deduplicated or choices dropped; dropped ones are ``NOWHERE``."""
+    if not (trial.program.stack.deduplicates_exchange or trial.bounded):
+        return ()
+    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, trial.bounded)
+    return [c.experts if c.kept is None else c.experts.masked_fill(~c.kept, NOWHERE) for c in choices]
+
+
+def _adam(tensors: Tensors, options: AdamW) -> torch.optim.AdamW:
+    """Return the optimizer, with weight decay for matrices alone."""
+    decays = ((True, options.weight_decay), (False, 0.0))
+    groups = [
+        {
+            "params": [p for name, p in tensors.items() if is_matrix(name, p.shape) == these],
+            "weight_decay": rate,
+        }
+        for these, rate in decays
+    ]
+    return torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
+
+
+def _gradient(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad

@@ -1,0 +1,171 @@
+"""Run a verification case on forked ranks of this host and compare it with plain PyTorch.
+
+Ranks send their results to rank 0, which computes the reference and compares: the parent touches no tensor, so that it
+can fork again.
+"""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+
+from meshwright.errors import RunError
+from meshwright.runtime.comm.communicator import Traffic
+from meshwright.runtime.executor.interpreter import finish_validation
+from meshwright.runtime.executor.rank import Job, Rank, rank_of
+from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
+from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.state.post_validation import StepResult
+from meshwright.runtime.state.shard_pieces import Piece, pieces_of
+from meshwright.runtime.state.sharded_unit import Unit
+from meshwright.runtime.verify.case_result import Outcome
+from meshwright.runtime.verify.expected_traffic import differing_traffic
+from meshwright.runtime.verify.reference_steps import Steps, reference_steps
+from meshwright.runtime.verify.routed_traffic import routed_differences
+from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
+from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
+
+WAIT_S = 120.0
+"""Seconds that an operation waits for its partners."""
+LIMIT_S = 600.0
+"""Seconds that a case may take."""
+JUST_BELOW = 0.999
+"""Factor of a norm that gives a limit just below it."""
+MOST_NAMED = 8
+"""Number of differing exchanges that are reported."""
+Fault = Callable[[], None]
+
+
+def no_fault() -> None:
+    """Do nothing: inject no fault."""
+
+
+@dataclass
+class Record:
+    """Results of a rank: per step its loss and norm, its pieces of the reduced gradients, and its exchanges."""
+
+    pipeline_rank: int
+    results: list[StepResult] = field(default_factory=list)
+    gradients: list[list[Piece]] = field(default_factory=list)
+    traffic: list[list[Traffic]] = field(default_factory=list)
+    parameters: list[Piece] = field(default_factory=list)
+
+
+def run_case(
+    trial: VerifyCase, tell: ProgressCallback, fault: Fault = no_fault, *, accelerated: bool = False
+) -> Outcome:
+    """Run a case. ``fault`` is called in every rank before it begins, to inject an error that should be detected.
+
+    If ``accelerated``, ranks compute on accelerators; the reference is always computed on the CPU.
+    """
+
+    def work(place: Place, store: dist.Store, tell: ProgressCallback) -> Outcome | None:
+        fault()
+        job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
+        with rank_of(job, place, store, trial.tensors()) as rank:
+            everyone = _everyones(_recorded(trial, rank, tell), place)
+            return None if place.rank else _judged(trial, everyone, reference_steps(trial))
+
+    try:
+        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, tell)
+    except RunError as error:
+        return Outcome(failure=str(error))
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def run_case_with_clipping(trial: VerifyCase, tell: ProgressCallback) -> Outcome:
+    """Run a case; if steps overlap, run it again with a norm limit just below the first step's norm.
+
+    With the usual, low limit most ranks know from partial sums that it is exceeded, and wait. With the higher one they
+    learn it too late, and must undo their step.
+    """
+    first = run_case(trial, tell)
+    if not (trial.program.steps_overlap and first.equal):
+        return first
+    options = replace(trial.options, clip=JUST_BELOW * first.norms[0])
+    again = run_case(replace(trial, options=options), tell)
+    return again if again.worst.value > first.worst.value or not again.equal else first
+
+
+def _recorded(trial: VerifyCase, rank: Rank, tell: ProgressCallback) -> Record:
+    """Run all steps and record the results."""
+    record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
+    states = rank.interpreter.states
+    states.before_step = lambda: record.gradients.append(_pieces(units, _reduced))
+    states.after_norm = record.results.append
+    for step, batch in enumerate(trial.batches()):
+        before = len(rank.communicator.log)
+        rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
+        record.traffic.append(rank.communicator.log[before:])
+        if rank.place.rank == 0:
+            tell(f"step {step + 1}", 0.0)
+    finish_validation(rank.interpreter)
+    buffers = rank.plan.buffers.items()
+    whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]
+    record.parameters = _pieces(units, lambda unit: unit.owned) + whole
+    return record
+
+
+def _pieces(units: Sequence[Unit], buffer: Callable[[Unit], torch.Tensor]) -> list[Piece]:
+    pieces = (piece for unit in units for piece in pieces_of(unit, buffer(unit)))
+    return [replace(piece, values=piece.values.cpu()) for piece in pieces]
+
+
+def _reduced(unit: Unit) -> torch.Tensor:
+    assert unit.reduced is not None
+    return unit.reduced
+
+
+def _everyones(record: Record, place: Place) -> list[Record]:
+    """Gather the records of all ranks on rank 0."""
+    out = io.BytesIO()
+    torch.save(record, out)
+    found: list[bytes] | None = [b""] * place.ranks if place.rank == 0 else None
+    dist.gather_object(out.getvalue(), found)
+    return [torch.load(io.BytesIO(data), weights_only=False) for data in found or ()]
+
+
+def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Outcome:
+    differing: dict[str, None] = {}
+
+    def error(pieces: Sequence[Sequence[Piece]], wanted: dict[str, torch.Tensor]) -> Error:
+        tensors, copies = joined(piece for of_rank in pieces for piece in of_rank)
+        differing.update(dict.fromkeys(copies))
+        return tensor_error(tensors, wanted) if tensors else Error(float("inf"), copies[0])
+
+    gradients = [
+        error([record.gradients[step] for record in everyone], dict(wanted))
+        for step, wanted in enumerate(expected.gradients)
+    ]
+    parameters = error([record.parameters for record in everyone], dict(expected.parameters))
+    results = [(step, result) for record in everyone for step, result in enumerate(record.results)]
+    return Outcome(
+        loss=worst(number_error(r.loss, expected.losses[step], "loss") for step, r in results),
+        gradient=worst(gradients),
+        norm=worst(number_error(r.norm, expected.norms[step], "gradient norm") for step, r in results),
+        parameter=parameters,
+        traffic=tuple(islice(_traffic(trial, everyone, expected), MOST_NAMED)),
+        copies=tuple(differing),
+        norms=expected.norms,
+    )
+
+
+def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Iterator[str]:
+    """Yield the ranks' differing exchanges; after a clipped step, a step that overlaps it is restarted."""
+    limit = trial.options.clip
+    clipped = [False, *(limit is not None and norm > limit for norm in expected.norms)]
+    for rank, record in enumerate(everyone):
+        for step, log in enumerate(record.traffic):
+            anew = trial.program.steps_overlap and clipped[step]
+            for difference in differing_traffic(trial.program, record.pipeline_rank, log, anew=anew):
+                yield f"rank {rank}, step {step + 1}: {difference}"
+    if trial.program.steps_overlap and any(clipped):
+        return
+    steps = zip(*(record.traffic for record in everyone), strict=True)
+    for step, (logs, chosen) in enumerate(zip(steps, expected.chosen, strict=True)):
+        for difference in routed_differences(trial.program, logs, chosen):
+            yield f"step {step + 1}: {difference}"

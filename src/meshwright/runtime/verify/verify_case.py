@@ -1,0 +1,107 @@
+"""A verification case: a small Program, its model, and parameters and batches that depend on a seed alone.
+
+The fraction of masked labels differs from sequence to sequence, so that ranks count different numbers of labels: a mean
+of means is not the mean. Parameters deviate enough for attention scores to matter, and gradients are clipped. The
+learning rate is large, and ε is no smaller than a usual gradient: values near zero then do not magnify their rounding,
+and the parameters depend on the scale of gradients, which AdamW otherwise ignores. Each packed sequence has other
+document borders: many short documents, few, or one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from meshwright.model.graph import ModelGraph
+from meshwright.program.program import Program
+from meshwright.runtime.batch import rank_micro_batches
+from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
+from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
+from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
+from meshwright.runtime.reference.expert_capacity import Bounded
+from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.weights.random_tensors import random_tensors
+
+STEPS = 3
+SEED = 0
+DEVIATION = 0.2
+MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
+"""Fractions of masked labels, by sequence in turn."""
+BORDERS = (0.15, 0.6, 0.0, 0.3)
+"""Probability that a position of a packed sequence begins a document, by sequence in turn."""
+OPTIONS = AdamW(lr=1e-2, epsilon=1e-3, clip=0.5)
+
+
+class Batch(rank_micro_batches.StepBatch):
+    """The sequences of a step."""
+
+    @property
+    def counted(self) -> int:
+        """Labels that count, over all sequences."""
+        return int((self.labels != IGNORED).sum())
+
+
+@dataclass(frozen=True)
+class VerifyCase:
+    """A Program whose ``program.shape`` gives the lengths, the model that it was lowered for, and the optimizer."""
+
+    program: Program
+    model: ModelGraph
+    options: AdamW = OPTIONS
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        replicas = self.program.grid.size(("dp_replicate", "dp_shard"))
+        return replicas * self.program.micro_batches * int(self.program.shape.micro_batch)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the initial parameters."""
+        return random_tensors(self.model, SEED, torch.float64, DEVIATION)
+
+    def batches(self) -> list[Batch]:
+        """Return one batch for each step."""
+        return [self._batch(SEED + step) for step in range(STEPS)]
+
+    @property
+    def bounded(self) -> Bounded | None:
+        """The capacity scope of every token; None without a capacity."""
+        program = self.program
+        capacity, size = program.shape.capacity, int(program.shape.micro_batch)
+        if capacity is None:
+            return None
+        sequences = torch.arange(self.sequences)[:, None]
+        parts = torch.zeros(1, int(program.shape.seq_len), dtype=torch.long)
+        if capacity.scope == "rank":
+            for part, rank in enumerate(program.grid.group_of(0, SEQUENCE_RANKS)):
+                parts[0, sequence_parallel_positions(program, rank)] = part
+        of = sequences if capacity.scope == "sequence" else sequences // size
+        return Bounded(capacity, of * (int(parts.max()) + 1) + parts)
+
+    def _batch(self, seed: int) -> Batch:
+        draw = torch.Generator().manual_seed(seed)
+        size = (self.sequences, int(self.program.shape.seq_len))
+        tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
+        masked = torch.rand(size, generator=draw) < self._in_turn(MASKED)
+        masked[0, 0] = False
+        begins = self._begins(draw) if self.program.shape.documents else None
+        return Batch(tokens, labels.masked_fill(masked, IGNORED), begins)
+
+    def _begins(self, draw: torch.Generator) -> torch.Tensor:
+        """Return the begin of each token's document."""
+        places = torch.arange(int(self.program.shape.seq_len)).expand(self.sequences, -1)
+        new = torch.rand(places.shape, generator=draw) < self._in_turn(BORDERS)
+        return torch.where(new, places, 0).cummax(1).values
+
+    def _in_turn(self, shares: Sequence[float]) -> torch.Tensor:
+        """Return one share for each sequence: (sequence, 1)."""
+        return torch.tensor([shares[i % len(shares)] for i in range(self.sequences)])[:, None]
+
+
+def micro_batches(
+    trial: VerifyCase, batch: Batch, rank: int, device: torch.device | None = None
+) -> Sequence[MicroBatch]:
+    """Return a rank's part of a batch, on the CPU or on the given device."""
+    device = device or torch.device("cpu")
+    return rank_micro_batches.micro_batches(trial.program, rank, batch, batch.counted, device)

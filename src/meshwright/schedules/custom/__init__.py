@@ -1,0 +1,1 @@
+"""Custom schedules: lists from a CSV file, their inferred shape and their checks."""

@@ -1,0 +1,43 @@
+"""The most forward passes that a rank holds before their backward passes, for lower bounds of a schedule's length.
+
+An automatic schedule has a limit, or goes through its stages unit by unit and holds a unit. Any other has the same
+lists whatever the times, and its first rounds show what they hold. Counted are passes of stages until B or I ends, V
+for a micro-batch on a whole rank.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import accumulate
+
+from meshwright.schedules.action import Action
+from meshwright.schedules.activation_memory import CHANGES
+from meshwright.schedules.choice import ScheduleChoice
+
+ROUNDS = 4
+"""Rounds of micro-batches behind which no list holds more."""
+
+
+def in_flight_bounds(choice: ScheduleChoice, ranks: int, micro_batches: int, chunks: int) -> tuple[int, ...]:
+    """Per rank, as many forward passes at most; never more than there are."""
+    everything = micro_batches * chunks
+    limit = choice.kind.default_memory_limit
+    if limit is not None:
+        limit = choice.memory_limit if "memory_limit" in choice.heeded else limit
+        return (min(everything, int((limit or 0) * ranks * chunks + 1e-9)),) * ranks
+    declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
+    known = [most for most in declared if most is not None]
+    if len(known) == ranks:
+        return tuple(known)
+    few = min(micro_batches, (1 if choice.kind.automatic else ROUNDS) * choice.period(ranks))
+    return _first_rounds_hold(choice, ranks, few, chunks)
+
+
+@lru_cache(maxsize=4096)
+def _first_rounds_hold(
+    choice: ScheduleChoice, ranks: int, micro_batches: int, chunks: int
+) -> tuple[int, ...]:
+    return tuple(map(_waiting, choice.lists(ranks, micro_batches, chunks)))
+
+
+def _waiting(actions: Iterable[Action]) -> int:
+    return max(accumulate(CHANGES[action.kind][0] for action in actions))

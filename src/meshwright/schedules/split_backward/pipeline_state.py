@@ -1,0 +1,59 @@
+"""A pipeline that is being played: what every rank has done, when it ended, and what the rank holds.
+
+Memory is in forward passes of one stage: F adds 1, I takes what it does not leave for W, W takes that.
+"""
+
+from dataclasses import dataclass
+
+from meshwright.schedules.pipeline import Pipeline
+from meshwright.schedules.split_backward.pass_numbers import Pass, PassTable, first_starts
+
+EPSILON = 1e-9
+"""Times and memory that differ by less are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedPasses:
+    """F, I and W of every rank, and the makespan."""
+
+    passes: list[list[Pass]]
+    makespan: float
+
+
+class PipelineState(PassTable):
+    """The state; all ranks begin as soon as the first micro-batch can be there."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(pipeline)
+        self.micro_batches = pipeline.micro_batches
+        kept = pipeline.times.kept
+        self.changes = (1.0,) * self.stages + (kept - 1,) * self.stages + (-kept,) * self.stages
+        self.begun = first_starts(pipeline)
+        self.ends: list[list[float]] = [[] for _ in range(3 * self.stages)]
+        self.clock, self.held = [0.0] * pipeline.ranks, [0.0] * pipeline.ranks
+        self.passes: list[list[Pass]] = [[] for _ in range(pipeline.ranks)]
+
+    def ready(self, code: Pass) -> float | None:
+        """Return the time at which the next F or I of a stage has its input; None if unknown, or after the last one."""
+        number, source = len(self.ends[code]), self.source[code]
+        if source < 0:
+            return 0.0 if number < self.micro_batches else None
+        ends = self.ends[source]
+        return ends[number] + self.delay[code] if number < len(ends) else None
+
+    def waits(self, stage: int) -> bool:
+        """Return true if W of a stage is pending."""
+        return len(self.ends[2 * self.stages + stage]) < len(self.ends[self.stages + stage])
+
+    def run(self, code: Pass, ready: float = 0.0) -> None:
+        """Run the next pass of a rank."""
+        rank = self.rank[code]
+        end = max(ready, self.clock[rank]) + self.seconds[code]
+        self.clock[rank] = end
+        self.ends[code].append(end)
+        self.held[rank] += self.changes[code]
+        self.passes[rank].append(code)
+
+    def played(self) -> PlayedPasses:
+        """Return the passes that were run, with their makespan."""
+        return PlayedPasses(self.passes, max(e - b for b, e in zip(self.begun, self.clock, strict=True)))

@@ -1,0 +1,1 @@
+"""Plans near a given plan: one-choice changes, neighbours, the smallest fix, a diverse subset."""

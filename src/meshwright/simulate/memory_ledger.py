@@ -1,0 +1,112 @@
+"""Memory of a Program over its action lists: every rank's peak, walked action by action.
+
+The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
+it away, I leaves what W needs, which W takes away (see ``program/activation_bytes.py``). S adds what its share of the
+vocabulary keeps, T takes it away. What OFFLOAD copies away is free when the pass behind it has ended, what RELOAD
+brings is held from when it begins (``schedules/activation_offload.py``).
+Where steps are validated afterwards, what they overwrite is kept meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from meshwright.cost.memory.memory_breakdown import (
+    ZeroBufferRule,
+    buffer_bytes,
+    unit_buffer_bytes,
+    workspace_bytes,
+)
+from meshwright.plans.forms.short import ShardingName
+from meshwright.program.local_shape import Number
+from meshwright.program.lowering.optimizer_post_validation import saves_states
+from meshwright.program.model_states.data_parallel_collectives import add
+from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
+from meshwright.program.model_states.stack_zero_semantics import effective_sharding
+from meshwright.program.model_states.state_bytes import Elements, block_elements
+from meshwright.program.pipeline_vocabulary import ends_together
+from meshwright.program.program import Program
+from meshwright.schedules.action import PASS_KINDS
+from meshwright.schedules.activation_offload import COPIES
+
+
+def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str, int]:
+    """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
+    stages = program.parts_of(rank)
+    every = block_elements(program.blocks, program.shape, ends_together=ends_together(program))
+    elements = {b: every[b] for s in stages for b in s.blocks}
+    whole = add(*(elements[b] for s in stages for b in s.blocks))
+    largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
+    rule = ZeroBufferRule(
+        effective_sharding(sharding, program.stack), program.mode.gather, program.mode.reduce
+    )
+    return {
+        "parameters": program.held_bytes(rank, "parameter"),
+        "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),
+        "optimizer": program.held_bytes(rank, "optimizer") * (1 + saves_states(program, rank)),
+        "activations": peak_activation_bytes(program, rank),
+        "working": max(program.working_bytes[stage.index] for stage in stages),
+        "buffers": _unit_buffers(program, rank, every)
+        if rule.by_unit
+        else int(buffer_bytes(rule, whole, largest, program.stack)),
+        "workspace": int(workspace_bytes()),
+    }
+
+
+def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -> int:
+    """Return the most bytes that a list makes whole at the same time."""
+    stages = program.stages_of(rank)
+    sizes = [add(*(blocks[b] for b in stage.blocks)) for stage in stages]
+    every, trained = [size.count for size in sizes], [size.of("gradient").count for size in sizes]
+    whole = peak_unsharded_stages(program.lists[rank], [stage.index for stage in stages], program.beside)
+    return max(
+        int(unit_buffer_bytes(_times(parameters, every), _times(gradients, trained), program.stack))
+        for parameters, gradients in whole
+    )
+
+
+def _times(counts: Sequence[int], sizes: Sequence[Number]) -> Number:
+    return sum((count * size for count, size in zip(counts, sizes, strict=True)), start=0)
+
+
+def peak_activation_bytes(program: Program, rank: int) -> int:
+    """Largest sum of kept activations along a rank's list."""
+    return max(held for _, held in activation_curve(program, rank))
+
+
+def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
+    """(position in the list, bytes held after it) for every action that changes what is held."""
+    held, leaving, curve = 0, 0, [(0, 0)]
+    for position, action in enumerate(program.lists[rank]):
+        if action.stage is None or action.kind not in (*PASS_KINDS, *COPIES):
+            continue
+        copied = program.offloaded_bytes[action.stage]
+        if action.kind in COPIES:
+            held += copied if action.kind == "RELOAD" else 0
+            leaving += copied if action.kind == "OFFLOAD" else 0
+            curve.append((position, held))
+            continue
+        kept, for_weights = (
+            program.activation_bytes[action.stage],
+            program.weight_gradient_bytes[action.stage],
+        )
+        changes = {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights, "S": kept, "T": -kept}
+        held += changes.get(action.kind, 0)
+        curve.append((position, held))
+        if leaving:
+            held, leaving = held - leaving, 0
+            curve.append((position, held))
+    return curve
+
+
+def peak_host_bytes(program: Program, rank: int) -> int:
+    """Return the peak bytes of a rank on its host: from OFFLOAD until the backward pass that needs them."""
+    held = peak = 0
+    out = set[tuple[int | None, int | None]]()
+    for action in program.lists[rank]:
+        which = action.stage, action.micro_batch
+        if action.kind == "OFFLOAD":
+            out.add(which)
+            held += program.offloaded_bytes[action.stage or 0]
+        elif action.kind in ("B", "I") and which in out:
+            held -= program.offloaded_bytes[action.stage or 0]
+        peak = max(peak, held)
+    return peak

@@ -1,0 +1,159 @@
+"""Parse the cells of a table of runs: text to numbers, flags and words within plausible ranges.
+
+A reader returns the value of a cell that is not empty, or raises ValueError with the rule that the text breaks.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite
+from typing import Any, get_args
+
+from meshwright.cluster.catalog import device_id
+from meshwright.errors import InputError
+from meshwright.plans.forms.short import Axis, Recompute
+from meshwright.schedules.generators import SCHEDULES
+
+Reader = Callable[[str], Any]
+
+FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+SCHEDULE_SPELLINGS = {"none": "1f1b", "zb-1p": "zb-h1", "zb-2p": "zb-h2"}
+OPERATORS = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+REMARK = re.compile(r"\([^)]*\)?")
+REPEATED = re.compile(r"([0-9]{1,4})(?:\*([0-9]{1,5}))?")
+MAX_STAGES = 2**14
+AXES: tuple[Axis, ...] = get_args(Axis)
+SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A pipeline schedule by our name, and the place of the vocabulary if its name gives one."""
+
+    name: str
+    vocabulary: str
+
+
+def whole(low: int, high: int) -> Reader:
+    """Return a reader of whole numbers; ``8.0`` is one, as spreadsheets write them."""
+
+    def read(text: str) -> int:
+        value = _float(text)
+        if value is None or not low <= value <= high or value != int(value):
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+def positive(high: float) -> Reader:
+    """Return a reader of numbers above zero."""
+
+    def read(text: str) -> float:
+        value = _float(text)
+        if value is None or not 0 < value <= high:
+            raise ValueError(f"must be a number above 0, up to {high:g}")
+        return value
+
+    return read
+
+
+def one_of(words: Iterable[str] | Mapping[str, Any]) -> Reader:
+    """Return a reader of words, ignoring case; a mapping also translates them."""
+    known = dict(words) if isinstance(words, Mapping) else {word: word for word in words}
+
+    def read(text: str) -> Any:
+        if text.lower() not in known:
+            raise ValueError("must be one of " + ", ".join(known))
+        return known[text.lower()]
+
+    return read
+
+
+def device(text: str) -> str:
+    """Return the id of a device under any known spelling."""
+    try:
+        return device_id(text)
+    except InputError as error:
+        rule = f"{error.problems[0].rule}; `calibrate --on CLUSTER` also takes that cluster's"
+        raise ValueError(rule) from None
+
+
+def device_of(own: Iterable[str]) -> Reader:
+    """Return a reader of devices that also knows the user's own device ids."""
+    known = {name.lower(): name for name in own}
+
+    def read(text: str) -> str:
+        return known.get(text.lower()) or device(text)
+
+    return read
+
+
+def schedule(text: str) -> Schedule:
+    """Parse a schedule: ``zb-2p (remark)`` is zb-h2; ``1f1b+vocab-1`` is 1f1b with the vocabulary spread."""
+    name, _, vocabulary = REMARK.sub("", text.lower()).strip().partition("+")
+    name = SCHEDULE_SPELLINGS.get(name.strip(), name.strip())
+    if name not in SCHEDULES:
+        raise ValueError("is no schedule that we know")
+    return Schedule(name, vocabulary.strip())
+
+
+def synchronous_norm(text: str) -> bool | None:
+    """Return True if a schedule's remark says that the gradient norm is synchronous; None if it does not."""
+    return True if any("synchronous" in remark for remark in REMARK.findall(text.lower())) else None
+
+
+def recompute(text: str) -> Recompute:
+    """Parse ``none``, ``selective``, ``full``, or names of operators separated by spaces, commas or semicolons."""
+    names = tuple(dict.fromkeys(re.split(r"[\s,;+]+", text.lower().strip(" ,;+[]"))))
+    if len(names) == 1 and names[0] in ("none", "selective", "full"):
+        return names[0]  # type: ignore[return-value]
+    if not set(names) <= set(OPERATORS):
+        raise ValueError("must be none, selective, full or a list of " + ", ".join(OPERATORS))
+    return names  # type: ignore[return-value]
+
+
+def stage_layers(text: str) -> tuple[int, ...]:
+    """Parse layers of every stage in order, separated by spaces: ``3 4*6 3`` is 3, six times 4, and 3."""
+    runs = [REPEATED.fullmatch(word) for word in text.split()]
+    times = [int(run[2] or 1) if run else 0 for run in runs]
+    if not runs or 0 in times or sum(times) > MAX_STAGES:
+        raise ValueError(f"must be layers of up to {MAX_STAGES} stages, such as 3 4*6 3")
+    return tuple(int(run[1]) for run, many in zip(runs, times, strict=True) if run for _ in range(many))
+
+
+def stage_layers_text(counts: Iterable[int]) -> str:
+    """Format the cell that ``stage_layers`` reads."""
+    runs = [(count, len(list(same))) for count, same in groupby(counts)]
+    return " ".join(f"{count}*{times}" if times > 1 else f"{count}" for count, times in runs)
+
+
+def rank_order(text: str) -> tuple[Axis, ...]:
+    """Parse every axis once, the fastest varying rank first, separated by spaces or commas."""
+    axes = tuple(re.split(r"[\s,]+", text.strip()))
+    if sorted(axes) != sorted(AXES):
+        raise ValueError("must name each of " + ", ".join(AXES) + " once")
+    return axes  # type: ignore[return-value]
+
+
+def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:
+    """Return values by name (None for an empty cell), and the problems of the others."""
+    values: dict[str, Any] = {}
+    wrong = []
+    for (name, read), text in zip(readers.items(), texts, strict=True):
+        try:
+            values[name] = read(text.strip()) if text.strip() else None
+        except ValueError as error:
+            shown = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+            wrong.append(f"{name} = {shown!r}: {error}")
+    return values, wrong
+
+
+def _float(text: str) -> float | None:
+    """Return a finite number; None for anything else, including Python's own spellings (``1_000``)."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) and "_" not in text else None

@@ -1,0 +1,44 @@
+"""Calibrate a cluster on a table of runs: the catalogue's, or one that is known better, such as a measured one."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from meshwright.calibration.calibrate_cluster import ClusterCalibration, fit_cluster_constants
+from meshwright.calibration.observations import on_cluster
+from meshwright.calibration.usable_runs import usable_runs
+from meshwright.cluster.cluster import Cluster
+from meshwright.cluster.load import load_cluster
+from meshwright.validation.read_run_table import read_runs
+
+
+@dataclass(frozen=True)
+class Calibrated(ClusterCalibration):
+    """A fitted calibration; ``remarks`` name the models of which only the columns were known."""
+
+    remarks: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public form."""
+        return {**super().to_json(), "remarks": list(self.remarks)}
+
+
+def calibrated(path: str | Path, on: str | None) -> Calibrated:
+    """Constants fitted to the runs of a table. Raises InputError.
+
+    ``on`` is a cluster that is known better than the table says: what it knows is kept, and the catalogue need not have
+    its device.
+    """
+    known = load_cluster(on) if on else None
+    own = [pool.device.id for pool in known.pools] if known else []
+    usable = usable_runs(read_runs(path, own), known)
+    observations = on_cluster(usable.observations, known) if known else usable.observations
+    found = fit_cluster_constants(observations, usable.skipped)
+    cluster = _as_known(known, found) if known else found.cluster
+    parts = {field.name: getattr(found, field.name) for field in fields(found)}
+    return Calibrated(**parts | {"cluster": cluster}, remarks=usable.remarks)
+
+
+def _as_known(known: Cluster, found: ClusterCalibration) -> Cluster:
+    """Return the cluster in its own size, with the fitted constants."""
+    return replace(known, calibration=found.cluster.calibration)

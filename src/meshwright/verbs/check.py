@@ -1,0 +1,280 @@
+"""Check a plan or another framework's file: is it legal, does it fit, how far is it from the best, what would mend it.
+
+Everything that is wrong comes at once, in the words of the file. An illegal plan has no figures. A plan that fits is
+laid beside the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
+interval of two predictions' ratio allows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.constants import constants
+from meshwright.cost.prediction_intervals import LIKELY, pair_interval
+from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
+from meshwright.frameworks.import_formats import is_plan
+from meshwright.frameworks.importing.imported_file import ImportedFile, UnmappedOption
+from meshwright.frameworks.importing.launcher_file import launcher_beside
+from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.forms.conversion import expand, shorten_ignoring_layers
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.overrides import overrides_between
+from meshwright.plans.resolve import load_nouns, resolve_with, with_files_read
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.setting import Setting
+from meshwright.result import Report
+from meshwright.search.nearby.smallest_fix import SmallestFix, mend
+from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.import_ import ImportRequest, import_text, renamed
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.plan.proposal import Proposal
+from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The answer of ``check``. ``report`` is None where the plan is illegal."""
+
+    problems: tuple[Problem, ...]
+    unread: tuple[UnmappedOption, ...] = ()
+    plan: ShortPlan | LongPlan | None = None
+    report: Report | None = None
+    best: Proposal | None = None
+    mended: SmallestFix | None = None
+
+    @property
+    def ok(self) -> bool:
+        """No error, and it fits."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def change(self) -> tuple[str, ...]:
+        """The smallest change with the degrees that go with it; empty where there is none."""
+        short = None if self.plan is None else _short(self.plan)
+        return overrides_between(short, self.mended.plan) if short and self.mended else ()
+
+    @property
+    def best_known(self) -> tuple[float, ShortPlan | LongPlan] | None:
+        """The quickest plan that fits: the search's, the file's own, or the mended one.
+
+        A search proposes equal stages only, so the file's plan may be quicker than any that it knows.
+        """
+        known: list[tuple[float, ShortPlan | LongPlan]] = []
+        if self.best:
+            known.append((self.best.report.step_time_s, self.best.plan))
+        if self.mended:
+            known.append((self.mended.step_s, self.mended.plan))
+        if self.report and self.plan and self.report.fits:
+            known.append((self.report.step_time_s, self.plan))
+        return min(known, key=lambda timed: timed[0]) if known else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public form; figures that an illegal plan does not have are null."""
+        report, best, mended = self.report, self.best_known, self.mended
+        origin = {} if report else {"step_time_s": "null: the file has errors"}
+        return {
+            "ok": self.ok,
+            "problems": [problem.to_json() for problem in self.problems],
+            "memory_bytes": report.memory_bytes if report else None,
+            "fits": report.fits if report else None,
+            "fits_probability": report.fits_probability if report else None,
+            "step_time_s": report.step_time_s if report else None,
+            "best_step_time_s": best[0] if best else None,
+            "best_plan": best[1].to_data() if best else None,
+            "plan": self.plan.to_data() if self.plan else None,
+            "change": {
+                "settings": list(mended.settings),
+                "all_settings": list(self.change),
+                "step_time_s": mended.step_s,
+                "plan": mended.plan.to_data(),
+            }
+            if mended
+            else None,
+            "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.unread],
+            "origin": origin if report is None else report.origin,
+        }
+
+
+def check_text(text: str, where: str, wanted: ImportRequest) -> Checked:
+    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows."""
+    if is_plan(text):
+        return _check_plan_file(text, where, wanted)
+    imported = import_text(text, wanted, launcher_beside(where))
+    foreign, setting = imported.foreign, None
+    if imported.plan is None:
+        return Checked(problems=imported.problems, unread=foreign.unread)
+    workload = workload_of(_long(imported.plan, imported.model.architecture))
+    setting = Setting.of(imported.model, imported.cluster, workload, imported.stack)
+    return _checked(imported.plan, setting, list(imported.problems), foreign)
+
+
+def _check_plan_file(text: str, where: str, wanted: ImportRequest) -> Checked:
+    plan = with_files_read(parse_plan(text, where), Path(where).parent)
+    changes = {"model": wanted.model, "cluster": wanted.on, "stack": wanted.stack}
+    plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
+    numbers = {"seq_len": wanted.seq_len, "global_batch": wanted.global_batch}
+    workload = plan.workload.model_copy(update={name: n for name, n in numbers.items() if n})
+    plan = plan.model_copy(update={"workload": workload})
+    nouns = load_nouns(plan)
+    if nouns.model is None or nouns.cluster is None or nouns.stack is None:
+        raise InputError(nouns.problems)
+    try:
+        spec = workload_of(_long(plan, nouns.model.architecture))
+    except PlanError as error:
+        return Checked(problems=error.problems, plan=plan)
+    setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack)
+    return _checked(plan, setting, [], None)
+
+
+def _long(plan: ShortPlan | LongPlan, arch: Any) -> LongPlan:
+    return plan if isinstance(plan, LongPlan) else expand(plan, arch)
+
+
+def _short(plan: ShortPlan | LongPlan) -> ShortPlan | None:
+    return plan if isinstance(plan, ShortPlan) else shorten_ignoring_layers(plan)
+
+
+def _checked(
+    plan: ShortPlan | LongPlan, setting: Setting, problems: list[Problem], foreign: ImportedFile | None
+) -> Checked:
+    unread = foreign.unread if foreign else ()
+    short = _short(plan)
+    try:
+        resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack, stack_binds=True)
+        report = predicted(resolved)
+        if foreign is not None and not report.fits and "recompute" not in foreign.facts and short is not None:
+            short, report, doubt = _recomputed(short, report, setting)
+            problems += doubt
+            plan = short if doubt else plan
+    except InputError as error:
+        problems += renamed(error.problems, foreign)
+        mended = _mended(short, setting)
+        return Checked(problems=tuple(problems), unread=unread, plan=plan, mended=mended)
+    problems += renamed(resolved.warnings, foreign)
+    if short is not None:
+        problems += useless_recomputation(short, _long(plan, setting.model.architecture), setting, report)
+    best = _best(short, setting)
+    mended = None
+    if not report.fits:
+        mended = _mended(short, setting)
+        problems.append(_too_large(report, short, mended, best, setting))
+    else:
+        problems += [*_near_the_edge(report), *_slower(short, report, best, setting)]
+    return Checked(
+        problems=tuple(problems), unread=unread, plan=plan, report=report, best=best, mended=mended
+    )
+
+
+def _recomputed(
+    short: ShortPlan, report: Report, setting: Setting
+) -> tuple[ShortPlan, Report, list[Problem]]:
+    """With recomputation, where the file can not say whether there is any and without it the plan would not fit."""
+    full = short.model_copy(update={"recompute": "full"})
+    nouns = setting.model, setting.cluster, setting.stack
+    again = predicted(resolve_with(full, *nouns))
+    if not again.fits:
+        return short, report, []
+    without = format_bytes(report.memory_bytes["total"])
+    rule = f"without recomputation it would not fit ({without}): the figures are those with all layers recomputed"
+    return full, again, [Problem("recompute", None, rule, "recompute in the training script", "warning")]
+
+
+def _mended(short: ShortPlan | None, setting: Setting) -> SmallestFix | None:
+    """Return the smallest change that makes the plan legal and fit."""
+    if short is None:
+        return None
+    arch = setting.model.architecture
+
+    def judge(plans: Sequence[ShortPlan]) -> list[float]:
+        return _seconds(plans, setting)
+
+    return mend(short, setting.cluster.devices, arch.moe.experts if arch.moe else 0, judge)
+
+
+def _seconds(plans: Sequence[ShortPlan], setting: Setting) -> list[float]:
+    """Return the seconds per step of every plan; infinite if it is illegal or does not fit."""
+    nouns = setting.model, setting.cluster, setting.stack
+    legal = [
+        not any(p.severity == "error" for p in check_plan(expand(plan, setting.model.architecture), *nouns))
+        for plan in plans
+    ]
+    seconds = np.full(len(plans), inf)
+    rows = np.flatnonzero(np.array(legal, dtype=np.bool_))
+    if len(rows):
+        found = evaluate(from_shorts([plans[int(row)] for row in rows]), setting)
+        seconds[rows] = np.where(found.fits, found.step_s, inf)
+    return [float(value) for value in seconds]
+
+
+def _best(short: ShortPlan | None, setting: Setting) -> Proposal | None:
+    """Return the best plan of the same question; None where none fits."""
+    if short is None:
+        return None
+    try:
+        return answer(PlanRequest(short, top=1), setting).proposals[0]
+    except InfeasibleError:
+        return None
+
+
+def _too_large(
+    report: Report,
+    short: ShortPlan | None,
+    mended: SmallestFix | None,
+    best: Proposal | None,
+    setting: Setting,
+) -> Problem:
+    memory = report.memory_bytes
+    usable = constants()["usable_memory"] * memory["capacity"]
+    worst = memory["stages"][memory["worst_rank"]]
+    largest = max((k for k in worst if k not in ("rank", "layers", "total")), key=lambda k: worst[k])
+    rule = (
+        f"does not fit: {format_bytes(memory['total'])} on pipeline rank {memory['worst_rank']} "
+        f"(layers {', '.join(worst['layers']) or 'none'}; {largest} {format_bytes(worst[largest])}), "
+        f"usable are {format_bytes(usable)}"
+    )
+    if mended and short:
+        settings = ", ".join(overrides_between(short, mended.plan))
+        hint = f"{settings} fits, {format_seconds(mended.step_s)} per step"
+    elif best and short:
+        hint = "no one or two changes do; " + _spoken(short, best)
+    else:
+        hint = "no plan fits on this cluster"
+    return Problem("memory_bytes.total", memory["total"], rule, hint)
+
+
+def _near_the_edge(report: Report) -> list[Problem]:
+    probability = report.fits_probability
+    if probability is None or probability >= LIKELY:
+        return []
+    rule = f"fits with a probability of {probability:.0%}: {format_bytes(report.memory_bytes['total'])} at the peak"
+    return [
+        Problem("memory_bytes.total", report.memory_bytes["total"], rule, "a little less memory", "warning")
+    ]
+
+
+def _slower(
+    short: ShortPlan | None, report: Report, best: Proposal | None, setting: Setting
+) -> list[Problem]:
+    """Return the distance from the best plan as a remark if it exceeds the prediction interval."""
+    if (
+        best is None
+        or short is None
+        or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s
+    ):
+        return []
+    ratio = report.step_time_s / best.report.step_time_s
+    rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the best plan's"
+    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(short, best), "warning")]
+
+
+def _spoken(short: ShortPlan, best: Proposal) -> str:
+    """Return the changes that make a plan the best one, and the best plan's time."""
+    return f"{', '.join(overrides_between(short, best.plan))}: {format_seconds(best.report.step_time_s)}"

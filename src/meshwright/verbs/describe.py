@@ -1,0 +1,83 @@
+"""Describe a noun by name or file: a plan, a model, a cluster or a stack."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from meshwright.cluster.catalog import device_ids
+from meshwright.cluster.describe import describe_cluster
+from meshwright.cluster.file_schema import ClusterFile
+from meshwright.cluster.load import load_cluster, parse_cluster
+from meshwright.cluster.shorthand import parse_shorthand
+from meshwright.errors import InputError, Problem, near_names, nearest
+from meshwright.model.describe import describe_model
+from meshwright.model.load import load_model
+from meshwright.model.zoo_names import zoo_name, zoo_names
+from meshwright.plans.describe import describe_plan
+from meshwright.plans.files.plan_file import load_plan
+from meshwright.plans.files.yaml_text import read_file, read_mapping
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import with_files_read
+from meshwright.stack.describe import describe_stack
+from meshwright.stack.load import load_stack, stack_names
+from meshwright.stack.stack import Stack
+from meshwright.workload.workload import MAX_SEQ_LEN
+
+MISSPELLED = 0.7
+"""The part of its letters that a misspelled key shares with the one that is meant."""
+YAML = (".yaml", ".yml")
+
+
+def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
+    """Describe what ``name`` means. Raises InputError when it means nothing, with near names of all kinds."""
+    if not 1 <= seq_len <= MAX_SEQ_LEN:
+        rule = f"must be a whole number from 1 to {MAX_SEQ_LEN}"
+        raise InputError(Problem("seq_len", seq_len, rule, "e.g. 4096"))
+    if Path(name).suffix in YAML:
+        return _describe_file(Path(name), long)
+    if name.split("@")[0] in stack_names():
+        return {"kind": "stack", **describe_stack(load_stack(name))}
+    if parse_shorthand(name) is not None:
+        return {"kind": "cluster", **describe_cluster(load_cluster(name))}
+    if name in device_ids():
+        return {"kind": "cluster", **describe_cluster(load_cluster(f"{name} x 1"))}
+    if zoo_name(name) or "/" in name or name.endswith(".json") or _exists(Path(name)):
+        return {"kind": "model", **describe_model(load_model(name), seq_len)}
+    known = (*zoo_names(), *stack_names(), *device_ids())
+    rule = "is no model, cluster (`DEVICE x COUNT`), stack or plan file that we know"
+    raise InputError(Problem("name", name, rule, nearest(name, known)))
+
+
+def _describe_file(path: Path, long: bool) -> dict[str, Any]:
+    """Describe the plan, cluster or stack of a YAML file; its keys tell them apart."""
+    text = read_file(path, "file", "check the path")
+    kind = _kind_of_file(read_mapping(text, str(path)))
+    if kind == "cluster":
+        return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
+    if kind == "stack":
+        return {"kind": "stack", **describe_stack(load_stack(path))}
+    said = load_plan(path)
+    plan = with_files_read(said, path.parent)
+    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, said=said)}
+
+
+def _kind_of_file(keys: Iterable[str]) -> str:
+    """Return the kind of file that has the most of these keys; a misspelled key counts like the one it is near to."""
+    known = {
+        "plan": {*ShortPlan.model_fields, *LongPlan.model_fields},
+        "cluster": set(ClusterFile.model_fields),
+        "stack": {field.name for field in fields(Stack)},
+    }
+    given = tuple(keys)
+    return max(
+        known, key=lambda kind: sum(bool(near_names(key, known[kind], alike=MISSPELLED)) for key in given)
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

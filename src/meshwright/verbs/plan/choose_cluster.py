@@ -1,0 +1,197 @@
+"""Answer a planning question on one cluster or on several: the best plan by an objective, and what no answer beats."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.cluster.shorthand import SOURCE
+from meshwright.economy.budget_and_deadline import Limits
+from meshwright.economy.cluster_offers import Offer, offers
+from meshwright.economy.cluster_ranking import RankedCluster, pareto_front, ranked
+from meshwright.economy.objectives import OBJECTIVES, Objective, objective
+from meshwright.economy.report_with_training_cost import report_with_training_cost
+from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
+from meshwright.economy.training_cost import TrainingCost
+from meshwright.errors import InputError, Problem, attempted
+from meshwright.plans.setting import Setting
+from meshwright.verbs.plan.infeasible import infeasible_error
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer, checked
+from meshwright.verbs.plan.proposal import Proposal
+from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
+from meshwright.verbs.plan.search_space import Progress, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChoiceRequest:
+    """The options of a cluster choice: candidate clusters, objective, limits and terms."""
+
+    on: tuple[str, ...]
+    objective: str = "throughput"
+    limits: Limits = field(default_factory=Limits)
+    tokens: str | int | None = None
+    assume: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClusterRequest:
+    """A wish and a question with nothing wrong in them; a setting and a scope for each offer."""
+
+    terms: TrainingTerms
+    aim: Objective
+    offers: tuple[Offer, ...]
+    settled: tuple[tuple[Setting, Scope], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(PlanAnswer):
+    """The plans, the best of each cluster where there are several; counts are those of the first one's cluster.
+
+    ``rank_clusters`` has every cluster on offer in order; ``pareto_front`` those that none beats in time, money and
+    energy, which are of the training if ``tokens`` are told, else of a step. ``search_time_s`` is that of all of them.
+    """
+
+    wish: ClusterChoiceRequest = field(default_factory=lambda: ClusterChoiceRequest(()))
+    tokens: int | None = None
+    standings: tuple[RankedCluster, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data in the public form."""
+        return PlanAnswer.to_json(self) | {
+            "objective": self.wish.objective,
+            "budget_usd": self.wish.limits.budget_usd,
+            "deadline_days": self.wish.limits.deadline_days,
+            "per": "step" if self.tokens is None else "training",
+            "clusters": [standing.to_json() for standing in self.standings],
+            "pareto": [standing.to_json() for standing in pareto_front(self.standings)],
+        }
+
+
+def choose(question: PlanRequest, wish: ClusterChoiceRequest, tell: Progress | None = None) -> Choice:
+    """Search. Raises InputError for a wrong question, and InfeasibleError where nothing fits or keeps to the limits."""
+    began = time.perf_counter()
+    sought = _checked(question, wish)
+    contenders = tuple(
+        OfferedCluster(offer, _on(question, offer).header, TrainingCost.of(setting, sought.terms), scope)
+        for offer, (setting, scope) in zip(sought.offers, sought.settled, strict=True)
+    )
+    if len(contenders) == 1:
+        (only,) = contenders
+        first = answer(_on(question, only.offer), only.course.setting, tell)
+        all_found, proposals = [_standing(only, first)], _weighed(first, only.course)
+        _best(all_found, sought.aim, wish.limits, only)
+    else:
+        all_found = rank_clusters(contenders, sought.aim, tell)
+        shown = _best(all_found, sought.aim, wish.limits, contenders[-1])[: question.top]
+        answers = [answer(replace(_on(question, s.offer), top=1), s.course.setting, tell) for s in shown]
+        first = answers[0]
+        proposals = tuple(_weighed(a, s.course)[0] for a, s in zip(answers, shown, strict=True))
+    counts = {field.name: getattr(first, field.name) for field in fields(first)}
+    if len(contenders) > 1:
+        counts["search_time_s"] = time.perf_counter() - began
+    return Choice(
+        **counts | {"proposals": proposals},
+        wish=wish,
+        tokens=sought.terms.tokens,
+        standings=tuple(all_found),
+    )
+
+
+def _on(question: PlanRequest, offer: Offer) -> PlanRequest:
+    return replace(question, header=question.header.model_copy(update={"cluster": offer.on}))
+
+
+def _best(
+    found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: OfferedCluster
+) -> list[RankedCluster]:
+    """Those that keep to the limits, the best by the objective first. Raises InfeasibleError where there is none."""
+    kept = ranked(found, aim, limits)
+    if not kept:
+        raise infeasible_error(found, aim, limits, largest)
+    return kept
+
+
+def _standing(only: OfferedCluster, found: PlanAnswer) -> RankedCluster:
+    best = found.proposals[0]
+    return RankedCluster(only.offer, only.course, "searched", best.report.step_time_s, best.plan)
+
+
+def _weighed(found: PlanAnswer, course: TrainingCost) -> tuple[Proposal, ...]:
+    return tuple(
+        replace(one, report=report_with_training_cost(one.report, course)) for one in found.proposals
+    )
+
+
+def _checked(question: PlanRequest, wish: ClusterChoiceRequest) -> CheckedClusterRequest:
+    """Check the request. Raise InputError with every problem."""
+    problems: list[Problem] = []
+    terms = attempted(lambda: parse_terms(wish.tokens, wish.assume), problems)
+    aim = attempted(lambda: objective(wish.objective), problems)
+    problems += wish.limits.problems(terms)
+    offered = attempted(lambda: offers(wish.on), problems)
+    settled = _settled(question, offered, terms or TrainingTerms(), problems)
+    if offered is not None and terms is not None:
+        clusters = [terms.assumed.on(offer.cluster) for offer in offered]
+        problems += _unknown(aim, wish, clusters)
+        problems += _of_one_cluster(question) if len(offered) > 1 else ()
+    if problems or terms is None or aim is None or offered is None or settled is None:
+        raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])
+    return CheckedClusterRequest(terms, aim, offered, settled)
+
+
+def _settled(
+    question: PlanRequest, offered: tuple[Offer, ...] | None, terms: TrainingTerms, problems: list[Problem]
+) -> tuple[tuple[Setting, Scope], ...] | None:
+    """Return a setting and a scope for each offer; of offers that differ only in size, check the last one."""
+    if offered is None:
+        of_question: list[Problem] = []
+        attempted(lambda: checked(question, None), of_question)
+        problems += [problem for problem in of_question if not problem.field.startswith("cluster")]
+        return None
+    last = {_kind(offer): offer for offer in offered}
+    found = {
+        kind: attempted(lambda offer=offer: checked(_on(question, offer), None), problems)  # type: ignore[misc]
+        for kind, offer in last.items()
+    }
+    if problems:
+        return None
+    settled = []
+    for offer in offered:
+        pair = found[_kind(offer)]
+        assert pair is not None, "what is wrong is a problem"
+        setting, scope = pair
+        settled.append((replace(setting, cluster=terms.assumed.on(offer.cluster)), scope))
+    return tuple(settled)
+
+
+def _kind(offer: Offer) -> tuple[object, ...]:
+    """Return a key that clusters share if they differ only in the number of devices."""
+    if offer.cluster.source != SOURCE:
+        return (offer.on,)
+    return (offer.cluster.pool.device.id, offer.cluster.pool.node.name)
+
+
+def _unknown(
+    aim: Objective | None, wish: ClusterChoiceRequest, clusters: Sequence[Cluster]
+) -> Iterator[Problem]:
+    """Yield a problem for each requested figure that no cluster has."""
+    asked: list[tuple[str, object, Objective]] = []
+    if aim is not None:
+        asked.append(("objective", wish.objective, aim))
+    if wish.limits.budget_usd is not None:
+        asked.append(("budget", wish.limits.budget_usd, OBJECTIVES["cost"]))
+    for name, value, needed in asked:
+        if not any(map(needed.known, clusters)):
+            names = ", ".join(dict.fromkeys(pool.device.id for one in clusters for pool in one.pools))
+            yield Problem(name, value, f"no {needed.needs} is known of {names}", f"--assume {needed.say}")
+
+
+def _of_one_cluster(question: PlanRequest) -> Iterator[Problem]:
+    """Yield a problem for each option that is only searched on one cluster."""
+    rule = "is for one cluster of a known size"
+    hint = "without it first, then with it on the cluster of the best plan"
+    if question.stages != "balanced":
+        yield Problem("stages", question.stages, rule, hint)
+    if question.solving is not None:
+        yield Problem("solve", question.solving.seconds, rule, hint)

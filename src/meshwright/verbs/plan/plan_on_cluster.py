@@ -1,0 +1,307 @@
+"""Answer a planning question: resolve the nouns, search, predict the best plans, say why."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.constants import constants
+from meshwright.cost.lower_bounds.state_memory import state_memory_bound
+from meshwright.cost.prediction_intervals import pair_interval
+from meshwright.errors import InfeasibleError, InputError, Problem, attempted
+from meshwright.model.architecture import Architecture
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.resolve import load_nouns
+from meshwright.plans.rules.not_in_this_release import unsupported_workload, workload_of
+from meshwright.plans.rules.routing_and_capacity import capacity_problems, routing_problems
+from meshwright.plans.rules.stack_limits import broken_by_every_plan
+from meshwright.plans.rules.stack_limits.stack_models import missing_model
+from meshwright.plans.setting import Setting
+from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.space.plan_space import Space
+from meshwright.search.stage_rebalancing import RebalancedPlan
+from meshwright.units import format_bytes
+from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
+from meshwright.verbs.plan.expert_placement import with_expert_orders
+from meshwright.verbs.plan.least_memory import memory_summary
+from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
+from meshwright.verbs.plan.proposal import Proposal, proposal, with_node_remark
+from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
+from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
+from meshwright.workload.workload import Workload
+
+MAX_DEVICES_SUGGESTED = 2**17
+FAR_TOO_LARGE = "states alone exceed the memory of a device"
+TOO_LARGE = "peak memory exceeds what is usable of a device"
+SLOWER = "slower than what was found, by a lower bound"
+DUPLICATE = "equal to a plan"
+"""What reasons begin with that tell of a plan in another spelling."""
+AS_ASKED = ", as asked"
+"""What reasons end with that exclude a value on request."""
+MOST_RULES = 5
+"""Rules that the summary of a refusal names."""
+UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A planning question: ``header`` holds the nouns and the workload.
+
+    ``keep`` has the choices that are fixed, ``forbid`` values that no plan may have.
+
+    ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
+    ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
+    ``solving``: how long a solver then looks for better lists, if at all.
+    """
+
+    header: ShortPlan
+    keep: tuple[str, ...] = ()
+    top: int = 5
+    stages: str = "balanced"
+    schedules: str | None = None
+    solving: SolverOptions | None = None
+    forbid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """The best plans and how they were found. Times in seconds of wall clock.
+
+    ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
+    apart. ``unplayed`` plans may be better than these, by no more than ``gap``, a fraction of the best time: playing
+    their schedules would have taken too long, or the search was ``interrupted``. ``gap`` is 0 where the best of all was
+    found. ``solved``: what came of looking for better lists, where that was asked for.
+    """
+
+    considered: int
+    legal: int
+    evaluated: int
+    feasible: int
+    tied: int
+    tie_ratio: float
+    unplayed: int
+    gap: float
+    interrupted: bool
+    search_time_s: float
+    rejected: Mapping[str, int]
+    proposals: tuple[Proposal, ...]
+    solved: Solved | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data in the public form."""
+        return {
+            "candidates_considered": self.considered,
+            "candidates_legal": self.legal,
+            "candidates_evaluated": self.evaluated,
+            "candidates_feasible": self.feasible,
+            "candidates_tied": self.tied,
+            "candidates_unplayed": self.unplayed,
+            "optimal": self.unplayed == 0,
+            "gap": self.gap,
+            "interrupted": self.interrupted,
+            "tie_ratio": self.tie_ratio,
+            "search_time_s": self.search_time_s,
+            "rejected": dict(self.rejected),
+            "solved": None if self.solved is None else self.solved.to_json(),
+            "plans": [proposal.to_json() for proposal in self.proposals],
+        }
+
+
+def answer(question: PlanRequest, setting: Setting | None = None, tell: Progress | None = None) -> PlanAnswer:
+    """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
+
+    ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far the search is.
+    """
+    setting, scope = checked(question, setting)
+    began = time.perf_counter()
+    space, found = search(scope, setting, tell)
+    staged = _staged(found, question, setting)
+    found = staged.found
+    seconds = time.perf_counter() - began
+    if not len(found.ranking):
+        raise infeasible(space, found, setting, scope, question.header)
+    rows, ratio = found.top(question.top + spare_plans(setting)), pair_interval(setting).high
+    proposals = tuple(proposal(staged, row, question.header, setting) for row in rows)
+    better = None
+    if question.solving is not None and not found.interrupted:
+        limit = scope.knobs.get("memory_limit")
+        limit = None if limit is None else float(limit)
+        better = solved(staged, question.header, setting, question.solving, limit, tell)
+        own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
+        proposals = ranked([*own, *better.proposals.values()], len(rows))
+    proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
+    proposals = tuple(with_node_remark(one, setting.cluster.pool) for one in proposals)
+    return PlanAnswer(
+        considered=space.considered,
+        legal=len(space),
+        evaluated=len(found.plans),
+        feasible=len(found.ranking),
+        tied=found.within(ratio),
+        tie_ratio=ratio,
+        unplayed=found.unplayed,
+        gap=found.gap,
+        interrupted=found.interrupted or (better is not None and better.interrupted),
+        search_time_s=seconds,
+        rejected=_rejected(space, found),
+        proposals=proposals,
+        solved=better,
+    )
+
+
+def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Scope]:
+    """Return the setting and scope of a valid question. Raise InputError with every problem."""
+    problems: list[Problem] = []
+    if question.top < 1:
+        problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
+    found = setting or attempted(lambda: setting_of(question.header), problems)
+    keep = attempted(lambda: parse_keep(question.keep), problems)
+    forbid = attempted(lambda: parse_forbid(question.forbid), problems)
+    if question.solving is not None:
+        stack = None if found is None else found.stack
+        problems += solving_problems(question.solving, question.keep, stack)
+    scope = None
+    if found is not None:
+        kept, left = keep or {}, forbid or {}
+        scope = attempted(lambda: search_scope(kept, question.schedules, question.top, found, left), problems)
+    if problems or found is None or scope is None:
+        raise InputError(problems)
+    anew = question.stages != "balanced"
+    return found, replace(scope, whole=anew, wider=anew)
+
+
+def setting_of(header: ShortPlan) -> Setting:
+    """Load the nouns of a question. Raise InputError with the problems of all of them, and of the workload."""
+    nouns = load_nouns(header)
+    model, cluster, stack = nouns.model, nouns.cluster, nouns.stack
+    problems = [*nouns.problems, *unsupported_workload(header)]
+    workload = attempted(lambda: workload_of(header), [])
+    if workload is not None and cluster is not None:
+        problems += _cluster_problems(cluster, workload)
+    if workload is not None and model is not None:
+        problems += _length_problems(model.architecture, workload)
+        problems += routing_problems(workload, model.architecture)
+    if stack is not None and model is not None:
+        problems += missing_model(model.architecture, stack)
+    if workload is not None and workload.capacity is not None and stack is not None:
+        problems += capacity_problems(workload.capacity, stack)
+    if problems or model is None or cluster is None or stack is None or workload is None:
+        raise InputError(problems)
+    return Setting.of(model, cluster, workload, stack)
+
+
+def _cluster_problems(cluster: Cluster, workload: Workload) -> Iterator[Problem]:
+    """Yield problems that no plan could mend: several pools, a precision that the devices lack."""
+    if len(cluster.pools) != 1:
+        rule = "a cluster of several pools is not supported yet"
+        yield Problem("cluster", cluster.name, rule, "a cluster of equal devices")
+    elif workload.peak_precision not in cluster.pool.device.peak_flops:
+        have = ", ".join(cluster.pool.device.peak_flops)
+        rule = f"{cluster.pool.device.id} has no such matrix units"
+        yield Problem("workload.precision", workload.precision, rule, f"one of {have}")
+
+
+def _length_problems(arch: Architecture, workload: Workload) -> Iterator[Problem]:
+    """Learned positions end somewhere."""
+    if arch.positions == "learned" and workload.seq_len > arch.max_positions:
+        rule = f"seq_len {workload.seq_len} > max_positions {arch.max_positions} of the model"
+        yield Problem("workload.seq_len", workload.seq_len, rule, f"seq_len: {arch.max_positions}")
+
+
+def infeasible(
+    space: Space, found: RankedPlans, setting: Setting, scope: Scope, header: ShortPlan
+) -> InfeasibleError:
+    """Why nothing fits, and the smallest cluster that would do."""
+    counts = _rejected(space, found)
+    if found.unplayed:
+        return _nothing_among_the_played(found, setting, counts)
+    memory = [reason for reason in (FAR_TOO_LARGE, TOO_LARGE) if reason in counts]
+    rules = [reason for reason in counts if reason not in memory]
+    reasons = [f"{counts[reason]:,} plans: {reason}" for reason in memory + rules]
+    if memory:
+        reasons.insert(0, _leanest(space, found, setting))
+        summary = memory_summary(space, header, setting)
+    else:
+        summary = _rule_summary(rules)
+    verb = "fits" if memory else "is legal"
+    message = f"No plan of {setting.model.name} {verb} on {setting.cluster.name}."
+    refused = broken_by_every_plan(setting)
+    hint = "; ".join(dict.fromkeys(problem.suggestion for problem in refused))
+    return InfeasibleError(message, reasons, hint or smallest_cluster(setting, scope), summary)
+
+
+def _rule_summary(rules: Sequence[str]) -> tuple[str, ...]:
+    """Return the rules that removed most plans; what the question itself excludes only where nothing else did."""
+    own = [rule for rule in rules if not rule.startswith(DUPLICATE)]
+    return tuple([rule for rule in own if not rule.endswith(AS_ASKED)] or own)[:MOST_RULES]
+
+
+def _nothing_among_the_played(
+    found: RankedPlans, setting: Setting, counts: Mapping[str, int]
+) -> InfeasibleError:
+    """Not known whether anything fits: a plan that was not played might."""
+    message = (
+        f"No plan of {setting.model.name} that was played fits on {setting.cluster.name}; {found.unplayed:,} that may "
+        "fit were not played."
+    )
+    reasons = [f"{count:,} plans: {reason}" for reason, count in counts.items()]
+    hint = "keep more choices, for example --keep recompute=none --keep tp=8, so that all that is left can be played"
+    return InfeasibleError(message, reasons, hint)
+
+
+def _leanest(space: Space, found: RankedPlans, setting: Setting) -> str:
+    """Return the excess of memory in words: the least peak, or the least bound if nothing was evaluated."""
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    states = float(state_memory_bound(space.base, setting).min())
+    if len(found.plans):
+        least, what = float(found.total_bytes.min()), "the leanest plan needs"
+    elif states > usable:
+        least, what = states, "states alone take at least"
+    else:
+        least, what = found.least_bytes, "the leanest plan needs at least"
+    return f"{what} {format_bytes(least)} per device, usable are {format_bytes(usable)}"
+
+
+def smallest_cluster(setting: Setting, scope: Scope) -> str:
+    """Return the first larger count of whole nodes on which a plan fits; tries a few per octave."""
+    pool, (_, at, node) = setting.cluster.pool, setting.cluster.name.partition(" @ ")
+    nodes = {quarter * 2**octave // 4 for octave in range(18) for quarter in (4, 5, 6, 7)}
+    counts = (pool.node.devices * number for number in sorted(nodes))
+    legal = False
+    for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
+        larger = replace(setting.cluster, pools=(replace(pool, count=count),), links=None)
+        space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
+        legal = legal or len(space) > 0
+        if len(found.ranking):
+            return (
+                f"{pool.device.id} x {count}{at}{node} would do (the smallest of the counts that were tried)"
+            )
+    if not legal:
+        return (
+            "keep less"
+            if scope.keep or scope.schedules
+            else "a batch or a sequence length that more degrees divide"
+        )
+    return "another device with more memory, or a smaller model, batch or sequence"
+
+
+def _staged(found: RankedPlans, question: PlanRequest, setting: Setting) -> RebalancedPlan:
+    """Return the plans found, with the requested stages. Raise InputError."""
+    if question.stages == "balanced":
+        return RebalancedPlan(found, {}, found)
+    from meshwright.verbs.plan.partition_stages import restage
+
+    mixes = "recompute" not in parse_keep(question.keep)
+    return restage(found, question.header, setting, question.stages, mixes=mixes)
+
+
+def _rejected(space: Space, found: RankedPlans) -> dict[str, int]:
+    """Reasons with counts, most frequent first."""
+    counts = Counter(space.rejected)
+    seen = len(found.plans) + found.overfull + found.slower + found.unplayed
+    counts[FAR_TOO_LARGE] += len(space) - seen
+    counts[TOO_LARGE] += int((~found.fits).sum()) + found.overfull
+    counts[SLOWER] += found.slower
+    counts[UNPLAYED] += found.unplayed
+    return {reason: count for reason, count in counts.most_common() if count}

@@ -1,0 +1,140 @@
+"""A plan that a search proposes: with its prediction, and the reasons for its choices."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.cluster.cluster import Pool
+from meshwright.cost.plan_report import closed_form, report
+from meshwright.placement.expert_order.gain import ExpertOrderGain
+from meshwright.placement.node_order.solve import NodePlacement
+from meshwright.plans.files.custom_schedule_file import filed
+from meshwright.plans.files.expert_pairs_file import with_routing_path_from
+from meshwright.plans.files.plan_file import dump_plan
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.recompute_by_layer import recomputes_from_stages, with_layer_recomputes
+from meshwright.plans.layers.uneven_partition import written_stages
+from meshwright.plans.setting import Setting
+from meshwright.result import Report
+from meshwright.search.algorithms.exhaustive import RankedPlans, search_plans
+from meshwright.search.choice_reasons import Reason, explain_choices
+from meshwright.search.space.choices import DEFERRED_CHOICES
+from meshwright.search.space.variants import with_every_later
+from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages
+from meshwright.verbs.plan.search_space import scoring
+from meshwright.verbs.predict.predict_plan import useless_recomputation
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out.
+
+    ``placed``: what came of looking for an order of nodes, where they are not alike; ``experts``: what its order of
+    experts does, where it has one.
+    """
+
+    plan: ShortPlan
+    report: Report
+    reasons: tuple[Reason, ...]
+    long: LongPlan | None = None
+    placed: NodePlacement | None = None
+    experts: ExpertOrderGain | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data in the public form."""
+        return {
+            "plan": self.plan.to_data(),
+            "long": None if self.long is None else self.long.to_data(),
+            "predict": self.report.to_json(),
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "placement": None if self.placed is None else self.placed.to_json(),
+            "experts": None if self.experts is None else self.experts.to_json(),
+        }
+
+    def files(self, output: Path) -> dict[Path, str]:
+        """Return the plan file at ``output`` and the file of its solver-found lists; a pipe gets both in one.
+
+        Files of lists and of pairs that were there before are named as they are seen from the plan's folder.
+        """
+        if output.exists() and not output.is_file():
+            return {output: self.to_yaml()}
+        long = self.long and with_routing_path_from(self.long, output.parent)
+        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._beside(output)
+
+    def _beside(self, output: Path) -> dict[Path, str]:
+        written = self.plan.pipeline.choice.written
+        if written is None:
+            return {output: self.to_yaml()}
+        if written.file is not None:
+            seen = os.path.relpath(written.file, output.parent)
+            return {output: self.with_lists_in(seen).to_yaml()}
+        beside = output.with_suffix(".csv")
+        return {output: self.with_lists_in(beside.name).to_yaml(), beside: written.text}
+
+    def with_lists_in(self, file: str) -> "Proposal":
+        """Return the proposal with its own lists, if any, moved to a file."""
+        long = self.long and filed(self.long, file)
+        return replace(self, plan=filed(self.plan, file), long=long)
+
+    def to_yaml(self) -> str:
+        """Return the plan file with reasons as comments; in long form, those of the last choices."""
+        if self.long is not None:
+            said = {reason.field: reason.text for reason in self.reasons}
+            long_notes = {"pipeline.stages": said.get("stages", ""), "layers": said.get(BY_STAGE, "")}
+            return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
+        sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
+        top_level = ("sharding", "recompute")
+        notes = {
+            r.field if r.field in top_level else f"{sections.get(r.field, 'layout')}.{r.field}": r.text
+            for r in self.reasons
+        }
+        return dump_plan(self.plan, notes)
+
+
+def proposal(staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting) -> Proposal:
+    """Return the plan at a row of the search result, predicted."""
+    short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
+    long = expand(short, setting.model.architecture)
+    reasons = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
+    if cut is None:
+        prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
+        return Proposal(short, prediction, reasons)
+    stages, of_stages = written_stages(cut.counts), cut.recomputes or (short.recompute,) * len(cut.counts)
+    of_layers = recomputes_from_stages(cut.counts, of_stages)
+    long = with_layer_recomputes(long, of_layers)
+    long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
+    prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
+    prediction = _remarked(short, long, setting, prediction)
+    return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
+
+
+def _explain_later(found: RankedPlans, row: int, setting: Setting) -> list[Reason]:
+    """Return reasons for the deferred choice of the plan at a row, with balanced stages."""
+    own = found.plans.take(np.array([row]))
+    every = search_plans(with_every_later(own, setting), scoring(setting))
+    (place,) = np.flatnonzero(getattr(every.plans, DEFERRED_CHOICES) == getattr(own, DEFERRED_CHOICES)[0])
+    return explain_choices(every, int(place), (DEFERRED_CHOICES,))
+
+
+def with_node_remark(one: Proposal, pool: Pool) -> Proposal:
+    """Return the proposal with a remark on devices of the last node that do not work."""
+    node = pool.node.devices
+    working = pool.count % node
+    if not working:
+        return one
+    whole = pool.count - working
+    choices = f"{whole} or {whole + node}" if whole else f"{node}"
+    remark = (
+        f"{pool.count} devices leave {node - working} of the last node's {node} devices without work; {choices} "
+        "devices fill whole nodes"
+    )
+    return replace(one, report=replace(one.report, remarks=(*one.report.remarks, remark)))
+
+
+def _remarked(short: ShortPlan, long: LongPlan, setting: Setting, found: Report) -> Report:
+    return replace(found, remarks=tuple(map(str, useless_recomputation(short, long, setting, found))))

@@ -1,0 +1,89 @@
+"""Search several clusters for one question: bounds of all of them first, then plans where bounds leave it open.
+
+A cluster is searched unless another one beats it whatever its plans do: no worse in time, money, energy and the
+objective at the least time that any of its legal plans that may fit can take
+(``cost/lower_bounds/coarse_time_and_memory.py``). Those with the least bound of time come first: what comes later
+can hardly beat them. Of a cluster that is searched only plans matter below the time from which on another one beats
+it. So the set of what no cluster beats is exact, and so is the best by the objective within any budget and before
+any deadline.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+from meshwright.economy.cluster_offers import Offer
+from meshwright.economy.cluster_ranking import (
+    RankedCluster,
+    dominated_cluster,
+    dominated_from_step_s,
+    dominating_cluster,
+)
+from meshwright.economy.objectives import Objective
+from meshwright.economy.training_cost import TrainingCost
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.verbs.plan.best_plan import best_plan, least_step_s
+from meshwright.verbs.plan.search_space import Progress, Scope
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedCluster:
+    """A cluster on offer with the question that is asked of it. ``course`` has its setting."""
+
+    offer: Offer
+    header: ShortPlan
+    course: TrainingCost
+    scope: Scope
+
+    def least_step_s(self) -> float | None:
+        """No plan that may fit takes less; as ``best_plan.least_step_s``."""
+        return least_step_s(self.scope, self.course.setting)
+
+    def searched(self, least: float, against: Sequence[RankedCluster], aim: Objective) -> RankedCluster:
+        """With its best plan, unless one of others that were searched beats it, or nothing fits."""
+        enough = dominated_from_step_s(self.course, least, against, aim)
+        found = best_plan(self.scope, self.course.setting, enough) if least < enough else None
+        if found is not None:
+            plan = found.plans.short(found.row, self.header)
+            return RankedCluster(self.offer, self.course, "searched", found.step_s, plan)
+        if enough < inf:
+            by = dominating_cluster(self.course, enough, against, aim)
+            assert by is not None, "that is what is enough"
+            return dominated_cluster(self.offer, self.course, enough, by)
+        why = "no plan that was looked at fits into the memory of a device"
+        return RankedCluster(self.offer, self.course, "nothing fits", why=why)
+
+
+def rank_clusters(
+    contenders: Sequence[OfferedCluster], aim: Objective, tell: Progress | None = None
+) -> list[RankedCluster]:
+    """Rank all clusters by the objective; results keep the clusters' order."""
+    found: dict[int, RankedCluster] = {}
+    least: dict[int, float] = {}
+    for index, one in _told(contenders, "bounds of clusters", tell):
+        bound = one.least_step_s()
+        if bound is None:
+            found[index] = RankedCluster(
+                one.offer, one.course, "nothing is legal", why="no degrees divide it"
+            )
+        elif bound == inf:
+            why = "states and activations take more than a device has, by a lower bound"
+            found[index] = RankedCluster(one.offer, one.course, "nothing fits", why=why)
+        else:
+            least[index] = bound
+    quickest = sorted(least, key=lambda index: contenders[index].course.seconds(least[index]) or inf)
+    searched: list[RankedCluster] = []
+    for _, index in _told(quickest, "plans of clusters", tell):
+        found[index] = contenders[index].searched(least[index], searched, aim)
+        searched += [found[index]] if found[index].state == "searched" else []
+    return [found[index] for index in range(len(contenders))]
+
+
+def _told(items: Sequence[T], what: str, tell: Progress | None) -> Iterator[tuple[int, T]]:
+    for number, item in enumerate(items):
+        if tell is not None:
+            tell(f"{what}: {number} of {len(items)}", number / len(items))
+        yield number, item

@@ -1,0 +1,264 @@
+"""Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import numpy as np
+
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.closed_form.evaluate_plans import Estimates, evaluate
+from meshwright.cost.constants import constants
+from meshwright.cost.lower_bounds.coarse_time_and_memory import CoarseBounds, VariantBounds
+from meshwright.cost.lower_bounds.context_parallel_pruning import undominated_forms
+from meshwright.cost.lower_bounds.state_memory import may_fit
+from meshwright.cost.lower_bounds.tight_step_time import TightBounds
+from meshwright.cost.operators.price_plans import fabric_of
+from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import have_forms
+from meshwright.cost.prediction_intervals import pair_interval
+from meshwright.errors import InputError, Problem
+from meshwright.placement.node_order.nearest_first import MOST_NODES, near_together
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.forms.short import NodeOrder
+from meshwright.plans.setting import Setting
+from meshwright.schedules.choice import ScheduleChoice
+from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
+from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
+from meshwright.search.algorithms.lower_bound_pruning import Heard, Wanted, search_bounded
+from meshwright.search.space.choices import Bools
+from meshwright.search.space.constraints import Forbidden, Keep
+from meshwright.search.space.legal_plans import divisors, enumerate_space
+from meshwright.search.space.plan_space import Space
+from meshwright.search.space.searched_schedules import (
+    AUTO,
+    SearchedSchedules,
+    all_schedules,
+    named_schedules,
+    usual_schedules,
+    with_knobs,
+)
+from meshwright.search.space.variants import Variants, all_variants, are_usual, usual_variants
+from meshwright.units import format_seconds
+from meshwright.verbs.plan.simulate_candidates import candidates_to_simulate, simulated_lower_bound
+
+Progress = Callable[[str, float], None]
+
+KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
+    "memory_limit": float,
+    "unit": int,
+    "step_validation": str,
+}
+"""Knobs of a schedule that a question can fix, and what their values are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a search: fixed and forbidden choices, and schedules (``auto``: all, None: the usual).
+
+    ``knobs`` of a schedule are fixed too: those that do not have them are left out. ``top`` plans are to be the best
+    of all. ``whole``: every plan of the usual variants that may fit is scored, for those who ask what is best when
+    something changes; ``wider``: and those of other variants that may be the best.
+    """
+
+    keep: Keep
+    schedules: str | None = None
+    top: int = 5
+    knobs: Mapping[str, float | str] = field(default_factory=dict)
+    whole: bool = False
+    wider: bool = False
+    forbid: Forbidden = field(default_factory=dict)
+
+
+def search_scope(
+    keep: Keep, schedules: str | None, top: int, setting: Setting, forbid: Forbidden | None = None
+) -> Scope:
+    """Return the scope of a question; a kept schedule is the only one. Raise InputError with all problems."""
+    kept = keep.get("schedule")
+    knobs = {name: value(str(keep[name])) for name, value in KNOBS.items() if name in keep}
+    apart = ("schedule", "memory_limit", "step_validation")
+    rest = {name: value for name, value in keep.items() if name not in apart}
+    if kept is not None and schedules is not None:
+        rule = f"and --keep schedule={kept}: the schedule is said twice"
+        raise InputError(Problem("schedule", schedules, rule, "say it once"))
+    scope = Scope(rest, schedules if kept is None else str(kept), top, knobs, forbid=forbid or {})
+    field = "schedule" if kept is None else "keep.schedule"
+    searched = searched_schedules(scope, setting, field)
+    problems = [problem for choice in searched for problem in _unlike(choice, rest, knobs, setting, field)]
+    if problems:
+        raise InputError(problems)
+    if rest.get("pp") == 1 and all(choice.name != "1f1b" for choice in searched):
+        rule = "a schedule needs pp > 1, and keep.pp = 1: with one pipeline rank there is nothing to schedule"
+        raise InputError(Problem(field, scope.schedules, rule, "--keep pp=2 or more, or schedule 1f1b"))
+    return scope
+
+
+def _unlike(
+    choice: ScheduleChoice, keep: Keep, knobs: Mapping[str, float | str], setting: Setting, field: str
+) -> Iterator[Problem]:
+    """Yield problems of a custom schedule that no plan of this question can have."""
+    if choice.written is None or choice.kind.only is None:
+        return
+    ranks, count = choice.kind.only
+    devices, batch, layers = (
+        setting.cluster.devices,
+        setting.workload.global_batch,
+        setting.model.architecture.layers,
+    )
+    fixed = {"pp": ranks, "virtual_stages": choice.kind.fixed_chunks}
+    for name, value in fixed.items():
+        if keep.get(name, value) != value:
+            rule = f"{choice.name} has {name} = {value}"
+            yield Problem(f"keep.{name}", keep[name], rule, f"--keep {name}={value}, or leave it out")
+    stages = ranks * (choice.kind.fixed_chunks or 1) // choice.kind.chains
+    if stages > layers:
+        rule = f"has {stages} stages > {layers} layers of {setting.model.name}"
+        yield Problem(field, choice.name, rule, f"lists of {layers} stages or fewer")
+    if devices % ranks:
+        rule = f"has lists of {ranks} pipeline ranks, which do not divide {devices} devices"
+        yield Problem(field, choice.name, rule, f"a multiple of {ranks} devices")
+    if batch % count:
+        rule = f"has {count} micro-batches, which do not divide global_batch = {batch}"
+        yield Problem(field, choice.name, rule, f"--global-batch {-(-batch // count) * count}")
+    if "memory_limit" in knobs:
+        yield from choice.written.beyond(float(knobs["memory_limit"]))
+
+
+def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") -> SearchedSchedules:
+    """Return the schedules of a scope. Raise InputError."""
+    found = _schedules(scope, setting, field)
+    if not scope.knobs:
+        return found
+    turned = with_knobs(found, scope.knobs, setting.stack)
+    if not turned:
+        names = ", ".join(dict.fromkeys(choice.name for choice in found))
+        rule = f"{setting.stack.id} runs none of {names} with it"
+        hint = "--schedule auto, or a schedule and a stack that have it"
+        raise InputError([Problem(f"keep.{name}", value, rule, hint) for name, value in scope.knobs.items()])
+    return turned
+
+
+def _schedules(scope: Scope, setting: Setting, field: str) -> SearchedSchedules:
+    if scope.schedules is None:
+        return usual_schedules(setting.stack)
+    if scope.schedules != AUTO:
+        return named_schedules(scope.schedules, setting.stack, field)
+    layers = setting.model.architecture.layers
+    return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
+
+
+def searched_space(scope: Scope, setting: Setting) -> Space:
+    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices."""
+    schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
+    variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
+    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
+    space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
+    unusual, formless = ~are_usual(space.variants, space.base, usual), ~have_forms(space.base)
+    space = space.without(unusual[:, None] & formless[None, :])
+    return space.choosing(~formless[None, :] | _usual_later(space, usual)[:, None])
+
+
+def _usual_later(space: Space, usual: Variants) -> Bools:
+    """Return the mask of usual codes of the deferred choice: (values,)."""
+    known = usual.values[space.later.column]
+    return np.array([value in known for value in space.base.values_of(space.later.column)], dtype=np.bool_)
+
+
+def has_closed_form(space: Space) -> Bools:
+    """Return the mask of plans with closed forms: (variants, n)."""
+    on_devices = [not variant.values(space.base)["offload"].rule.share for variant in space.variants]
+    return np.array(on_devices, dtype=np.bool_)[:, None] & have_forms(space.base)[None, :]
+
+
+def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tuple[Space, RankedPlans]:
+    """Return all legal plans, and the scores of those that may be the best; report progress to ``tell``.
+
+    An interrupt leaves what was found till then.
+    """
+    space = searched_space(scope, setting)
+    cheap = has_closed_form(space)
+    if cheap.all():
+        return space, _search_formed(space, scope, setting, tell)
+    found = _search_formed(space.only(cheap), scope, setting, tell)
+    found, dear = candidates_to_simulate(space.only(~cheap), found, scope.top, setting, usable_bytes(setting))
+    if found.interrupted or not len(dear):
+        return space, found
+
+    def floor(plans: PlanArrays, enough: float) -> TightBounds:
+        return simulated_lower_bound(plans, setting, enough)
+
+    batch = setting.workload.global_batch
+    return space, add_expensive_plans(
+        found, dear, floor, scoring(setting), usable_bytes(setting), scope.top, batch
+    )
+
+
+def usual_order(cluster: Cluster) -> NodeOrder | None:
+    """Near nodes together, which all plans are searched with; None where that is how the cluster has them."""
+    fabric = fabric_of(cluster)
+    if fabric is None or fabric.alike or fabric.nodes > MOST_NODES:
+        return None
+    order = near_together(fabric)
+    return None if order == tuple(range(fabric.nodes)) else order
+
+
+def _search_formed(space: Space, scope: Scope, setting: Setting, tell: Progress | None) -> RankedPlans:
+    """Search plans that have closed forms."""
+    if scope.whole:
+        variants = usual_variants(setting, scope.keep)
+        usual, later = are_usual(space.variants, space.base, variants), _usual_later(space, variants)
+        of_usual, others = space.without(~usual[:, None]), space.without(usual[:, None])
+        found = search_all(of_usual.choosing(later), scoring(setting), lambda plans: may_fit(plans, setting))
+        for rest in (others, of_usual.choosing(~later)) if scope.wider else ():
+            found = found.joined(_search_formed(rest, replace(scope, whole=False), setting, tell))
+        return found
+
+    def bounds(space: Space) -> Iterator[CoarseBounds]:
+        return space_bounds(space, setting)
+
+    wanted, usable, left = (
+        Wanted(scope.top, pair_interval(setting).high),
+        usable_bytes(setting),
+        without_slower_context_forms(space, setting),
+    )
+    found = search_bounded(left, bounds, scoring(setting), usable, wanted, _hearing(tell))
+    return replace(found, slower=found.slower + len(space) - len(left))
+
+
+def without_slower_context_forms(space: Space, setting: Setting) -> Space:
+    """Return the space without context-parallel forms that another form beats in time and memory.
+
+    Those that are slower than another one are marked.
+    """
+    worth = undominated_forms(space.base, space.later.legal, setting)
+    left = space.choosing(worth.unbeaten)
+    return replace(left, later=replace(left.later, slower=left.later.legal & ~worth.quick))
+
+
+def space_bounds(space: Space, setting: Setting) -> Iterator[CoarseBounds]:
+    """Bounds of each variant of all base plans, which have closed forms."""
+    floors = VariantBounds(space.base, setting, space.later.legal)
+    for variant in space.variants:
+        yield floors.of(replace(space.base, **variant.of(space.base)))
+
+
+def _hearing(tell: Progress | None) -> Heard:
+    """Tells how the search goes; the largest number of open plans so far is all of the work."""
+    most = [1]
+
+    def heard(best_s: float, left: int) -> None:
+        most[0] = max(most[0], left)
+        if tell is not None:
+            best = f"best so far {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
+            tell(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
+
+    return heard
+
+
+def scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
+    """Return a function that prices plans; plans that do not fit get no time."""
+    return lambda plans: evaluate(plans, setting, only_fitting=True)
+
+
+def usable_bytes(setting: Setting) -> float:
+    """Return the usable memory of a device in bytes."""
+    return constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes

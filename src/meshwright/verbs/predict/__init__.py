@@ -1,0 +1,1 @@
+"""The verb ``predict``: step time, memory, goodput and training cost of one plan."""

@@ -1,0 +1,1 @@
+"""The verb ``probe``: short jobs whose logs calibrate a cluster."""

@@ -1,0 +1,68 @@
+"""The simulator's durations as the plain table that an emulated run is given.
+
+Everything is priced by the functions that the simulator calls; nothing is priced here.
+"""
+
+from collections.abc import Iterable
+
+from meshwright.cost.closed_form.overlap_and_optimizer import (
+    beside_exchange,
+    beside_gather,
+    optimizer_seconds,
+    reduction_slowdown,
+)
+from meshwright.cost.operators.pass_prices import CATEGORY, Prices, message_seconds
+from meshwright.cost.pipeline_bubble.offload_copy_streams import copy_seconds
+from meshwright.program.lowering.step_collectives import NORM_BYTES
+from meshwright.program.pass_items import Body, Collective, Overlap
+from meshwright.program.program import Program
+from meshwright.runtime.emulation.modelled_durations import ModelledTimes, PassTime
+from meshwright.simulate.simulator import message_occupancy
+from meshwright.simulate.vocabulary_exchanges import exchange_occupancy
+
+
+def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
+    """Every duration of a Program's step."""
+    forms = prices.local.forms
+    return ModelledTimes(
+        passes={key: _pass_time(body, program, prices) for key, body in program.bodies.items()},
+        exchanges={
+            key: tuple(float(prices.collective(item)) for item in items)
+            for key, items in program.collectives.items()
+        },
+        message_s=float(message_seconds(prices.mesh, forms, program.p2p_bytes)),
+        send_occupancy=message_occupancy(program, forms),
+        sums_s=float(message_seconds(prices.mesh, forms, NORM_BYTES)),
+        exchange_occupancy=exchange_occupancy(program, forms),
+        copies=tuple(
+            float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
+        ),
+        optimizer_s=tuple(
+            float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
+            for rank in range(program.pipeline_ranks)
+        ),
+        beside_gather=lambda length, left: float(beside_gather(length, left, forms)),
+        beside_exchange=lambda length, left: float(beside_exchange(length, left, forms)),
+        reduction_slowdown=lambda reduction, length, blocks: float(
+            reduction_slowdown(reduction, length, blocks, forms)
+        ),
+    )
+
+
+def _pass_time(body: Body, program: Program, prices: Prices) -> PassTime:
+    """Return a pass's time, its exchanges merged into one for each category of groups."""
+    axes = {CATEGORY[item.axes[-1]]: item.axes for item in _collectives(body, program)}
+    parts = {name: float(seconds) for name, seconds in prices.body(body).items()}
+    exchanges = tuple((axes[name], parts.pop(name)) for name in sorted(axes) if parts.get(name))
+    return PassTime(sum(parts.values()), exchanges)
+
+
+def _collectives(body: Body, program: Program) -> Iterable[Collective]:
+    for segment in body:
+        yield from segment.beside
+        if segment.block is not None:
+            for item in program.block_items[segment.block, segment.kind]:
+                if isinstance(item, Collective):
+                    yield item
+                elif isinstance(item, Overlap):
+                    yield from item.beside

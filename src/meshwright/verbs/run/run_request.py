@@ -1,0 +1,176 @@
+"""The request for a training run, and its check: every problem at once, before anything starts.
+
+A plan is run by Meshwright's own stack, whatever stack it was made for: its layout, schedule, sharding, recomputation
+and the way of tokens to their experts are kept, and what that stack does not do is refused by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import InputError, Problem, attempted, nearest
+from meshwright.model.named_tensors import named_parameters
+from meshwright.plans.resolve import Resolved, resolve_with
+from meshwright.runtime.training.options import TrainingOptions
+from meshwright.stack.load import own_stack
+from meshwright.stack.stack import OWN_STACK
+from meshwright.verbs.predict.predict_plan import doubts, expected_time
+from meshwright.verbs.run.memory_check import HostDevices, check_memory
+
+if TYPE_CHECKING:
+    from meshwright.runtime.launch.launcher_environment import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """Options of a training run. ``options`` are fields of ``TrainingOptions``; others have their default.
+
+    ``precision`` in place of the plan's; ``initial``: a folder of Hugging Face weights to begin with; ``export``: one
+    to write at the end; ``resume``: ``auto``, ``never`` or a checkpoint; ``cpu``: leave accelerators alone; ``force``:
+    start although memory is predicted not to suffice.
+    """
+
+    options: Mapping[str, Any]
+    precision: str | None = None
+    initial: str | None = None
+    export: str | None = None
+    resume: str = "auto"
+    cpu: bool = False
+    force: bool = False
+
+    @property
+    def output(self) -> Path:
+        """The folder that is written to, whatever else is wrong with the options."""
+        return Path(self.options.get("output", TrainingOptions.__dataclass_fields__["output"].default))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRun:
+    """A wish that can be fulfilled: the plan under our stack, and the checkpoint to go on from."""
+
+    resolved: Resolved
+    options: TrainingOptions
+    precision: str
+    resume: Path | None
+    remarks: tuple[str, ...]
+
+    @property
+    def peak_precision(self) -> str:
+        """Of which peak of the devices a run reaches a part."""
+        workload = self.resolved.setting.workload
+        return workload.peak_precision if self.precision == workload.precision else self.precision
+
+
+def check_run_request(resolved: Resolved, wish: RunRequest, place: "Place | None") -> CheckedRun:
+    """Check the request. Raise InputError with every problem, and InfeasibleError without room."""
+    from meshwright.runtime.training.launch_training import accelerators_here, check_host
+
+    problems: list[Problem] = []
+    ours = attempted(lambda: _under_our_stack(resolved), problems)
+    options = attempted(lambda: _options(wish.options), problems)
+    precision = attempted(lambda: _precision(wish, resolved), problems)
+    attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=wish.cpu), problems)
+    attempted(lambda: _check_data(wish), problems)
+    if place is None or place.rank == 0:
+        problems += _folder_problems(wish)
+    resume = attempted(lambda: _checkpoint(wish), problems)
+    if resume is None:  # a run that goes on has its weights
+        attempted(lambda: _check_weights(wish, resolved), problems)
+    if problems:
+        raise InputError({str(problem): problem for problem in problems}.values())
+    assert ours is not None
+    assert options is not None
+    assert precision is not None
+    remarks = list(dict.fromkeys(doubts(resolved, ours)))
+    if resolved.setting.stack.name != OWN_STACK:
+        remarks.append(f"The plan is for {resolved.setting.stack.id}; {ours.setting.stack.id} runs it here.")
+    ranks_here = resolved.setting.cluster.devices if place is None else 1
+    room = HostDevices(accelerated=accelerators_here(cpu=wish.cpu) > 0, ranks_here=ranks_here)
+    remarks += expected_time(ours)
+    remarks += check_memory(ours, precision, room, force=wish.force)
+    return CheckedRun(
+        resolved=ours, options=options, precision=precision, resume=resume, remarks=tuple(remarks)
+    )
+
+
+def _under_our_stack(resolved: Resolved) -> Resolved:
+    """Return the plan as our stack runs it. Raise InputError where it cannot."""
+    setting, long = resolved.setting, resolved.long
+    if setting.stack.name == OWN_STACK:
+        return resolve_with(long, setting.model, setting.cluster, setting.stack, stack_binds=True)
+    long = long.model_copy(update={"stack": OWN_STACK})
+    return resolve_with(long, setting.model, setting.cluster, own_stack(setting.stack), stack_binds=True)
+
+
+def _options(named: Mapping[str, Any]) -> TrainingOptions:
+    known = [field.name for field in fields(TrainingOptions)]
+    problems = [
+        Problem(name, named[name], "there is no such option", nearest(name, known))
+        for name in named
+        if name not in known
+    ]
+    if "steps" not in named:
+        problems.append(Problem("steps", None, "how many steps to train must be said", "--steps 100"))
+    found = attempted(lambda: TrainingOptions(**{"steps": 1} | _known(named, known)), problems)
+    if problems:
+        raise InputError(problems)
+    assert found is not None
+    return found
+
+
+def _known(named: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if name in known}
+
+
+def _precision(wish: RunRequest, resolved: Resolved) -> str:
+    from meshwright.runtime.precision import PRECISIONS
+
+    chosen = wish.precision or resolved.setting.workload.precision
+    if wish.precision and chosen not in PRECISIONS:
+        raise InputError(
+            Problem("precision", chosen, "is none that is computed in", nearest(chosen, PRECISIONS))
+        )
+    return chosen
+
+
+def _check_data(wish: RunRequest) -> None:
+    """Raise InputError for missing data files; their content is checked when they are opened."""
+    from meshwright.runtime.data.input_files import find_files
+
+    if wish.options.get("data"):
+        find_files(wish.options["data"])
+
+
+def _check_weights(wish: RunRequest, resolved: Resolved) -> None:
+    """Weights to begin with are this model's."""
+    from meshwright.runtime.weights.load import load
+
+    if wish.initial is not None:
+        nothing = (slice(0, 0),)
+        model = resolved.setting.model
+        load(wish.initial, model, dict.fromkeys(named_parameters(model), nothing))
+
+
+def _folder_problems(wish: RunRequest) -> list[Problem]:
+    """Return the problems of the folders that the run will write."""
+    from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
+    from meshwright.runtime.training.writable_folder import check_folder
+
+    problems: list[Problem] = []
+    attempted(lambda: check_folder(wish.output / CHECKPOINTS, "output"), problems)
+    if wish.export is not None:
+        folder = Path(wish.export)
+        attempted(lambda: check_folder(folder, "export"), problems)
+        there = sorted(folder.glob("*.safetensors*"))
+        if there:
+            rule = f"holds a checkpoint already: {there[0].name}"
+            problems.append(Problem("export", wish.export, rule, "another folder, or remove it"))
+    return problems
+
+
+def _checkpoint(wish: RunRequest) -> Path | None:
+    from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
+    from meshwright.runtime.training.resume import checkpoint_to_resume
+
+    return checkpoint_to_resume(wish.output / CHECKPOINTS, wish.resume)

@@ -1,0 +1,138 @@
+"""Train a plan on this host, or as the rank that a launcher made of this process."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import InputError, Problem, attempted
+from meshwright.model.load import load_config
+from meshwright.plans.files.custom_schedule_file import renamed
+from meshwright.plans.files.plan_file import dump_plan
+from meshwright.plans.resolve import Resolved
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.validation.model_to_columns import model_columns
+from meshwright.verbs.absolute_paths import with_whole_paths
+from meshwright.verbs.run.run_request import CheckedRun, RunRequest, check_run_request
+from meshwright.verbs.run.training_report import CompletedRun, utilisation_on
+
+if TYPE_CHECKING:
+    from meshwright.runtime.data.open_data import DataNeeds, TrainingData
+    from meshwright.runtime.training.job_and_outcome import Training
+
+
+def trained(resolved: Resolved, wish: RunRequest, *, show: bool = False) -> CompletedRun | None:
+    """Train a legal plan; None on launched ranks other than the first.
+
+    ``show``: rank 0 tells on standard error how it goes. Raises InputError with all problems, and RunError naming the
+    rank.
+    """
+    _check_installed()
+    from meshwright.runtime.data.open_data import open_data
+    from meshwright.runtime.launch.launcher_environment import launched_place
+    from meshwright.runtime.training.launch_training import start
+    from meshwright.runtime.training.resume import checkpoints_dropped_notice
+
+    place, load_average = launched_place(os.environ), os.getloadavg()[0]
+    grant = check_run_request(resolved, wish, place)
+    data = open_data(grant.options, _needs(grant.resolved))
+    training = _training(grant, wish, data)
+    remarks = [*grant.remarks, *data.remarks, *_told_of_initial(grant, wish)]
+    if grant.resume is not None:
+        training = replace(training, goes_on=_goes_on(training, data))
+        remarks += checkpoints_dropped_notice(grant.options)
+    outcome = start(training, data, place, remarks if show else None)
+    if outcome is None:
+        return None
+    if outcome.export is not None and data.tokenizer is not None:
+        shutil.copy(data.tokenizer, outcome.export)
+    remarks += [training.goes_on] if training.goes_on else []
+    return CompletedRun(grant, data.facts, outcome, tuple(remarks), load_average)
+
+
+def _told_of_initial(grant: CheckedRun, wish: RunRequest) -> Iterator[str]:
+    if grant.resume is not None and wish.initial is not None:
+        yield f"The weights of --init {wish.initial} are not used: the run goes on with those of its checkpoint."
+
+
+def _goes_on(training: "Training", data: "TrainingData") -> str:
+    """Return a sentence on a run that resumes. Raise InputError where it may not."""
+    from meshwright.runtime.checkpoint.compatibility import incompatibilities
+    from meshwright.runtime.checkpoint.manifest import read_manifest
+    from meshwright.runtime.training.resume import changed_options
+
+    assert training.resume is not None
+    manifest, job = read_manifest(training.resume), training.job
+    problems = list(incompatibilities(manifest, job.program, job.model, job.precision))
+    changed = attempted(lambda: changed_options(manifest, training.options, data.identity), problems)
+    if problems:
+        raise InputError(problems)
+    told = f"Goes on from {training.resume}" + (f" with {', '.join(changed)}." if changed else ".")
+    if manifest.step >= training.options.steps:
+        told += f" It has taken {manifest.step} steps already: with --steps {training.options.steps}, none is left."
+    return told
+
+
+def _check_installed() -> None:
+    try:
+        import meshwright.runtime.training.launch_training  # noqa: F401
+    except ImportError as missing:
+        rule = f"needs {missing.name}, which is not installed"
+        raise InputError(Problem("run", missing.name, rule, "pip install 'meshwright[run]'")) from missing
+
+
+def _needs(resolved: Resolved) -> "DataNeeds":
+    from meshwright.runtime.data.open_data import DataNeeds
+
+    model, workload = resolved.setting.model, resolved.setting.workload
+    path = Path(resolved.long.model)
+    folder = path if path.is_dir() else path.parent if path.is_file() else None
+    return DataNeeds(
+        vocab=model.architecture.vocab,
+        seq_len=workload.seq_len,
+        global_batch=workload.global_batch,
+        model_folder=folder,
+        documents=workload.documents,
+    )
+
+
+def _training(grant: CheckedRun, wish: RunRequest, data: "TrainingData") -> "Training":
+    from meshwright.runtime.executor.rank import Job
+    from meshwright.runtime.training.job_and_outcome import LISTS, Training
+    from meshwright.runtime.training.train_rank import optimizer_options
+
+    plan, setting = grant.resolved.long, grant.resolved.setting
+    written, lists = renamed(with_whole_paths(grant.resolved.short or plan), LISTS), plan.choice.written
+    program = lower(plan, setting.model, setting.cluster, setting.workload, setting.stack)
+    return Training(
+        job=Job(
+            program,
+            setting.model,
+            grant.precision,
+            optimizer_options(grant.options),
+            accelerated=not wish.cpu,
+        ),
+        options=grant.options,
+        utilisation=partial(utilisation_on, grant),
+        initial=None if wish.initial is None else Path(wish.initial),
+        resume=grant.resume,
+        export=None if wish.export is None else Path(wish.export),
+        config=_config(plan.model) if wish.export else None,
+        plan=dump_plan(written),
+        lists=lists.text if lists and lists.file else "",
+        facts={
+            "plan": written.to_data(),
+            "model": model_columns(setting.model.architecture),
+            "precision": grant.precision,
+            "options": grant.options.to_json(),
+            "data": dict(data.facts),
+        },
+    )
+
+
+def _config(model: str) -> dict[str, Any]:
+    """Return the model's own configuration, for loaders of the weights."""
+    return {name: value for name, value in load_config(model).items() if not name.startswith("_")}

@@ -1,0 +1,1 @@
+"""The verb ``schedule``: named, solver-found and custom pipeline schedules with their figures."""

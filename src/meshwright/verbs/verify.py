@@ -1,0 +1,125 @@
+"""Prove that a plan computes what one device computes: shrink it, run it on local ranks, compare.
+
+The proof is of our own executor, on small plans that do all that the plan does.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meshwright.cluster.fast_domains import in_nodes_of
+from meshwright.cluster.load import load_cluster
+from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.plans.resolve import Resolved, resolve_with
+from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
+from meshwright.plans.shrink.covering_sets import Combination
+from meshwright.plans.shrink.features import Feature
+from meshwright.plans.shrink.small_plans import SmallPlan, small_plans
+from meshwright.program.lowering.lower_plan import lower, planned_exchange
+from meshwright.program.program import Program
+from meshwright.stack.load import own_stack
+from meshwright.stack.stack import Stack
+
+if TYPE_CHECKING:
+    from meshwright.runtime.verify.case_result import Outcome
+
+Progress = Callable[[str, float], None]
+MOST_RANKS = 16
+PROVES = (
+    "This proves Meshwright's own executor. What an exported job does in its framework is checked by "
+    "`meshwright export PLAN --to TARGET --check=dry`."
+)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Outcomes of all small plans; which combinations of the plan's ``features`` they cover."""
+
+    trials: tuple[tuple[SmallPlan, "Outcome"], ...]
+    features: Mapping[str, Feature]
+    covered: tuple[Combination, ...]
+    not_covered: tuple[Combination, ...]
+    remarks: tuple[Problem, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether every small plan is equal to one device."""
+        return all(outcome.equal for _, outcome in self.trials)
+
+    def to_json(self) -> dict[str, Any]:
+        """The public form. ``parameter`` is what has the largest error; null where a rank failed."""
+        _, worst = max(self.trials, key=lambda trial: trial[1].worst.value)
+        shown = worst.to_json()
+        return {
+            "equal": self.equal,
+            "max_relative_error": shown["max_relative_error"],
+            "parameter": shown["parameter"],
+            "bound": shown["bound"],
+            "plans": [_trial_data(small, outcome) for small, outcome in self.trials],
+            "features": {name: feature.said for name, feature in self.features.items()},
+            "combinations_covered": [list(one) for one in self.covered],
+            "combinations_not_covered": [list(one) for one in self.not_covered],
+            "remarks": [problem.to_json() for problem in self.remarks],
+            "proves": PROVES,
+        }
+
+
+def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
+    """Prove a legal plan on at most ``ranks`` local ranks. Raises UnsupportedError for what can not be run."""
+    if not 1 <= ranks <= MOST_RANKS:
+        rule = f"must be a whole number from 1 to {MOST_RANKS}"
+        raise InputError(Problem("ranks", ranks, rule, "8: every three features of a plan meet"))
+    model = resolved.setting.model
+    found = unsupported_by_runtime(resolved.long, model, proof=True)
+    wrong = [problem for problem in found if problem.severity == "error"]
+    if wrong:
+        raise UnsupportedError(wrong)
+    setting = resolved.setting
+    form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
+    small = small_plans(resolved.long, model, ranks, hands_on=form == "hierarchical")
+    programs = [program_of(plan, setting.stack) for plan in small.plans]
+    trials = []
+    for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
+        label = f"plan {number + 1} of {len(programs)}: {plan.said}"
+        trials.append((plan, _tried(program, plan, label, number / len(programs), progress)))
+    return Verified(
+        tuple(trials),
+        small.features,
+        small.covering.covered,
+        small.covering.not_covered,
+        tuple(dict.fromkeys((*found, *resolved.warnings))),
+    )
+
+
+def program_of(small: SmallPlan, of: Stack) -> Program:
+    """Return the Program of a small plan, in which copies of tokens travel as with the stack of the large one."""
+    cluster, stack = load_cluster(small.long.cluster), own_stack(of)
+    cluster = in_nodes_of(cluster, small.node) if small.node else cluster
+    legal = resolve_with(small.long, small.model, cluster, stack)
+    return lower(legal.long, small.model, cluster, legal.setting.workload, stack)
+
+
+def _tried(program: Program, small: SmallPlan, label: str, part: float, progress: Progress) -> "Outcome":
+    try:
+        from meshwright.runtime.verify.run_case import run_case_with_clipping
+        from meshwright.runtime.verify.verify_case import VerifyCase
+    except ImportError as missing:
+        rule = f"needs {missing.name}, which is not installed"
+        raise InputError(Problem("verify", missing.name, rule, "pip install 'meshwright[run]'")) from missing
+    progress(label, part)
+    return run_case_with_clipping(
+        VerifyCase(program, small.model), lambda what, _: progress(f"{label}, {what}", part)
+    )
+
+
+def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:
+    arch = small.model.architecture
+    sizes = {"layers": arch.layers, "hidden": arch.hidden, "heads": arch.heads, "kv_heads": arch.kv_heads}
+    return {
+        "plan": small.said,
+        "ranks": small.ranks,
+        "features": list(small.features),
+        "model": sizes | {"vocab": arch.vocab},
+        **outcome.to_json(),
+        "long": small.long.to_data(),
+    }

@@ -1,0 +1,52 @@
+"""Context parallelism of every form with everything else that cuts a step's work, and alone with what layers do."""
+
+from dataclasses import replace
+
+import pytest
+from context_combinations import FAMILIES, FORMS, LATER, PARTS, TWO_DIMENSIONS, pair_by_pair, three_by_three
+from covering_plans import Proven, told
+from plan_sample import some_first
+from single_device_check import equal_to_one_device
+
+from meshwright.plans.context_parallel import Context
+
+LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
+"""Four ranks of a ring: a rank has one before it and another one behind it."""
+BALANCED = (("aux_loss_alpha", 0.5), ("bias_update_speed", 0.05))
+"""Losses and corrections that look at whole sequences."""
+ALONE = [
+    *(replace(LONG, context=form) for form in FORMS if form != "ulysses"),
+    *(replace(LONG, context=Context(form=form, pieces="contiguous")) for form in ("ring", "token-ring")),
+    *(replace(LONG, model=family) for family in FAMILIES[1:]),
+    *(replace(LONG, model="mistral", context=form) for form in ("all-gather", "rsa")),
+    *(
+        replace(LONG, cp=2, context=form, recompute=what)
+        for form in FORMS
+        for what in ("full", ("core_attn",))
+    ),
+    *(replace(LONG, cp=2, model="gpt_oss", context=form) for form in ("ring", "all-gather", "ulysses")),
+    replace(LONG, cp=2, model="deepseek_v3", recompute=("mla_up_proj",), context="ulysses", sizes=BALANCED),
+    replace(LONG, cp=2, tp=2, sequence_parallel=True, ep=4, model="qwen3_moe"),
+    replace(LONG, cp=2, micro_batch=2, micro_batches=2),
+    replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
+]
+SOME = 16
+"""The first plans meet most pairs."""
+
+
+@pytest.mark.parametrize("plan", [*some_first(ALONE, len(ALONE)), *some_first(pair_by_pair(), SOME)])
+def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", three_by_three(), ids=lambda plan: f"{plan.model} {told(plan)}")
+def test_three_parts_together(plan):
+    equal_to_one_device(plan)
+
+
+def test_every_form_meets_every_other_part():
+    met = {(str(plan.context), plan.schedule if plan.pp > 1 else "") for plan in pair_by_pair()}
+    for said in (said for level, said in PARTS["context"].items() if level not in LATER):
+        schedules = {schedule for context, schedule in met if context == str(said["context"])}
+        assert set(PARTS["pipeline"]) <= schedules

@@ -1,0 +1,66 @@
+"""Plans with experts compute what one device does, whatever else meets them."""
+
+import pytest
+from covering_plans import told
+from expert_combinations import FAMILIES, LEVELS, SPECIAL, balanced, covering, folded
+from plan_sample import some_first
+
+from meshwright.runtime.verify.case_result import DOUBTFUL
+from meshwright.runtime.verify.run_case import run_case, run_case_with_clipping
+
+SOME = 20
+"""The first plans meet most pairs."""
+
+
+def named(plan):
+    return f"{plan.model} {told(plan)}"
+
+
+def equal_to_one_device(plan):
+    outcome = run_case(plan.trial(), lambda what, part: None)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
+
+
+@pytest.mark.parametrize("plan", some_first(covering(2), SOME))
+def test_pairs_of_choices_together(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", covering(3), ids=named)
+def test_triples_of_choices_together(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.parametrize("plan", list(folded())[:2], ids=named)
+def test_experts_are_folded_over_data_and_tensor_ranks(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", list(folded())[2:], ids=named)
+def test_experts_of_every_family_are_folded_over_data_and_tensor_ranks(plan):
+    equal_to_one_device(plan)
+
+
+@pytest.mark.parametrize("plan", SPECIAL, ids=named)
+def test_experts_meet_what_else_a_plan_may_have(plan):
+    outcome = run_case_with_clipping(plan.trial(), lambda what, part: None)
+    assert outcome.caught_by == (), outcome
+    assert outcome.worst.value < DOUBTFUL
+
+
+@pytest.mark.parametrize("plan", list(balanced()), ids=named)
+def test_experts_are_kept_in_balance_as_on_one_device(plan):
+    routing = plan.graph().architecture.numerics.routing
+    assert routing.balance or routing.correction_speed
+    equal_to_one_device(plan)
+
+
+def test_every_family_and_level_is_in_the_pairs():
+    plans = covering(2)
+    assert {plan.model for plan in plans} == set(FAMILIES)
+    assert {(plan.ep, plan.etp) for plan in plans} == {(1, 1), (2, 1), (1, 2), (2, 2)}
+    assert len({plan.recompute for plan in plans}) >= len(LEVELS["recompute"])
+    assert max(plan.ranks for plan in plans) == 8

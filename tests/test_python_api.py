@@ -1,0 +1,156 @@
+"""The verbs as Python functions: keywords, repeated calls, documents equal to ``--json``, printed tables, errors."""
+
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+from command_runs import plan_text, run, write
+from example_run_tables import random_rows
+from example_run_tables import write as write_runs
+
+import meshwright as mw
+
+OPTIONS = Path(__file__).parent / "house" / "cli_options.txt"
+ON = "h100-sxm-80gb x 8"
+FUNCTIONS = sorted(set(mw.__all__) - {"Answer", "InfeasibleError", "InputError"})
+
+
+def keywords_of_options():
+    """Return the keywords and positional arguments of every verb, as the frozen list of options has them."""
+    found: dict[str, tuple[set[str], int]] = {}
+    for line in OPTIONS.read_text(encoding="utf-8").splitlines():
+        verb, words = line.split(" ", 1)
+        options, positional = found.setdefault(verb, (set(), 0))
+        names = re.findall(r"--([a-z0-9-]+)", words)
+        if not names:
+            found[verb] = options, positional + 1
+        elif names[0] not in ("json", "debug"):
+            options.add(names[0].replace("-", "_"))
+    return found
+
+
+@pytest.mark.parametrize(("verb", "expected"), keywords_of_options().items())
+def test_keywords_are_the_long_options(verb, expected):
+    parameters = inspect.signature(getattr(mw, "import_file" if verb == "import" else verb)).parameters
+    keywords = {name.rstrip("_") for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    assert (keywords, len(parameters) - len(keywords)) == expected
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("torch")
+    place = tmp_path_factory.mktemp("python")
+    write(place / "plan.yaml", plan_text())
+    write(place / "other.yaml", plan_text(recompute="full"))
+    run("export", place / "plan.yaml", "--to", "megatron", "-o", place / "megatron")
+    return place
+
+
+def cases(place):
+    """Return calls: function, positional arguments, keywords; and the words of the same command."""
+    plan, other = str(place / "plan.yaml"), str(place / "other.yaml")
+    sizes = {"seq_len": 4096, "global_batch": 64}
+    return {
+        "plan": (["llama-3.1-8b"], {"on": ON, **sizes, "top": 1, "keep": ["pp=1", "cp=1", "recompute=full"]}),
+        "describe": (["llama-3.1-8b"], {}),
+        "predict": ([plan], {"set": ["micro_batch=1"], "tokens": "1T"}),
+        "compare": ([plan, other], {}),
+        "explain": ([plan], {"against": other}),
+        "export": ([plan], {"to": "megatron"}),
+        "import_file": (
+            [str(place / "megatron" / "megatron" / "args.sh")],
+            {"model": "llama-3.1-8b", "on": ON},
+        ),
+        "check": ([plan], {}),
+        "probe": ([plan], {"top": 1}),
+        "schedule": (["1f1b"], {"stages": 2, "micro_batches": 4}),
+    }
+
+
+def words(keywords):
+    """Return keywords as options of the command line."""
+    for name, value in keywords.items():
+        for one in value if isinstance(value, list) else [value]:
+            yield from (f"--{name.rstrip('_').replace('_', '-')}", str(one))
+
+
+def without_times(data):
+    """Return a document without the times that a search or measurement took."""
+    if isinstance(data, dict):
+        return {key: without_times(value) for key, value in data.items() if key != "search_time_s"}
+    return [without_times(value) for value in data] if isinstance(data, list) else data
+
+
+def import_all():
+    for module in walk_packages(mw.__path__, "meshwright."):
+        if not module.name.endswith("__main__") and ".target_checks.scripts" not in module.name:
+            import_module(module.name)
+
+
+@pytest.mark.parametrize("name", sorted(cases(Path())))
+def test_functions_answer_twice_what_the_command_prints(name, folder):
+    import_all()
+    arguments, keywords = cases(folder)[name]
+    first, second = (getattr(mw, name)(*arguments, **keywords) for _ in range(2))
+    assert without_times(first.to_dict()) == without_times(second.to_dict())
+    verb = "import" if name == "import_file" else name
+    done = run(verb, *arguments, *words(keywords), "--json")
+    assert without_times(first.to_dict()) == without_times(done.data)
+    assert first.ok == (done.code == 0)
+    assert str(first).strip()
+
+
+REFUSED = {
+    "verify": {"ranks": 99},
+    "run": {"steps": 1, "emulate": True},
+    "measure": {"collective_tests": ["none.txt"]},
+    "ingest": {},
+    "validate": {},
+    "calibrate": {},
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_functions_refuse_twice_what_the_command_refuses(name, folder):
+    import_all()
+    arguments = (
+        [] if name == "measure" else [str(folder / ("plan.yaml" if name in ("verify", "run") else "none"))]
+    )
+    for _ in range(2):
+        with pytest.raises(mw.InputError) as caught:
+            getattr(mw, name)(*arguments, **REFUSED[name])
+    options = [f"--{key}" for key, value in REFUSED[name].items() if value is True]
+    given = {key: value for key, value in REFUSED[name].items() if value is not True}
+    refused = run(name, *arguments, *options, *words(given), "--json").data["problems"]
+    fields = [problem.field for problem in caught.value.problems]
+    assert fields == [problem["field"] for problem in refused]
+
+
+def test_every_function_is_called():
+    assert sorted({*cases(Path()), *REFUSED}) == FUNCTIONS
+
+
+def test_runs_are_validated_as_by_the_command(tmp_path):
+    table = tmp_path / "runs.csv"
+    write_runs(table, random_rows(4, seed=1))
+    assert mw.validate(table).to_dict() == run("validate", table, "--json").data
+
+
+def test_a_question_without_an_answer_is_an_infeasible_error():
+    with pytest.raises(mw.InfeasibleError):
+        mw.plan("llama-3.1-70b", on="h100-sxm-80gb x 1", seq_len=4096, global_batch=1)
+
+
+def test_the_import_is_light():
+    code = "import sys, meshwright; print([m for m in ('torch', 'numpy', 'typer') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.check_output([sys.executable, "-m", "meshwright", "--version"], text=True)
+    assert done == f"meshwright {mw.__version__}\n"

@@ -1,0 +1,32 @@
+"""Questions and plan files that the tests of the verbs share."""
+
+from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+
+PLAN = """\
+plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 16
+workload: {seq_len: 4096, global_batch: 64}
+stack: generic
+layout: {pp: 2, dp_shard: 4, tp: 2}
+sharding: zero1
+"""
+
+
+def header(model: str, cluster: str, *, seq_len: int = 2048, batch: int = 32, stack: str = "megatron-core"):
+    """What is asked of the planner, without a choice."""
+    workload = WorkloadSpec(seq_len=seq_len, global_batch=batch)
+    return ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=stack)
+
+
+def planned(model: str, cluster: str, *keep: str, top: int = 5, schedules: str | None = None, **options):
+    """The planner's answer."""
+    return answer(PlanRequest(header(model, cluster, **options), keep, top, schedules=schedules))
+
+
+def written(folder, text: str = PLAN, name: str = "plan.yaml"):
+    """A plan file."""
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
