@@ -1,0 +1,1 @@
+"""Source mutants: draw them, map lines to tests, and run the tests of a mutated line."""

@@ -1,0 +1,82 @@
+"""Run the tests of one mutant in a copy of a tree, until one fails or three minutes are over."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mutation.draw import Mutant, Place
+from mutation.line_map import LineMap, test_environment
+
+LIMIT_S = 180
+MOST_TESTS = 400
+"""Further tests of a line execute it in the same ways."""
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".cache", ".hypothesis")
+CAUGHT, SURVIVED, TIMED_OUT, NOT_EXECUTED = "caught", "survived", "out of time", "not executed"
+
+
+def copy_tree(tree: Path, copy: Path) -> None:
+    """Copy what the tests of a tree need."""
+    shutil.copytree(tree, copy, ignore=NOT_COPIED, dirs_exist_ok=True)
+
+
+def try_mutant(mutant: Mutant, place: Place, lines: LineMap, copy: Path) -> dict[str, Any]:
+    """Run the tests of the mutated line and return what became of the mutant."""
+    file = place.file.relative_to(lines.tree)
+    tests = lines.tests_of_line(file, place.number)
+    entry: dict[str, Any] = {"file": str(file), "number": place.number, "tests": len(tests)}
+    if not tests:
+        return entry | {"result": NOT_EXECUTED}
+    return entry | run_mutated(mutant, copy / file, place.number, copy, _within_limit(tests, lines))
+
+
+def run_mutated(
+    mutant: Mutant, file: Path, number: int, copy: Path, arguments: list[str], limit_s: float | None = LIMIT_S
+) -> dict[str, Any]:
+    """Run pytest with these arguments while the line of ``file`` is mutated."""
+    source = file.read_text(encoding="utf-8")
+    rows = source.splitlines(keepends=True)
+    assert rows[number - 1].strip() == mutant.line, "the copy is not of the tree that was mapped"
+    rows[number - 1] = rows[number - 1].replace(mutant.line, mutant.mutated)
+    file.write_text("".join(rows), encoding="utf-8")
+    try:
+        return _run(copy, arguments, limit_s)
+    finally:
+        file.write_text(source, encoding="utf-8")
+
+
+def _run(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, Any]:
+    listed = copy / "mutant-tests.txt"
+    listed.write_text("\n".join(arguments), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:randomly"]
+    command += ["-p", "no:cacheprovider", f"@{listed}"]
+    with subprocess.Popen(
+        command,
+        cwd=copy,
+        env=test_environment(copy),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            output, _ = running.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            subprocess.run(["pkill", "-KILL", "-s", str(running.pid)])
+            return {"result": TIMED_OUT}
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if running.returncode == 0:
+        return {"result": SURVIVED}
+    return {"result": CAUGHT, "by": (failed or output.splitlines()[-1:] or [""])[0][:200]}
+
+
+def _within_limit(tests: list[str], lines: LineMap) -> list[str]:
+    """Return the first tests that fit into the limit by their recorded seconds."""
+    chosen, seconds = [], 0.0
+    for test in tests[:MOST_TESTS]:
+        seconds += lines.results[test][0]
+        if seconds > LIMIT_S and chosen:
+            break
+        chosen.append(test)
+    return chosen
