@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it: once, before a fork
+import torch._dynamo  # the first optimizer imports it: once, before a fork
+import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it
 
 from meshwright.model.named_tensors import is_matrix, named_parameters
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
