@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from context_combinations import FAMILIES, FORMS, LATER, PARTS, TWO_DIMENSIONS, pair_by_pair, three_by_three
 from covering_plans import Proven, told
-from plan_sample import some_first
 from single_device_check import equal_to_one_device
 
+from case_sample import some_first, some_spread
 from meshwright.plans.context_parallel import Context
 
 LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
@@ -30,17 +30,23 @@ ALONE = [
     replace(LONG, cp=2, micro_batch=2, micro_batches=2),
     replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
 ]
-SOME = 16
+SOME = 8
+
+
+def named(plan):
+    return f"{plan.model} {told(plan)}"
+
+
 """The first plans meet most pairs."""
 
 
-@pytest.mark.parametrize("plan", [*some_first(ALONE, len(ALONE)), *some_first(pair_by_pair(), SOME)])
+@pytest.mark.parametrize("plan", [*some_spread(ALONE, SOME, named), *some_first(pair_by_pair(), SOME, named)])
 def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
     equal_to_one_device(plan)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", three_by_three(), ids=lambda plan: f"{plan.model} {told(plan)}")
+@pytest.mark.parametrize("plan", three_by_three(), ids=named)
 def test_three_parts_together(plan):
     equal_to_one_device(plan)
 

@@ -7,22 +7,26 @@ import torch
 from context_combinations import FORMS
 from covering_plans import SEQ_LEN, told
 from packed_plans import ALONE, PACKED, RING, composed, with_every_part
-from plan_sample import some_first
 from single_device_check import equal_to_one_device
 
+from case_sample import some_first, some_spread
 from meshwright.program.context_parallel.positions_and_masks import ring_stretches
 from meshwright.runtime.kernels.attention import scaled_dot_product
 
-SOME = 8
+SOME = 6
 
 
-@pytest.mark.parametrize("plan", [*some_first(ALONE, len(ALONE)), *some_first(composed(), SOME)])
+def named(plan):
+    return f"{plan.model} {told(plan)}"
+
+
+@pytest.mark.parametrize("plan", [*some_spread(ALONE, SOME, named), *some_first(composed(), SOME, named)])
 def test_packed_sequences_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", with_every_part(), ids=lambda plan: f"{plan.model} {told(plan)}")
+@pytest.mark.parametrize("plan", with_every_part(), ids=named)
 def test_packed_sequences_with_every_two_other_parts(plan):
     equal_to_one_device(plan)
 

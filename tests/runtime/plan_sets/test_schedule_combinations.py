@@ -2,15 +2,15 @@
 
 import pytest
 from covering_plans import told
-from plan_sample import some_first
 from schedule_combinations import LEVELS, one_by_one, pair_by_pair, schedules
 
+from case_sample import some_first
 from meshwright.runtime.verify.case_result import DOUBTFUL
 from meshwright.runtime.verify.run_case import run_case
 from meshwright.runtime.verify.verify_case import VerifyCase
 from meshwright.schedules.generators import SCHEDULES
 
-SOME = 30
+SOME = 12
 """The first plans meet most pairs, with every schedule among them."""
 
 
@@ -24,7 +24,7 @@ def equal_to_one_device(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.parametrize("plan", some_first(pair_by_pair(), SOME))
+@pytest.mark.parametrize("plan", some_first(pair_by_pair(), SOME, named))
 def test_pairs_of_choices_together(plan):
     equal_to_one_device(plan)
 

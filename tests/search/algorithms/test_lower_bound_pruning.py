@@ -165,8 +165,8 @@ def test_pieces_make_no_difference(monkeypatch):
     ("model", "devices", "stack"),
     [
         ("dense", 16, "megatron-core"),
-        ("sparse", 12, "generic"),
         ("latent", 8, "meshwright"),
+        pytest.param("sparse", 12, "generic", marks=pytest.mark.slow),
         pytest.param("sparse", 24, "generic", marks=pytest.mark.slow),
         pytest.param("latent", 32, "meshwright", marks=pytest.mark.slow),
     ],
