@@ -1,4 +1,4 @@
-"""The verbs as functions. Both towers meet here and nowhere else; the command line only renders what these return.
+"""The verbs as functions: predictor and runtime meet here only; the command line renders the results.
 
 Names and paths in, JSON-ready data or frozen values out. Raises InputError (all problems) or InfeasibleError (reasons).
 """

@@ -71,7 +71,7 @@ def test_activations_go_to_the_host_in_small_plans_too(schedule):
         "llama-3.1-70b", layout, sharding="zero1", offload=offload, pipeline={"schedule": schedule}
     )
     found = small_plans(large.long, large.setting.model, 8)
-    assert found.features["offload"].said == "activations wait on the host: 0.5, 3 passes ahead"
+    assert found.features["offload"].text == "activations wait on the host: 0.5, 3 passes ahead"
     piped = [plan for plan in found.plans if "pp" in plan.features]
     assert piped
     for plan in piped:

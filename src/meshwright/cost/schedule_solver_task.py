@@ -1,4 +1,4 @@
-"""The schedule solver's input of a plan: times of stages and messages, bytes that they hold, room on ranks.
+"""The schedule solver's input from a plan: times of stages and messages, bytes per stage, free bytes per rank.
 
 Times are those that lists are played with (``cost/closed_form/step_parts.py``): F, I and W of every stage with the
 part of a message that keeps its sender, and what is left of the message. A stage holds what the ledger counts, and

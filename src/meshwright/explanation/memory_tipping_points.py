@@ -1,4 +1,4 @@
-"""Where more or less memory of a device changes the answer: exactly, for times do not depend on it.
+"""The device memory at which the best plan changes: exact, because times do not depend on memory.
 
 With more memory the leanest of the quicker plans begins to fit; with less the plan itself ceases to, or all that are
 quicker than it do. A plan that does not fit begins to.

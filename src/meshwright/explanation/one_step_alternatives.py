@@ -28,7 +28,7 @@ from meshwright.verbs.predict.predict_plan import estimated
 
 
 def choices(subject: ExplainedPlan) -> list[PlanDifference]:
-    """Return the neighbours of a plan, those that fit first, quickest first."""
+    """Return the plans one choice away: plans that fit come first, in order of step time."""
     found = list(_short_steps(subject)) if subject.short else list(_long_steps(subject))
     return sorted(found, key=lambda one: (not one.forecast.fits, one.forecast.step_s))
 

@@ -1,4 +1,4 @@
-"""Two plans against each other: the choices in which they differ, and what that does, the largest part first.
+"""Compare two plans: the choices in which they differ and the effect on time and memory, largest first.
 
 Both are of one model and one step; cluster and stack may differ. In one setting two predictions are a tie inside the
 interval of their ratio, otherwise where their own 80 % intervals overlap.

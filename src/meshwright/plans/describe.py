@@ -18,7 +18,7 @@ def describe_plan(
     long: bool = False,
     said: ShortPlan | LongPlan | None = None,
 ) -> dict[str, object]:
-    """The plan with every default, the keys that were given, and what follows from them.
+    """Return the plan with every default, the keys that were given, and what follows from them.
 
     The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
     dotted paths in the form that was read; ``said`` is what was read, where something was filled in. Raises PlanError

@@ -1,4 +1,4 @@
-"""The Program: what a plan means, in full, for all readers.
+"""The Program: a plan lowered to states, groups and action lists, read by predictor, simulator and executor.
 
 Ranks that do the same are one *class*; with one layout a class is a pipeline rank, so 16,384 ranks of an
 8-stage plan have 8 action lists. A list says what happens in which order; a body says what happens inside a

@@ -1,4 +1,4 @@
-"""Activations on the host's memory between F and the backward pass: which passes go out, and when they come back.
+"""Activation offload between F and the backward pass: which passes go to host memory, and the times of return.
 
 Of a pass that goes out OFFLOAD stands behind its F and RELOAD ahead of its B (or I). The copy out runs beside the one
 pass that follows it in the rank's list; what was copied is free when that pass has ended, and the rank does not go on

@@ -1,4 +1,4 @@
-"""The figures of a schedule by itself: how long it takes, how much of that is bubble, what it holds and sends.
+"""Figures of a schedule by itself: makespan, bubble fraction, activations held, messages sent.
 
     makespan      max over ranks of (last end − first start)
     latency       last end of all − first start of all

@@ -1,4 +1,4 @@
-"""The signature that all schedules share, and what the table of schedules says of each.
+"""The signature of all schedules, and the facts about each in the table of schedules.
 
 A generator takes a ``Pipeline`` and returns one list of F, B, I, W actions per pipeline rank. Messages are not in these
 lists: ``program/`` inserts them.

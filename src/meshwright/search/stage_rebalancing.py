@@ -56,7 +56,7 @@ class RebalancedPlan:
 def restaged(
     found: RankedPlans, rows: Sequence[int], recut: Callable[[int], Recut | None], aim: str
 ) -> RebalancedPlan:
-    """Rebalance the stages of the plans at ``rows`` where that helps; ``recut`` gives those that fit.
+    """Rebalance the stages of the plans at ``rows`` if it helps; ``recut`` returns cuts that fit.
 
     By memory plans get slower, and those that were not tried go behind those that were.
     """

@@ -1,4 +1,4 @@
-"""Memory of a Program over its action lists: every rank's peak, walked action by action.
+"""Memory of a Program over its action lists: the peak of every rank, action by action.
 
 The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
 it away, I leaves what W needs, which W takes away (see ``program/activation_bytes.py``). S adds what its share of the

@@ -1,4 +1,4 @@
-"""Play a Program: when does every action run, who waits for whom, how much memory is held.
+"""Simulate a Program: start and end of every action, waits between ranks, memory held.
 
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
@@ -220,7 +220,7 @@ class _Player:
         self._record(rank, action, start, start + self.message, "send")
 
     def _exchange(self, action: Action, rank: int) -> None:
-        """GATHER or REDUCE: on the compute stream, or beside it."""
+        """Run a GATHER or REDUCE on the compute stream, or overlapped with it."""
         state = self.ranks[rank]
         assert action.stage is not None
         seconds = self._exchange_seconds(action)
@@ -242,7 +242,7 @@ class _Player:
         self._record(rank, action, start, end, "data-parallel")
 
     def _reduce_beside(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
-        """A reduction that began inside the backward pass just recorded, which it slows down."""
+        """Overlap a reduction with the backward pass just recorded, and slow that pass down."""
         state = self.ranks[rank]
         began, duration = state.last_pass
         units = len(self.program.parts[stage].blocks)

@@ -1,4 +1,4 @@
-"""Exchanges of a spread vocabulary while a Program is played: when they run, and what they keep of a rank.
+"""Exchanges of a spread vocabulary in a simulation: their times, and the rank time they take.
 
 Each kind has a channel that carries one at a time. A sum begins when the last rank has entered it, a broadcast when its
 sender has. Like a send each keeps a rank's compute stream for a part of its time: all of it where form or stack lets

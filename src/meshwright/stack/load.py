@@ -1,4 +1,4 @@
-"""A stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
+"""Load a stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
 
 The keys of a file are the fields of ``Stack``, each with the type that the field has; what a file leaves out
 is the field's default. A name without a release means the newest that we have facts of.

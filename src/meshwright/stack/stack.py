@@ -1,4 +1,4 @@
-"""The stack noun: the software that will run the plan, as facts for cost and exporters, not choices.
+"""The stack noun: facts about the training framework, read by the cost model and the exporters.
 
 A stack file is ``stack/files/NAME-RELEASE.yaml``; its keys are the fields below. Facts come from the stack's
 source or documentation (``source`` says which); the two fitted numbers are named as such.

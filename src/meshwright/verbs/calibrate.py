@@ -1,4 +1,4 @@
-"""Calibrate a cluster on a table of runs: the catalogue's, or one that is known better, such as a measured one."""
+"""Calibrate a cluster on a table of runs, from the catalogue or from a measured cluster file."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path

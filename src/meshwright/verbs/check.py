@@ -1,4 +1,4 @@
-"""Check a plan or another framework's file: is it legal, does it fit, how far is it from the best, what would mend it.
+"""Check a plan or another framework's file: legality, memory, distance from the best plan, and the smallest fix.
 
 Everything that is wrong comes at once, in the words of the file. An illegal plan has no figures. A plan that fits is
 laid beside the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the

@@ -51,7 +51,7 @@ def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
 
 
 def _describe_file(path: Path, long: bool) -> dict[str, Any]:
-    """Describe the plan, cluster or stack of a YAML file; its keys tell them apart."""
+    """Describe the plan, cluster or stack of a YAML file, recognised by its keys."""
     text = read_file(path, "file", "check the path")
     kind = _kind_of_file(read_mapping(text, str(path)))
     if kind == "cluster":

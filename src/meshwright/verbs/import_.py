@@ -1,4 +1,4 @@
-"""Import another framework's file: what it says, with a model and a cluster, as a plan that we would accept or not."""
+"""Import another framework's file, with a model and a cluster, as a plan, and report what is not accepted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

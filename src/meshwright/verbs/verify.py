@@ -43,11 +43,11 @@ class Verified:
 
     @property
     def equal(self) -> bool:
-        """Whether every small plan is equal to one device."""
+        """True if every small plan equals one device."""
         return all(outcome.equal for _, outcome in self.trials)
 
     def to_json(self) -> dict[str, Any]:
-        """The public form. ``parameter`` is what has the largest error; null where a rank failed."""
+        """Return the public form. ``parameter`` has the largest error; null where a rank failed."""
         _, worst = max(self.trials, key=lambda trial: trial[1].worst.value)
         shown = worst.to_json()
         return {
@@ -56,7 +56,7 @@ class Verified:
             "parameter": shown["parameter"],
             "bound": shown["bound"],
             "plans": [_trial_data(small, outcome) for small, outcome in self.trials],
-            "features": {name: feature.said for name, feature in self.features.items()},
+            "features": {name: feature.text for name, feature in self.features.items()},
             "combinations_covered": [list(one) for one in self.covered],
             "combinations_not_covered": [list(one) for one in self.not_covered],
             "remarks": [problem.to_json() for problem in self.remarks],

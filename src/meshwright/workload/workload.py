@@ -1,4 +1,4 @@
-"""The workload noun: what is to be done, independent of where and how.
+"""The workload noun: task, sequence length, batch, precision and optimizer of a step.
 
 A step processes ``global_batch`` sequences of ``seq_len`` tokens, each of them one text, or packed with documents
 that do not attend to each other. Tasks other than pre-training and full

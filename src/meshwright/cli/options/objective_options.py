@@ -1,4 +1,4 @@
-"""Options for clusters, objective, limits and the estimate of a whole training."""
+"""Options of ``plan`` and ``predict`` for clusters, objectives, limits and the cost of a whole training."""
 
 from typing import Annotated
 

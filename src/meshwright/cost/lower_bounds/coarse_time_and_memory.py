@@ -1,4 +1,4 @@
-"""Lower bounds of time and memory of very many plans at once: what a search knows of plans before it prices them.
+"""Cheap lower bounds of time and memory for very many plans at once, before any of them is priced.
 
 Most plans of a search take the same passes, or hold the same states, as others. So each bound is computed once for all
 plans that are equal in what it depends on, and looked up for the rest. A step is no shorter than

@@ -1,4 +1,4 @@
-"""Buffers of plans that exchange unit by unit: the most that a rank's list makes whole at once, as arrays.
+"""Buffers of plans with ``gather: per-unit``: the most that a rank holds unsharded at once, as arrays.
 
 Which moment holds most depends on the sizes of the stages; stages of equal content count together, so that few
 candidates remain, as for activations (``micro_batches_in_flight.py``).

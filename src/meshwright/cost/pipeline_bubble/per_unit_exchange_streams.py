@@ -1,4 +1,4 @@
-"""The exchanges of units in a schedule's lists, for closed forms: how often they are, in which order, and how they run.
+"""Per-unit gathers and reductions during a schedule, for closed forms: their number, order and timing.
 
 The lists are those of the lowered Program without messages, which change no order on a rank. All stages have something
 to exchange there; plans of an array that have not, because no other rank shares their states, exchange in no time.

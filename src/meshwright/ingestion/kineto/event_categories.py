@@ -1,4 +1,4 @@
-"""Classify the events of a trace: the owner of each event's time, its kind of work, and its launch time on the host.
+"""Classify the events of a trace: kind of work, the event that owns the time, launch time on the host.
 
 On a device everything is compute except the optimizer (launched inside an ``Optimizer.step#…`` annotation, or Adam by
 name), communication, and copies between host and device, which the host waits for. A CPU's trace has nested operators:

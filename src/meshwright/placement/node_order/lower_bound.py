@@ -1,4 +1,4 @@
-"""A lower bound: no order makes a kind of groups quicker than the links that it needs at least.
+"""A lower bound of the step over all node orders, from the fastest links that each kind of group must use.
 
 Where a kind's hops are all to be on links of at most x, the graph of such links must have room for the graph of hops:
 node by node enough neighbours (the k-th largest degree of one against that of the other), and components whose sizes

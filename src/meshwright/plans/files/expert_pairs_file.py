@@ -1,4 +1,4 @@
-"""The routing counts of a plan that names a file: read with the plan, and kept with it."""
+"""Read the routing counts of a plan that names a file; the plan keeps them."""
 
 import os
 from dataclasses import replace

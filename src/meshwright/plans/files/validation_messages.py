@@ -1,4 +1,4 @@
-"""Validation errors of a plan's types, in the words of a plan file, with a suggestion each."""
+"""Turn validation errors of a plan's types into messages with the plan file's keys and a suggestion."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

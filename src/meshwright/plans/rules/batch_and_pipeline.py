@@ -145,7 +145,7 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
 
 
 def written_lists(case: RuleInput) -> Iterator[Problem]:
-    """Lists that are written are for the plan's ranks and micro-batches, and keep to its memory limit."""
+    """Require custom lists to match the plan's ranks and micro-batches and to keep to its memory limit."""
     choice, workload = case.plan.pipeline.schedule.choice, case.workload
     known = known_kind(choice)
     if choice.written is None or known is None or known.only is None:
@@ -183,7 +183,7 @@ def gathers_by_unit(case: RuleInput) -> Iterator[Problem]:
 
 
 def _nearest_multiple(value: int, unit: int) -> int:
-    """The positive multiple of ``unit`` that is nearest to ``value``, the smaller of two."""
+    """Return the positive multiple of ``unit`` nearest to ``value``, the smaller of two."""
     return max(1, (2 * value + unit - 1) // (2 * unit)) * unit
 
 

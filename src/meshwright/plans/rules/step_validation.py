@@ -1,4 +1,4 @@
-"""Rules on when an optimizer step is held against the norm of all gradients."""
+"""Rules on validation of an optimizer step against the global gradient norm, before or after the step."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def validation_in_pipeline(case: RuleInput) -> Iterator[Problem]:
 
 
 def validation_by_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack does it."""
+    """Refuse a kind of step validation that the stack does not have."""
     said, stack = case.plan.choice.step_validation, case.stack
     if said is not None and said not in stack.step_validations:
         rule = f"{stack.id} knows the norm of all gradients before it steps, always"

@@ -1,4 +1,4 @@
-"""Rules on a vocabulary that is spread over the pipeline ranks."""
+"""Rules on a vocabulary spread over the pipeline ranks."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def vocabulary_parallel_pipeline(case: RuleInput) -> Iterator[Problem]:
 
 
 def _in_lists(choice: ScheduleChoice) -> Iterator[Problem]:
-    """Lists that are written have the passes of the form that the plan says."""
+    """Require custom lists to have the passes of the plan's form of vocabulary parallelism, and no others."""
     known, form = known_kind(choice), choice.form
     if choice.written is None or known is None:
         return
@@ -71,7 +71,7 @@ def vocabulary_parallel_states(case: RuleInput) -> Iterator[Problem]:
 
 
 def vocabulary_parallel_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack spreads vocabularies."""
+    """Refuse a form of vocabulary parallelism that the stack does not have."""
     choice, stack = case.plan.choice, case.stack
     if choice.vocabulary is not None and choice.form and choice.vocabulary not in stack.vocabularies:
         rule = f"{stack.id} does not spread the vocabulary over pipeline ranks this way"

@@ -1,4 +1,4 @@
-"""A few small sets of features in which every three of them meet.
+"""Choose a few small sets of features that cover every combination of three.
 
 Faults of parallel training come from what meets: a pipeline and sharding, tensor parallelism and a tied table. Most
 faults that a combination triggers need one to three of its parts (Kuhn, Wallace and Gallo, IEEE TSE 30(6), 2004), so
@@ -27,7 +27,7 @@ class Covering:
 
 
 def covering(costs: Mapping[str, int], limit: int, meshes: Meshes = ()) -> Covering:
-    """Sets of features whose costs multiply to at most ``limit``.
+    """Return sets of features, each of cost at most ``limit``, that together cover all affordable combinations.
 
     ``meshes`` are sets of features that lie on the same ranks: of these products only the largest counts. Of three
     features that are too dear together, every two meet if they can, and each is in a set if it can be.
@@ -47,7 +47,7 @@ def covering(costs: Mapping[str, int], limit: int, meshes: Meshes = ()) -> Cover
 
 
 def cost_of(names: Collection[str], costs: Mapping[str, int], meshes: Meshes) -> int:
-    """The ranks that a plan with these features has at least."""
+    """Return the least number of ranks of a plan with these features."""
     others = prod(costs[name] for name in names if not any(name in mesh for mesh in meshes))
     of_meshes = (prod(costs[name] for name in names if name in mesh) for mesh in meshes)
     return others * max(of_meshes, default=1)

@@ -1,4 +1,4 @@
-"""Rules on what surrounds the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
+"""Rules on the actions around the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
 
 All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
 classes are those of REDUCE_MIRRORED (pipeline ranks that hold the same layers), REDUCE_TIED (two pipeline ranks) and

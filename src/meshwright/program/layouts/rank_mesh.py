@@ -1,4 +1,4 @@
-"""Ranks on a grid of named axes, and the groups that an axis (or several) makes of them.
+"""Device mesh: ranks on a grid of named axes, and the process groups of one or several axes.
 
 Axes are listed from fastest to slowest varying: with ``order = (tp, pp)`` rank = tp_index + tp·pp_index. The
 attention mesh and the experts' mesh are two grids over the same ranks. Group sizes, strides and the number of

@@ -1,4 +1,4 @@
-"""From one layout of a tensor to another, as a sequence of collectives.
+"""Convert one layout of a tensor to another by a sequence of collectives.
 
 With |T| the whole tensor's bytes and p ranks along the axis, all ranks together send (OneFlow, arXiv 2110.15032,
 table 2; ring algorithms):

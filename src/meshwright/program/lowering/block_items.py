@@ -1,4 +1,4 @@
-"""From a block to the items of its forward and backward pass.
+"""Lower a block to the items of its forward and backward passes.
 
 Compute operators come through as they are; boundary operators become collectives. A dispatch also puts the tokens in
 the order of their experts, and a combine puts them back and adds them up, weighed, which is compute on the tokens'

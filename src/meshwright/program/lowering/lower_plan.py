@@ -1,4 +1,4 @@
-"""lower: a long plan becomes a Program. Pure; refuses nothing (``plans/rules/check_plan.py`` has spoken before).
+"""Lower a long plan to a Program. Pure; assumes a legal plan (``plans/rules/check_plan.py``).
 
 The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; blocks from what each
 layer runs again; stages from the partition and placement; the state table; bodies of passes; data-parallel collectives;

@@ -1,4 +1,4 @@
-"""From the blocks of a stage to the bodies of its passes, with states gathered and reduced layer by layer.
+"""Build the bodies of a stage's passes from its blocks, with states gathered and reduced layer by layer.
 
 With ``gather: per-layer`` the parameters of the next unit are gathered beside the current one, forward and
 backward, and the gradients of the unit before are reduced beside it; the first gather and the last reduction of
@@ -84,7 +84,7 @@ def _layer_by_layer(
     reduced: list[tuple[Collective, ...]],
     hidden: bool,
 ) -> Body:
-    """Blocks with the gathers of the next and the reductions of the last one beside them."""
+    """Return the blocks of a pass, each overlapped with the next one's gathers and the last one's reductions."""
     behind = [(), *reduced] if hidden else [()] * len(order) + [tuple(c for of in reduced for c in of)]
     steps: list[tuple[int | None, tuple[Collective, ...]]] = [(None, needed[0])]
     for block, ahead, left in zip(order, [*needed[1:], ()], behind, strict=False):

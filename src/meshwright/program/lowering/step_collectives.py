@@ -216,7 +216,7 @@ def _end(
     step: StepPlan,
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> list[Action]:
-    """What follows when all gradients of a rank are reduced."""
+    """Return a rank's actions after its gradient reductions: mirrored and tied weights, norm, optimizer step."""
     mirrored = [Action("REDUCE_MIRRORED", s) for s in stages if (s, "REDUCE_MIRRORED") in collectives]
     tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
     norm = [Action("NORM")] if (None, "NORM") in collectives else []

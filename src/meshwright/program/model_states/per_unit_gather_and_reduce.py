@@ -1,4 +1,4 @@
-"""Runs: for which passes in a row the parameters of a stage are whole, where ``gather: per-unit``.
+"""Runs of passes between the gather and the release of a stage's parameters, under ``gather: per-unit``.
 
 A unit of micro-batches goes through a stage twice, all F and later all I (or B); each time is a run. What the passes of
 a run need is gathered before the first of them and freed behind the last, so that with n units and V stages on each of

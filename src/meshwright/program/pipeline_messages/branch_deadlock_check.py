@@ -1,5 +1,4 @@
-"""Messages between ranks where stages form branches, in a form that ``nccl_deadlock_check.py`` plays under NCCL's
-rules.
+"""Messages between ranks whose stages form branches, as input of ``nccl_deadlock_check.py``.
 
 What a pass makes is sent to another rank once, right after the pass, however many stages need it there; it is received
 before the first pass that needs it. Each such crossing is written as a boundary of its own between two stages that

@@ -1,4 +1,4 @@
-"""Are bare lists of passes, of any origin, a pipeline schedule? Every problem, with the actions that are at fault.
+"""Check that lists of passes form a pipeline schedule. Reports every problem, with the actions at fault.
 
 Rules, each a function below: a pass stands on its stage's rank; every micro-batch has F and then B, or I and W, of all
 stages of its way, once each; on a rank nothing stands before what it needs; the ranks do not wait for each other in a

@@ -1,4 +1,4 @@
-"""A spread vocabulary in lists that somebody wrote: E, S, T and D of every micro-batch on every rank.
+"""Check the vocabulary passes of custom lists: E, S, T and D of every micro-batch on every rank.
 
 Those of rank r have the stage K + r, behind the K stages. The exchanges around them are put in as messages are: each
 kind has a communicator of its own, on which all ranks take the micro-batches in one order. So E, S, T and D come in one

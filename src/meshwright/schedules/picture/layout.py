@@ -1,4 +1,4 @@
-"""Where things are: as wide as the boxes want to be, rows the lower the more there are."""
+"""Layout of a picture: its width from the boxes, its row height from the number of ranks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Lists that no schedule of the table has: searched for one pipeline, its times and its memory limit.
+"""Schedule solver: search action lists for one pipeline, its times and its memory limit.
 
 ``solve(pipeline, effort)`` returns them with a bound that no lists are below, and with how they were found;
 ``solve_task`` does so for stages that hold unequally much, or for the least latency.

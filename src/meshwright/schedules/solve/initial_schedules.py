@@ -1,5 +1,4 @@
-"""Lists to begin with: those at hand, and of every schedule in the table that are made for a pipeline and keep to its
-memory.
+"""Initial lists of the solver: given ones, and every schedule of the table that fits the pipeline and its memory.
 
 Whole backward passes are taken apart, W right behind I: that is never longer. One entry is played
 (``split_backward/greedy_order.py``) for whatever placement and limit, so that there always is one. Where stages hold

@@ -1,4 +1,4 @@
-"""The shortest lists that can be found for a pipeline in a given time, and how far from the shortest possible they are.
+"""Find the shortest lists for a pipeline in a given time, and their distance from a lower bound.
 
 Three steps, each only as long as the lists are longer than the bound (``lower_bounds.py``). The lists of all
 schedules that fit into memory (``initial_schedules.py``). Local search from each of them: rounds of equally many

@@ -1,4 +1,4 @@
-"""An order for stages that differ: play the pipeline, and let every free rank run what can begin first.
+"""A greedy order for unequal stages: simulate the pipeline, and let each free rank run the earliest pass.
 
 I goes before F where both can begin; F where its input is there and the rank's memory allows; W where the rank would
 wait for longer than a part of it, or where nothing else fits into memory. A rank may let F wait for an I that is about

@@ -1,4 +1,4 @@
-"""Where S and T stand in the lists of a schedule, found by playing them.
+"""Insert S and T into a schedule's lists, at positions found by simulation.
 
 A rank that is free does what can begin first: S as soon as the last stage's output is there, T as soon as all ranks
 have ended S, else the next pass of its list. T goes before S and both before the list: other ranks wait for them, and

@@ -1,4 +1,4 @@
-"""The signature that all forms of a spread vocabulary share, and what the table of forms says of each."""
+"""The signature of all forms of a spread vocabulary, and the facts about each in the table of forms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Answer a planning question on one cluster or on several: the best plan by an objective, and what no answer beats."""
+"""Answer a planning question on one or several clusters: the best plan by an objective, and the Pareto set."""
 
 import time
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Plans that a search proposes, with experts on the ranks that suit them, where routers' choices were counted.
+"""Place experts of proposed plans on ranks, if the workload has counts of the routers' choices.
 
 A layer's time is that of its passes over one micro-batch, by the forms that price plans; of plans that spread experts
 over as many ranks and nodes the first one's price decides for all. The plan is then priced in full, and keeps the

@@ -1,4 +1,4 @@
-"""Answers that are "no" where several clusters, a budget or a deadline are asked for: reasons, and what would do."""
+"""Explain why no cluster meets the budget or deadline, and what would."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Answer a planning question: resolve the nouns, search, predict the best plans, say why."""
+"""Answer a planning question: resolve the nouns, search, predict the best plans, give reasons."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A plan that a search proposes: with its prediction, and the reasons for its choices."""
+"""A proposed plan with its prediction and the reasons for its choices."""
 
 import os
 from dataclasses import dataclass, replace

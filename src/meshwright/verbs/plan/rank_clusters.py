@@ -1,4 +1,4 @@
-"""Search several clusters for one question: bounds of all of them first, then plans where bounds leave it open.
+"""Search several clusters for one question: bound all of them first, then search the ones left open.
 
 A cluster is searched unless another one beats it whatever its plans do: no worse in time, money, energy and the
 objective at the least time that any of its legal plans that may fit can take

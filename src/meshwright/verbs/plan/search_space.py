@@ -1,4 +1,4 @@
-"""Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
+"""Search one space of plans: closed forms for most, simulation for the others unless a lower bound rules them out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -170,7 +170,7 @@ def has_closed_form(space: Space) -> Bools:
 
 
 def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tuple[Space, RankedPlans]:
-    """Return all legal plans, and the scores of those that may be the best; report progress to ``tell``.
+    """Return all legal plans, and scores of the possible best ones; report progress to ``tell``.
 
     An interrupt leaves what was found till then.
     """

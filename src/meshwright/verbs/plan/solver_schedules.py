@@ -1,4 +1,4 @@
-"""Better lists for the best plans of a search: a solver looks for them at each plan's own times, within its memory.
+"""Improve the best plans' schedules: run the solver at each plan's own times, within its memory.
 
 The best plans that a solver sees differently are tried (``TRIED``), the best first, where the bound of their lists
 leaves them a chance to be the best of all. Each has an equal part of the seconds that are left. What is found is

@@ -1,4 +1,4 @@
-"""Predict a legal plan: by closed forms where they know its shape, by playing the lowered Program otherwise."""
+"""Predict a legal plan: by closed forms if its shape has them, otherwise by simulating its Program."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

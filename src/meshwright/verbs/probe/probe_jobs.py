@@ -31,7 +31,7 @@ IN_FULL = "The plan is in full: the other jobs keep its stages and rules of laye
 
 
 class Runner(NamedTuple):
-    """How a target runs probe jobs: its stacks, options that log every step, the figures that are logged."""
+    """A target's way to run probe jobs: stacks, options that log every step, logged figures."""
 
     stacks: tuple[str, ...]
     options: str

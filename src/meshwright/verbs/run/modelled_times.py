@@ -1,4 +1,4 @@
-"""The simulator's durations as the plain table that an emulated run is given.
+"""The simulator's durations as a plain table, the input of an emulated run.
 
 Everything is priced by the functions that the simulator calls; nothing is priced here.
 """

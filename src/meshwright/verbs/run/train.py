@@ -1,4 +1,4 @@
-"""Train a plan on this host, or as the rank that a launcher made of this process."""
+"""Train a plan on this host, or as one rank that a launcher started."""
 
 import os
 import shutil

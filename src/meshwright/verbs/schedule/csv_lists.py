@@ -1,4 +1,4 @@
-"""Lists of a file as a schedule: passes, with or without the messages between ranks, that no rank waits for in vain.
+"""Read a schedule from a CSV file: passes, with or without messages, checked for deadlock.
 
 Without messages they are put where ``program/pipeline_messages/insert_messages.py`` puts them: behind their
 producer, before their consumer. With messages (``0SEND_F0``) each boundary between ranks must be crossed once each

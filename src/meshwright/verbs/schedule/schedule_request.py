@@ -1,4 +1,4 @@
-"""The request for a schedule, and its lists: those of a named schedule, or of a CSV file.
+"""The request for a schedule, and its lists: from a named schedule or from a CSV file.
 
 Everything that is wrong with the question comes at once. Numbers that a schedule does not look at are refused where
 one schedule is asked for; where several are compared each takes what it knows.

@@ -1,4 +1,4 @@
-"""``schedule auto``: the shortest lists that can be found for a pipeline, its times and its memory limit.
+"""``schedule auto``: search the shortest lists for a pipeline, its times and its memory limit.
 
 Without a limit that is 1F1B's memory. Several stages of a rank lie in a V if nothing else is said. Figures, lists and
 pictures are those of every other schedule; beside them stands how the lists were found, and what none are below.
@@ -41,7 +41,7 @@ ORIGIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSearchOptions:
-    """The options that a search has beside those of every schedule; None where they were not given."""
+    """Options of a schedule search only; None if not given."""
 
     placement: str | None = None
     time_budget: float | None = None
@@ -69,7 +69,7 @@ class Solved:
     goal: Goal = "makespan"
 
     def to_json(self) -> dict[str, Any]:
-        """The public form of a schedule, and of the search."""
+        """Return the public form of a schedule and its search."""
         of, in_all = self.solution, self.played.to_json()
         return in_all | {
             "goal": self.goal,
@@ -87,11 +87,11 @@ class Solved:
         }
 
     def csv(self) -> str:
-        """The lists, one row for each rank."""
+        """Write the lists as CSV, one row for each rank."""
         return self.played.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.played.svg()
 
 

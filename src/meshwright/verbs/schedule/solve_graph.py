@@ -1,4 +1,4 @@
-"""``schedule auto --graph``: which rank has which operators of a graph with branches, and its lists.
+"""``schedule auto --graph``: assign the operators of a graph with branches to ranks, and order their passes.
 
 The lists' stages are groups of operators. They pass the checks of all lists, with branches in place of a chain, and
 their messages can not deadlock under NCCL's rules. They are described, solved and simulated: the runtime runs chains.
@@ -57,17 +57,17 @@ class PlayedGraph:
     lists: GraphLists
 
     def to_json(self) -> dict[str, Any]:
-        """The public form."""
+        """Return the public form."""
         keys = ("step_s", "lower_bound_s", "gap", "busy", "peak_bytes", "messages")
         origin = {"origin": {key: ORIGIN[key] for key in keys}}
         return {"schedule": self.name} | self.lists.summary() | self.lists.in_full() | origin
 
     def csv(self) -> str:
-        """The lists, one row for each rank, and the operators of the stages."""
+        """Write the lists as CSV, one row for each rank, and the operators of the stages."""
         return self.lists.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.lists.svg()
 
 
@@ -86,7 +86,7 @@ class SolvedGraph:
         return GraphLists(self.asked.graph, self.branches, self.solution.answer, self.solution.bound)
 
     def to_json(self) -> dict[str, Any]:
-        """The public form; ``start_s``, ``end_s`` and ``held_bytes`` (after it) go with ``actions``."""
+        """Return the public form; ``start_s``, ``end_s`` and ``held_bytes`` (afterwards) go with ``actions``."""
         lists = self.lists
         head = {"schedule": "auto"} | lists.summary() | self._search()
         in_full = lists.in_full()
@@ -106,11 +106,11 @@ class SolvedGraph:
         }
 
     def csv(self) -> str:
-        """The lists, one row for each rank, and the operators of the stages."""
+        """Write the lists as CSV, one row for each rank, and the operators of the stages."""
         return self.lists.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.lists.svg()
 
 

@@ -1,4 +1,4 @@
-"""A plan's own stage times for ``schedule``: written to a file that it reads, or searched for lists at once.
+"""A plan's own stage times for ``schedule``: write them to a file, or pass them to the solver.
 
 They are those that a solver is given for the plan (``cost/schedule_solver_task.py``), in seconds. ``schedule auto
 --from`` takes what stages hold and the room of every rank too; a file of times has one limit instead, which is safe

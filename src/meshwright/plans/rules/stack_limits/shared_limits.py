@@ -33,13 +33,13 @@ def gather(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("does not cut this family of models over tp", "tp")
 def tensor_families(plan: PlanValues) -> Iterator[Problem]:
-    """The stack has a rule for the model's matrices."""
+    """Refuse tp if the stack has no rule for the model family's matrices."""
     yield from _uncut(plan, "tp", plan.tp, plan.stack.tp_families)
 
 
 @limit("does not spread this family's experts over ep", "ep")
 def expert_families(plan: PlanValues) -> Iterator[Problem]:
-    """The stack has a rule for the model's experts."""
+    """Refuse ep if the stack has no rule for the model family's experts."""
     yield from _uncut(plan, "ep", plan.ep, plan.stack.ep_families)
 
 

@@ -1,4 +1,4 @@
-"""Limits that several frameworks share: what their launchers and training scripts have no word for."""
+"""Limits that several frameworks share, for lack of an option in their launchers and training scripts."""
 
 from collections.abc import Collection, Iterator
 
@@ -28,7 +28,7 @@ def next_tokens(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("has another order of the experts' ranks", *DEGREES, "ep", "etp", "sharding", "order")
 def experts_order(plan: PlanValues) -> Iterator[Problem]:
-    """The experts' mesh has one order; Megatron's follows from that of attention (``megatron.py``)."""
+    """Require the usual order of the experts' mesh; Megatron derives its own (``megatron.py``)."""
     usual = tuple(axis for axis in DEFAULT_EXPERT_ORDER if axis in plan.experts_order)
     if plan.experts_order != usual:
         rule = f"{plan.stack.id} numbers the experts' ranks as {', '.join(DEFAULT_EXPERT_ORDER)}"
