@@ -208,7 +208,7 @@ def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
     program = program_of(small, large.setting.stack)
     assert exchange_form(program.shape, program.stack) == "hierarchical"
     assert program.expert_grid.sizes["etp"] == 2
-    assert small.said.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
+    assert small.text.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
     plain = small_plans(large.long, large.setting.model, 8)
     forms = [
         exchange_form(program.shape, program.stack)

@@ -36,7 +36,7 @@ def check(
         from meshwright import api
         from meshwright.verbs.import_ import ImportRequest
 
-        wanted = ImportRequest(
+        request = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -45,7 +45,7 @@ def check(
             source=source,
             variables=tuple(variable or ()),
         )
-        found = api.check(file, wanted)
+        found = api.check(file, request)
         if as_json:
             print_json(found.to_json())
         else:

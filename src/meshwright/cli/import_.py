@@ -41,7 +41,7 @@ def import_(
         from meshwright import api
         from meshwright.verbs.import_ import ImportRequest
 
-        wanted = ImportRequest(
+        request = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -56,7 +56,7 @@ def import_(
             if output.exists() and output.samefile(file):
                 rule = "is the file that is read: it would be lost"
                 raise InputError(Problem("output", str(output), rule, "another name"))
-        data = api.import_file(file, wanted).to_json(stem)
+        data = api.import_file(file, request).to_json(stem)
         if output:
             beside = {output.with_name(name): text for name, text in data["beside"].items()}
             write_all({output: data["plan_text"], **beside})

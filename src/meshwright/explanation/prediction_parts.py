@@ -100,8 +100,8 @@ def _signed(value: float, shown: Callable[[float], str]) -> str:
 
 def compared_times(own_s: float, other_s: float, tie_ratio: float) -> str:
     """Format the other plan's time against the own, with ties named: ``43.1 s, 1.1% slower, a tie``."""
-    said = relative_step_time(other_s, own_s)
-    return said if said.endswith("equal") or not is_tie(own_s, other_s, tie_ratio) else f"{said}, a tie"
+    text = relative_step_time(other_s, own_s)
+    return text if text.endswith("equal") or not is_tie(own_s, other_s, tie_ratio) else f"{text}, a tie"
 
 
 def is_tie(one_s: float, other_s: float, tie_ratio: float) -> bool:

@@ -70,8 +70,8 @@ def restaged(
         cuts[row] = cut
     ranking = ranked(step_s, total, fits)
     if aim == "memory":
-        asked = np.isin(ranking, rows) | (found.plans.pp[ranking] == 1)
-        ranking = np.concatenate([ranking[asked], ranking[~asked]])
+        tried = np.isin(ranking, rows) | (found.plans.pp[ranking] == 1)
+        ranking = np.concatenate([ranking[tried], ranking[~tried]])
     more = len(ranking) - len(found.ranking)
     scored = replace(
         found, step_s=step_s, total_bytes=total, fits=fits, ranking=ranking, too_large=found.too_large - more

@@ -58,9 +58,12 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if kind == "stack":
         return {"kind": "stack", **describe_stack(load_stack(path))}
-    said = load_plan(path)
-    plan = with_files_read(said, path.parent)
-    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, said=said)}
+    as_read = load_plan(path)
+    plan = with_files_read(as_read, path.parent)
+    return {
+        "kind": "plan",
+        **describe_plan(plan, load_model(plan.model).architecture, long=long, as_read=as_read),
+    }
 
 
 def _kind_of_file(keys: Iterable[str]) -> str:

@@ -80,7 +80,7 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
-        label = f"plan {number + 1} of {len(programs)}: {plan.said}"
+        label = f"plan {number + 1} of {len(programs)}: {plan.text}"
         trials.append((plan, _tried(program, plan, label, number / len(programs), progress)))
     return Verified(
         tuple(trials),
@@ -116,7 +116,7 @@ def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:
     arch = small.model.architecture
     sizes = {"layers": arch.layers, "hidden": arch.hidden, "heads": arch.heads, "kv_heads": arch.kv_heads}
     return {
-        "plan": small.said,
+        "plan": small.text,
         "ranks": small.ranks,
         "features": list(small.features),
         "model": sizes | {"vocab": arch.vocab},

@@ -79,7 +79,7 @@ class Workload:
         return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()
 
     def _wrong_routing(self) -> list[Problem]:
-        counts = self.routing.said if self.routing else "balanced"
+        counts = self.routing.value if self.routing else "balanced"
         if isinstance(counts, str | Pairs):
             return []
         if not isinstance(counts, tuple):

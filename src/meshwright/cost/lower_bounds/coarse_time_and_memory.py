@@ -155,9 +155,9 @@ class VariantBounds:
         own = {name: getattr(variant, name)[first] for name in names}
         of_order = [] if variant.tp_and_cp_inner else own["order"][:1].tolist()
         codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
-        asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
-        if self._last is None or self._last[0] != asked:
-            self._last = asked, self._of_passes(replace(self.keys, **own))
+        key = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._of_passes(replace(self.keys, **own))
         return self._last[1]
 
     def _of_passes(self, keys: PlanArrays) -> _OfPasses:

@@ -61,7 +61,7 @@ def long_plan_columns(plan: LongPlan, architecture: Architecture) -> dict[str, s
 
 def fields_without_column(plan: ShortPlan) -> list[Problem]:
     """Return the fields of a short plan that no column has: schedule options, and an unusual gather of parameters."""
-    knobs = plan.pipeline.choice.turned
+    knobs = plan.pipeline.choice.given_knobs
     problems = [
         Problem(f"pipeline.schedule.{knob}", value, NO_COLUMN, "take it out, if that is what ran")
         for knob, value in knobs.items()

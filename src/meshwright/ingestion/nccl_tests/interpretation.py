@@ -117,11 +117,11 @@ def _is_without_mpi(table: Table, problems: list[Problem]) -> bool:
 def _ranks(table: Table, rows: Sequence[Row], problems: list[Problem]) -> int:
     """Return the ranks implied by the figures, else those listed; 0 if neither tells."""
     listed = table.ranks or len(table.members)
-    told = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
-    if told and listed and told != listed:
-        rule = f"lists {listed} ranks, and its figures are those of {told}"
-        problems.append(Problem(table.where, listed, rule, f"the figures count: {told}", "warning"))
-    return told or listed
+    inferred = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
+    if inferred and listed and inferred != listed:
+        rule = f"lists {listed} ranks, and its figures are those of {inferred}"
+        problems.append(Problem(table.where, listed, rule, f"the figures count: {inferred}", "warning"))
+    return inferred or listed
 
 
 def _ranks_of_counts(rows: Sequence[Row]) -> int:

@@ -36,8 +36,8 @@ def sequence_length(case: RuleInput) -> Iterator[Problem]:
         yield Problem("workload.seq_len", seq_len, rule, hint)
     if seq_len % cut:
         by_tp = case.layout.sequence_parallel and case.grid.tp > 1
-        said = "with sequence_parallel seq_len % (cp·tp)" if by_tp else "seq_len % cp"
-        rule = f"{said} = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
+        condition = "with sequence_parallel seq_len % (cp·tp)" if by_tp else "seq_len % cp"
+        rule = f"{condition} = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
         yield Problem("workload.seq_len", seq_len, rule, hint)
 
 
@@ -123,7 +123,7 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
     choice, pp = case.plan.pipeline.schedule.choice, case.pp
     if known_kind(choice) is None:
         return
-    for knob, value in choice.turned.items():
+    for knob, value in choice.given_knobs.items():
         if knob not in choice.heeded:
             others = [name for name, kind in SCHEDULES.items() if knob in kind.depends_on]
             rule = f"{choice.name} does not look at it"

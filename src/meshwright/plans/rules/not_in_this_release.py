@@ -50,14 +50,14 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
 
 
 def _capacity(spec: WorkloadSpec) -> Capacity | None:
-    said = spec.capacity
-    if isinstance(said, CapacitySpec):
-        return Capacity(**said.model_dump())
-    return None if said is None else Capacity(factor=said)
+    capacity = spec.capacity
+    if isinstance(capacity, CapacitySpec):
+        return Capacity(**capacity.model_dump())
+    return None if capacity is None else Capacity(factor=capacity)
 
 
-def _lengths(said: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (said,) if isinstance(said, int) else said
+def _lengths(documents: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (documents,) if isinstance(documents, int) else documents
 
 
 def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:

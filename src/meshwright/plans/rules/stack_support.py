@@ -46,7 +46,7 @@ def stack_choices(case: RuleInput) -> Iterator[Problem]:
     if known_kind(choice) and case.pp > 1:
         for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
             rule = f"{stack.id} has no choice of it"
-            yield Problem(f"pipeline.schedule.{knob}", choice.turned[knob], rule, "take it out")
+            yield Problem(f"pipeline.schedule.{knob}", choice.given_knobs[knob], rule, "take it out")
     if sharding not in stack.shardings:
         hint = nearest(sharding, stack.shardings)
         yield Problem("sharding", sharding, f"{stack.id} does not shard this way", hint)
@@ -63,10 +63,10 @@ def recomputation(case: RuleInput) -> Iterator[Problem]:
     """Refuse recomputation that the stack does not have."""
     rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
     if len(set(rules.values())) > 1 and not case.stack.recomputes_by_layer:
-        said = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
+        text = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
         rule = f"{case.stack.id} recomputes all layers alike"
         hint = f"recompute: full for all of them, or stack: {OWN_STACK}"
-        yield Problem("layers", said, rule, hint)
+        yield Problem("layers", text, rule, hint)
     for field, recompute in _recomputes(case):
         for name in (recompute,) if isinstance(recompute, str) else recompute:
             if name not in case.stack.recomputes:

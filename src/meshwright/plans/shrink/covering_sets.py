@@ -34,16 +34,16 @@ def covering(costs: Mapping[str, int], limit: int, meshes: Meshes = ()) -> Cover
     """
     names = tuple(costs)
     size = min(STRENGTH, len(names))
-    wanted = {n: list(combinations(names, n)) for n in range(size + 1)}
-    left = {one for ones in wanted.values() for one in ones if cost_of(one, costs, meshes) <= limit}
-    covered = tuple(one for one in wanted[size] if one in left and one)
+    by_size = {n: list(combinations(names, n)) for n in range(size + 1)}
+    left = {one for ones in by_size.values() for one in ones if cost_of(one, costs, meshes) <= limit}
+    covered = tuple(one for one in by_size[size] if one in left and one)
     candidates = _largest(names, costs, limit, meshes)
     sets: list[tuple[str, ...]] = []
     while left:
         best = max(candidates, key=lambda features: sum(set(one) <= set(features) for one in left))
         sets.append(best)
         left = {one for one in left if not set(one) <= set(best)}
-    return Covering(tuple(sets), covered, tuple(one for one in wanted[size] if one and one not in covered))
+    return Covering(tuple(sets), covered, tuple(one for one in by_size[size] if one and one not in covered))
 
 
 def cost_of(names: Collection[str], costs: Mapping[str, int], meshes: Meshes) -> int:

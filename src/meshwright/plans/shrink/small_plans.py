@@ -85,7 +85,7 @@ class SmallPlan:
         return self.long.pipeline.ranks * prod(layout.grid.model_dump().values())
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The plan in a line."""
         short = short_of_only_layout(self.long)
         degrees = {axis: getattr(short.layout, axis) for axis in (*AXES, *EXPERT_AXES)}
@@ -233,10 +233,10 @@ def _documents(short: ShortPlan) -> int | None:
 
 def _capacity(short: ShortPlan) -> CapacitySpec | None:
     """Return the plan's capacity, lowered until some tokens are dropped."""
-    said = short.workload.capacity
-    if said is None:
+    capacity = short.workload.capacity
+    if capacity is None:
         return None
-    spec = said if isinstance(said, CapacitySpec) else CapacitySpec(factor=said)
+    spec = capacity if isinstance(capacity, CapacitySpec) else CapacitySpec(factor=capacity)
     return spec.model_copy(update={"factor": min(spec.factor, DROPPING)})
 
 
@@ -297,24 +297,24 @@ def _small_counts(counts: Sequence[int], stages: int, kinds: int) -> tuple[int, 
 
 def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
     """Describe the choices of a small plan other than its degrees; ``recomputed`` describes recomputation."""
-    pipeline, said = short.pipeline, []
+    pipeline, texts = short.pipeline, []
     if short.layout.pp > 1:
         chunks = f" ×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
         uneven = "" if long.pipeline.stages == "balanced" else " with uneven stages"
-        said.append(f"{pipeline.choice}{chunks}{uneven}")
+        texts.append(f"{pipeline.choice}{chunks}{uneven}")
     if short.sharding != "none":
-        said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
+        texts.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
     if short.layout.cp > 1 and short.layout.context is not None:
-        said.append(f"context {short.layout.context_in_full}")
+        texts.append(f"context {short.layout.context_in_full}")
     if short.layout.sequence_parallel:
-        said.append("sequence parallel")
+        texts.append("sequence parallel")
     if recomputed != "none":
-        said.append(f"recompute {recomputed}")
+        texts.append(f"recompute {recomputed}")
     if short.offload is not None:
-        said.append(f"offload {short.offload}")
+        texts.append(f"offload {short.offload}")
     if short.workload.documents is not None:
-        said.append("packed documents")
+        texts.append("packed documents")
     if short.workload.capacity is not None:
-        said.append("capacity of experts")
-    said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
-    return said
+        texts.append("capacity of experts")
+    texts.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
+    return texts

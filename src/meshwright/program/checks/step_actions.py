@@ -35,14 +35,14 @@ def step_actions_once(case: CheckedProgram) -> Iterator[Problem]:
     elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.by_unit else ())
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind not in elsewhere)
-        wanted = Counter(_wanted(case, rank))
-        for action in (wanted - found).elements():
+        expected = Counter(_expected(case, rank))
+        for action in (expected - found).elements():
             yield Problem(f"lists.{rank}", str(action), "is missing", "add it")
-        for action in (found - wanted).elements():
+        for action in (found - expected).elements():
             yield Problem(f"lists.{rank}", str(action), "has nothing to do, or is there twice", "take it out")
 
 
-def _wanted(case: CheckedProgram, rank: int) -> Iterator[Action]:
+def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     program = case.program
     elsewhere = UNIT_KINDS if program.mode.by_unit else ()
     for stage in program.parts_of(rank):

@@ -128,14 +128,14 @@ def _add_up(axis: str, current: Layout, target: Layout) -> _Move | None:
 
 
 def _gather(axis: str, current: Layout, target: Layout) -> _Move | None:
-    wanted = not isinstance(target.placement(axis), Partial) and _innermost(axis, current)
-    return _Move("all-gather", axis, Replicate()) if wanted else None
+    fits = not isinstance(target.placement(axis), Partial) and _innermost(axis, current)
+    return _Move("all-gather", axis, Replicate()) if fits else None
 
 
 def _become_summand(axis: str, current: Layout, target: Layout) -> _Move | None:
     free = isinstance(current.placement(axis), Replicate) or _innermost(axis, current)
-    wanted = isinstance(target.placement(axis), Partial)
-    return _Move("slice", axis, Partial()) if wanted and free else None
+    fits = isinstance(target.placement(axis), Partial)
+    return _Move("slice", axis, Partial()) if fits and free else None
 
 
 PREFERENCE: tuple[Callable[[str, Layout, Layout], _Move | None], ...] = (

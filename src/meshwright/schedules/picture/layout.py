@@ -55,8 +55,8 @@ def layout_of(panels: Sequence[Panel], style: Style) -> Layout:
     """Return the layout of a picture of ``panels``."""
     windows = windows_of(panels, style.max_boxes)
     lengths = [length for _, length in _lengths(panels)]
-    wanted = BOX_WIDTH * sum(high - low for low, high in windows) / median(lengths) if lengths else 0.0
-    axis = axis_of(windows, style.width - LEFT - RIGHT if style.width else _between(wanted, WIDTH))
+    natural = BOX_WIDTH * sum(high - low for low, high in windows) / median(lengths) if lengths else 0.0
+    axis = axis_of(windows, style.width - LEFT - RIGHT if style.width else _between(natural, WIDTH))
     share = sqrt(len(panels)) / max(1, sum(p.ranks for p in panels))
     row, strip = _between(ROWS * share, ROW), _between(CURVES * share, CURVE)
     gap = MESSAGE_GAP if style.messages and row > 2 * MESSAGE_GAP else max(1.0, 0.12 * row)

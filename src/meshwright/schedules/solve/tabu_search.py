@@ -76,7 +76,7 @@ class TabuSearch:
                 else random.randrange(board.nodes)
             )
             last = len(board.lists[board.rank[node]]) - 1
-            wanted = min(last, max(0, board.at[node] + random.choice(DISTANCES)))
-            position = reach(board, node, wanted)
+            target = min(last, max(0, board.at[node] + random.choice(DISTANCES)))
+            position = reach(board, node, target)
             if position != board.at[node]:
                 board.move(node, position)

@@ -84,8 +84,8 @@ class Proposal:
     def to_yaml(self) -> str:
         """Return the plan file with reasons as comments; in long form, those of the last choices."""
         if self.long is not None:
-            said = {reason.field: reason.text for reason in self.reasons}
-            long_notes = {"pipeline.stages": said.get("stages", ""), "layers": said.get(BY_STAGE, "")}
+            texts = {reason.field: reason.text for reason in self.reasons}
+            long_notes = {"pipeline.stages": texts.get("stages", ""), "layers": texts.get(BY_STAGE, "")}
             return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
         sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
         top_level = ("sharding", "recompute")

@@ -61,7 +61,7 @@ OTHERS = (
     *("moe_shared_expert_intermediate_size", "moe_layer_freq", "hybrid_layer_pattern"),
 )
 NUMBER_OPTIONS = tuple(name for names in NUMBERS.values() for name in names)
-WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, LAYOUT, *ENDS, *ACCOUNTED))
+OPTIONS_READ = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, LAYOUT, *ENDS, *ACCOUNTED))
 """Every option that is read; the table has several hundred more."""
 
 

@@ -88,8 +88,8 @@ MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_mod
 def _is_row_of(row: StackModel, main: Architecture) -> bool:
     if not row.model:
         facts = _facts(main)
-        said = {name: value for name in SHAPE if (value := getattr(row, name)) is not None}
-        return main.family in row.families and all(facts[name] == value for name, value in said.items())
+        stated = {name: value for name in SHAPE if (value := getattr(row, name)) is not None}
+        return main.family in row.families and all(facts[name] == value for name, value in stated.items())
     if row.model == main.name:
         return build_graph(main).parameters == load_model(row.model).parameters
     return _nameless(main) == _of_catalogue(row.model)
