@@ -203,7 +203,7 @@ schedules with closed forms; published plans that are made otherwise are told be
 {HEAD}
 {chr(10).join(map(row_of, lines))}
 
-## What ours does otherwise
+## Differences of our plans
 
 Of the choices of {sum(line.against is not None for line in lines)} published plans, ours has another value in:
 

@@ -28,7 +28,7 @@ def check(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what is illegal, what will not fit, how far it is from the best plan, and what would mend it.
+    """List what is illegal or does not fit, the distance from the best plan, and the smallest fix.
 
     Exits with 1 where there is an error or it does not fit.
     """

@@ -51,7 +51,7 @@ def schedule(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Play a pipeline schedule and say how long it takes, what is bubble, and what every rank holds.
+    """Simulate a pipeline schedule: its length, its bubble, and the memory of every rank.
 
     `auto` searches for the shortest lists within the memory limit, 1F1B's memory if not given, and says how far from
     the shortest possible they are; with `--graph` also which rank has which operators. Exits with 1 when a rank holds

@@ -14,7 +14,9 @@ On = Annotated[
 ]
 Aim = Annotated[
     str,
-    typer.Option("--objective", help="Of several clusters: throughput, cost, energy, goodput or time."),
+    typer.Option(
+        "--objective", help="Goal among several clusters: throughput, cost, energy, goodput or time."
+    ),
 ]
 Tokens = Annotated[
     str | None,

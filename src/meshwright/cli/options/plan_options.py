@@ -18,7 +18,7 @@ Documents = Annotated[
     typer.Option(
         "--documents",
         metavar="N,…",
-        help="Tokens of the documents that are packed into sequences, apart; of several lengths in turn.",
+        help="Lengths in tokens of documents packed into sequences, one or several in turn; no attention across them.",
     ),
 ]
 Routing = Annotated[
@@ -26,7 +26,7 @@ Routing = Annotated[
     typer.Option(
         "--routing",
         metavar="balanced|S|FILE",
-        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts or pairs of experts.",
+        help="Load of experts: balanced, Zipf's exponent, or a CSV file of counts or pairs of experts.",
     ),
 ]
 Capacity = Annotated[
@@ -42,7 +42,7 @@ Schedules = Annotated[
     typer.Option(
         "--schedule",
         metavar="auto|NAME,…",
-        help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
+        help="Schedules to search; auto: all, with their parameters. Excludes --keep schedule=NAME.",
     ),
 ]
 Solve = Annotated[
@@ -50,7 +50,7 @@ Solve = Annotated[
     typer.Option(
         "--solve",
         metavar="SECONDS",
-        help="Then search for better lists for the best plans, for so long.",
+        help="Seconds to search better schedules for the best plans.",
     ),
 ]
 SolveSteps = Annotated[
@@ -61,9 +61,7 @@ SolveSteps = Annotated[
         help="Steps of that search for each plan, instead of all that --solve leaves time for.",
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Of what --solve draws; 0 if not given.")
-]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of that search; 0 if not given.")]
 
 
 def lengths(text: str | None) -> tuple[int, ...] | None:
