@@ -196,13 +196,13 @@ def emulate(
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it."""
     from meshwright.present.plan_answers.comparison import compare_reports
-    from meshwright.verbs.predict.trace_comparison import beside_trace, is_trace
+    from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
     if is_trace(a):
         rule = "is a trace by its name, and the plan that it is a trace of comes first"
         raise InputError(Problem("a", str(a), rule, f"meshwright compare {b} {a}"))
     if is_trace(b):
-        return beside_trace(load(a), b)
+        return compare_with_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))
 
 

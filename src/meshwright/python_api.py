@@ -239,8 +239,8 @@ def import_file(
             )
     data = api.import_file(file, request).to_json(path.stem if path else "plan")
     if path:
-        beside = {path.with_name(name): text for name, text in data["beside"].items()}
-        write_all({path: data["plan_text"], **beside})
+        more_files = {path.with_name(name): text for name, text in data["beside"].items()}
+        write_all({path: data["plan_text"], **more_files})
     return Answer(data, lambda data: render_import(data, _text(path)))
 
 

@@ -31,7 +31,11 @@ def import_(
     variable: Variables = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the plan; a stack or model of its own goes beside it."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write the plan; a stack or model that only the file describes goes into the same folder.",
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -58,8 +62,8 @@ def import_(
                 raise InputError(Problem("output", str(output), rule, "another name"))
         data = api.import_file(file, request).to_json(stem)
         if output:
-            beside = {output.with_name(name): text for name, text in data["beside"].items()}
-            write_all({output: data["plan_text"], **beside})
+            more_files = {output.with_name(name): text for name, text in data["beside"].items()}
+            write_all({output: data["plan_text"], **more_files})
         if as_json:
             print_json(data)
             return

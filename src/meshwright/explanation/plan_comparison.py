@@ -30,7 +30,7 @@ class PlanComparison:
 
     own: CostBreakdown
     other: CostBreakdown
-    beside: PlanDifference
+    difference: PlanDifference
     tie: bool
     turns: tuple[TippingPoint, ...]
 
@@ -43,7 +43,7 @@ class PlanComparison:
     def summary(self) -> list[str]:
         """Return sentences: the quicker plan, by how much and in which parts, and the tipping points."""
         found = smallest(self.turns)
-        sentences = [f"The other plan, {self.beside.text}."]
+        sentences = [f"The other plan, {self.difference.text}."]
         if self.tie:
             sentences.append("The two are a tie for the prediction: probe both.")
         if found is not None:
@@ -53,7 +53,7 @@ class PlanComparison:
     @property
     def lines(self) -> list[str]:
         """A line for each part of time and memory that differs, the largest difference first."""
-        own, other = self.beside.own, self.beside.forecast
+        own, other = self.difference.own, self.difference.forecast
         return [
             *_changed(own.parts, other.parts, format_seconds),
             *_changed(own.ledger, other.ledger, format_bytes),
@@ -62,7 +62,7 @@ class PlanComparison:
     def to_json(self) -> dict[str, Any]:
         """Return the public form: that of an explanation, with the other plan under ``against``."""
         against = {
-            **self.beside.to_json(),
+            **self.difference.to_json(),
             "tie": self.tie,
             "predict": self.other.report.to_json(),
             "time": self.other.time_json(),

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from meshwright.cost.closed_form.overlap_and_optimizer import (
-    beside_exchange,
-    beside_gather,
     optimizer_seconds,
+    pass_during_exchange,
+    pass_during_gather,
     reduction_slowdown,
     send_occupancy,
 )
@@ -196,11 +196,11 @@ class _Player:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
-            self._compute(action, rank, float(beside_exchange(duration, left, self.prices.local.forms)))
+            self._compute(action, rank, float(pass_during_exchange(duration, left, self.prices.local.forms)))
             return True
         gathered = state.gathered.pop(action.stage, 0.0) if action.kind in ("F", "E") else 0.0
         if gathered > state.clock:
-            duration = float(beside_gather(duration, gathered - state.clock, self.prices.local.forms))
+            duration = float(pass_during_gather(duration, gathered - state.clock, self.prices.local.forms))
         self._compute(action, rank, duration)
         return True
 
@@ -224,7 +224,7 @@ class _Player:
         state = self.ranks[rank]
         assert action.stage is not None
         seconds = self._exchange_seconds(action)
-        if action.kind not in self.program.beside:
+        if action.kind not in self.program.overlapped:
             start = max(state.clock, state.data_parallel)
             state.clock = state.data_parallel = start + seconds
             self._record(rank, action, start, state.clock, "data-parallel")
@@ -237,11 +237,11 @@ class _Player:
             start = max(state.clock, state.data_parallel)
             end = state.reduced = start + seconds
         else:
-            start, end = self._reduce_beside(action.stage, rank, seconds)
+            start, end = self._overlap_reduction(action.stage, rank, seconds)
         state.data_parallel = end
         self._record(rank, action, start, end, "data-parallel")
 
-    def _reduce_beside(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
+    def _overlap_reduction(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
         """Overlap a reduction with the backward pass just recorded, and slow that pass down."""
         state = self.ranks[rank]
         began, duration = state.last_pass

@@ -19,8 +19,8 @@ from meshwright.simulate.simulation_result import Record
 
 def exchange_occupancy(program: Program, forms: HardwareTimes) -> float:
     """Return the part of an exchange's time that blocks a rank's compute stream."""
-    beside = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
-    return send_occupancy(beside, program.stack.overlap_p2p, forms)
+    overlapped = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
+    return send_occupancy(overlapped, program.stack.overlap_p2p, forms)
 
 
 class Exchanges:

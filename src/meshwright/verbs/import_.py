@@ -60,7 +60,7 @@ class Imported:
     own_model: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
 
-    def beside(self, stem: str) -> dict[str, str]:
+    def named_files(self, stem: str) -> dict[str, str]:
         """Files that the plan names: the model that only the file describes, the framework as the file runs it."""
         stack = {f"{stem}-stack.yaml": stack_text(self.stack)} if self.own_stack else {}
         return stack | ({f"{stem}-model.json": config_text(dict(self.own_model))} if self.own_model else {})
@@ -79,7 +79,7 @@ class Imported:
             "release": self.foreign.release,
             "plan": self.plan_for(stem).to_data() if self.plan else None,
             "plan_text": dump_plan(self.plan_for(stem), self.notes()) if self.plan else None,
-            "beside": self.beside(stem),
+            "beside": self.named_files(stem),
             "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.foreign.unread],
             "problems": [problem.to_json() for problem in self.problems],
         }

@@ -141,11 +141,11 @@ class VariantBounds:
         work, seconds = found.times
         if not len(self.exchanging):
             return seconds
-        beside = self._exchanged(order)
+        overlapped = self._exchanged(order)
         slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
-        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * beside
+        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * overlapped
         seconds = seconds.copy()
-        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
+        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, overlapped))
         return seconds
 
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
@@ -387,6 +387,6 @@ def _exchanged_once(group: PlanGroup) -> Floats:
     for kind in group.pass_kinds:
         for count, body in zip(stages, group.bodies(kind), strict=True):
             for segment in body:
-                if segment.beside:
-                    result = result + count * group.per_plan(segment.count * group.prices.beside(segment))
+                if segment.overlapped:
+                    result = result + count * group.per_plan(segment.count * group.prices.overlapped(segment))
     return result / group.kind.chains

@@ -64,7 +64,7 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
 def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
     """Require the order passes, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM, STEP, with gathers around them."""
     program = case.program
-    early = program.mode.gather == "per-step" or "GATHER" in program.beside
+    early = program.mode.gather == "per-step" or "GATHER" in program.overlapped
     for rank, actions in enumerate(program.lists):
         for stage in program.parts_of(rank) if not program.mode.by_unit else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))

@@ -83,7 +83,7 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
         gradient = _input_gradient(op, shape, mode, stack)
         if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
             gradient = [
-                _beside([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
+                _overlapped([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
             ]
         items += gradient
     if block.kind == "head":
@@ -321,7 +321,7 @@ def _loss_collectives(op: Loss, shape: LocalShape, stack: Stack) -> list[Collect
     return [Collective("all-gather", ("tp",), logits, op.name)]
 
 
-def _beside(compute: list[Compute], collective: Collective) -> Overlap:
+def _overlapped(compute: list[Compute], collective: Collective) -> Overlap:
     return Overlap(tuple(compute), (collective,))
 
 
@@ -333,5 +333,5 @@ def _again(item: Item) -> Item:
         return replace(item, phase="R")
     return Overlap(
         tuple(Compute(c.operator, "R") for c in item.compute),
-        tuple(replace(collective, phase="R") for collective in item.beside),
+        tuple(replace(collective, phase="R") for collective in item.overlapped),
     )

@@ -118,7 +118,7 @@ def lower(
         block_items=_block_items(model, step, choice),
         bodies=_bodies(step, model),
         collectives=collectives,
-        beside=step.beside,
+        overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
         weight_gradient_bytes=tuple(
@@ -304,7 +304,7 @@ def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
             live.append(item)
         elif isinstance(item, Collective):
             live += step.live((item,))
-        elif step.live(item.beside):
+        elif step.live(item.overlapped):
             live.append(item)
         else:
             live += item.compute

@@ -45,14 +45,14 @@ class GatherRun:
 class UnitRule:
     """The exchange rule for the states of units of ``size`` micro-batches.
 
-    ``gathered`` and ``reduced`` are the stages that have something to exchange, ``beside`` the kinds of actions that
-    run beside compute.
+    ``gathered`` and ``reduced`` are the stages that have something to exchange, ``overlapped`` the kinds of actions
+    that overlap compute.
     """
 
     size: int
     gathered: Collection[int]
     reduced: Collection[int]
-    beside: Collection[Kind] = ()
+    overlapped: Collection[Kind] = ()
 
 
 def runs_of(actions: Sequence[Action], size: int) -> list[GatherRun]:
@@ -85,11 +85,11 @@ def exchange_units(actions: Sequence[Action], rule: UnitRule) -> list[Action]:
         slots[_behind(run.last)].append(Action("FREE", run.stage))
     for number, run in enumerate(runs):
         begins = _before(_with_receive(actions, run.first))
-        slot = _one_run_ahead(actions, runs[: number + 1]) if "GATHER" in rule.beside else begins
+        slot = _one_run_ahead(actions, runs[: number + 1]) if "GATHER" in rule.overlapped else begins
         slots[slot].append(Action("GATHER", run.stage))
     for at, stage in _complete(actions, rule.size):
         if stage in rule.reduced:
-            end = at if "REDUCE" in rule.beside else _with_send(actions, at)
+            end = at if "REDUCE" in rule.overlapped else _with_send(actions, at)
             slots[_behind(end)].append(Action("REDUCE", stage))
     return [
         step

@@ -310,7 +310,7 @@ def _groups_used(program: Program) -> set[tuple[str, Axes]]:
             count_axes = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
             found |= {("", axes) for axes in count_axes if program.group_size(axes) > 1}
     for body in program.bodies.values():
-        found |= {("", c.axes) for segment in body for c in segment.beside}
+        found |= {("", c.axes) for segment in body for c in segment.overlapped}
     return found
 
 

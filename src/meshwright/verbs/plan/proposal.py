@@ -64,17 +64,19 @@ class Proposal:
         if output.exists() and not output.is_file():
             return {output: self.to_yaml()}
         long = self.long and with_routing_path_from(self.long, output.parent)
-        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._beside(output)
+        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._with_lists(
+            output
+        )
 
-    def _beside(self, output: Path) -> dict[Path, str]:
+    def _with_lists(self, output: Path) -> dict[Path, str]:
         written = self.plan.pipeline.choice.written
         if written is None:
             return {output: self.to_yaml()}
         if written.file is not None:
             seen = os.path.relpath(written.file, output.parent)
             return {output: self.with_lists_in(seen).to_yaml()}
-        beside = output.with_suffix(".csv")
-        return {output: self.with_lists_in(beside.name).to_yaml(), beside: written.text}
+        lists = output.with_suffix(".csv")
+        return {output: self.with_lists_in(lists.name).to_yaml(), lists: written.text}
 
     def with_lists_in(self, file: str) -> "Proposal":
         """Return the proposal with its own lists, if any, moved to a file."""
