@@ -103,9 +103,9 @@ def plan(
 
     ``why``: the answer prints every reason, plan and count, not the summary.
     """
-    search_options = solving(solve, solve_steps, seed)
+    search = solving(solve, solve_steps, seed)
     file = None if output is None else Path(output)
-    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search_options else [])]:
+    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
         check_writable(path, "output")
     found = api.plan(
         model,
@@ -123,7 +123,7 @@ def plan(
         top=top,
         stages=stages,
         schedule=schedule,
-        solving=search_options,
+        solving=search,
         objective=objective,
         tokens=tokens,
         budget_usd=budget,
@@ -447,19 +447,19 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
-    search_options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
     _check_all(files)
     if not names:
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
-    refuse_unused(names, given, search_options, branches, from_, files)
+    refuse_unused(names, given, options, branches, from_, files)
     written = [str(path) for path in files.values()]
     name = names[0]
     if name == ALL:
         return Answer(api.schedules(), render_schedules)
     request: Any = ScheduleRequest(**given)  # type: ignore[arg-type]
-    search: Any = ScheduleSearchOptions(**search_options)  # type: ignore[arg-type]
+    search: Any = ScheduleSearchOptions(**options)  # type: ignore[arg-type]
     found: Any
     if name == SEVERAL:
         found = api.compare_schedules(names[1:], request)

@@ -203,7 +203,7 @@ def test_shrinking_is_the_same_every_time(plans):
 def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
     layout = {"dp_shard": 8, "tp": 2, "ep": 8, "etp": 2}
     large = plan_of("mixtral-8x7b", layout, sharding="zero1", stack="megatron-bridge")
-    found = small_plans(large.long, large.setting.model, 8, hands_on=True)
+    found = small_plans(large.long, large.setting.model, 8, forwarding=True)
     (small,) = (plan for plan in found.plans if {"ep", "etp"} <= {*plan.features})
     program = program_of(small, large.setting.stack)
     assert exchange_form(program.shape, program.stack) == "hierarchical"

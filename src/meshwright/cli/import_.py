@@ -31,11 +31,7 @@ def import_(
     variable: Variables = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write the plan; a stack or model that only the file describes goes into the same folder.",
-        ),
+        typer.Option("-o", "--output", help="Write the plan; new stack or model files go into its folder."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

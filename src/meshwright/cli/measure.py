@@ -17,11 +17,7 @@ def measure(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(
-            "--on",
-            metavar="CLUSTER",
-            help="Cluster for facts that are not measured: size, cards, tiers, price.",
-        ),
+        typer.Option("--on", metavar="CLUSTER", help="Cluster that has the size, cards, tiers and price."),
     ] = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds to take, at most 600.")] = 300.0,
     processes: Annotated[

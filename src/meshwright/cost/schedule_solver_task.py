@@ -27,7 +27,7 @@ from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.pipeline import PASS_MEMORY, Knobs, Pipeline
-from meshwright.schedules.solve import Goal, Known, SolverInput, StageMemory
+from meshwright.schedules.solve import Goal, InitialList, SolverInput, StageMemory
 from meshwright.schedules.solve.initial_schedules import split_orders
 from meshwright.schedules.split_backward.pass_numbers import numbered
 from meshwright.schedules.stage_times import StageTimes
@@ -99,7 +99,9 @@ def solver_task(plan: CustomSchedulePlan, setting: Setting) -> SolverInput:
         knobs=Knobs(memory_limit=_safe_limit(holding, group.chunks)),
     )
     goal: Goal = "makespan" if group.steps_overlap else "latency"
-    return SolverInput(pipeline=pipeline, holding=holding, goal=goal, known=(Known(str(choice), own),))
+    return SolverInput(
+        pipeline=pipeline, holding=holding, goal=goal, initial=(InitialList(str(choice), own),)
+    )
 
 
 def _times(group: PlanGroup, holding: StageMemory) -> StageTimes:

@@ -74,11 +74,11 @@ class PlanComparison:
 
 
 def _changed(
-    own: Mapping[str, float], other: Mapping[str, float], shown: Callable[[float], str]
+    own: Mapping[str, float], other: Mapping[str, float], formatted: Callable[[float], str]
 ) -> Iterator[str]:
     """``bubble: 2.352 s → 2.556 s`` for every part that reads differently."""
     for name in differences(own, other):
-        left, right = shown(own.get(name, 0.0)), shown(other.get(name, 0.0))
+        left, right = formatted(own.get(name, 0.0)), formatted(other.get(name, 0.0))
         if left != right:
             yield f"{NAMES.get(name, name)}: {left} → {right}"
 

@@ -58,43 +58,37 @@ def measure(
     """
     place = launched_place(os.environ)
     _check(budget_s, processes, place)
-    options, report_progress = MeasurementOptions(budget_s), progress or _silent
+    options, report = MeasurementOptions(budget_s), progress or _silent
     if place is None:
-        return measure_locally(
-            options, processes or torch.cuda.device_count() or CPU_PROCESSES, report_progress
-        )
-    return measured_by_rank(
-        place, _shared_store(place), options, report_progress if place.rank == 0 else _silent
-    )
+        return measure_locally(options, processes or torch.cuda.device_count() or CPU_PROCESSES, report)
+    return measured_by_rank(place, _shared_store(place), options, report if place.rank == 0 else _silent)
 
 
-def measure_locally(
-    options: MeasurementOptions, processes: int, report_progress: ProgressCallback
-) -> Results:
+def measure_locally(options: MeasurementOptions, processes: int, report: ProgressCallback) -> Results:
     """Measure this host with so many processes."""
 
-    def work(place: Place, store: dist.Store, rank_progress: ProgressCallback) -> str:
-        rank_0_progress = rank_progress if place.rank == 0 else _silent
+    def work(place: Place, store: dist.Store, report_rank: ProgressCallback) -> str:
+        report_rank_0 = report_rank if place.rank == 0 else _silent
         with ThreadPoolExecutor(
             1
         ) as fresh:  # OpenMP's threads belong to the forking thread and do not survive
-            results = fresh.submit(measured_by_rank, place, store, options, rank_0_progress).result()
+            results = fresh.submit(measured_by_rank, place, store, options, report_rank_0).result()
         return results.to_text() if results else ""
 
     try:
-        text = run_locally(work, processes, SLACK * options.budget_s + MEETING_S, report_progress)
+        text = run_locally(work, processes, SLACK * options.budget_s + MEETING_S, report)
     except RunError as error:
         raise MeasurementError(str(error)) from error
     return read_results(str(text))
 
 
 def measured_by_rank(
-    place: Place, store: dist.Store, options: MeasurementOptions, report_progress: ProgressCallback
+    place: Place, store: dist.Store, options: MeasurementOptions, report: ProgressCallback
 ) -> Results | None:
     """Run one rank's part of the measurement; return the results on rank 0."""
     host = options.hosts[place.rank] if options.hosts else host_name()
     with join_job(place, host, store, options.operation_s) as session:
-        results = _measured(session, options, report_progress)
+        results = _measured(session, options, report)
     return results if place.rank == 0 else None
 
 
@@ -104,7 +98,7 @@ def shares(budget_s: float, parts: Mapping[str, bool]) -> dict[str, float]:
     return {name: budget_s * PARTS[name] / whole if there else 0.0 for name, there in parts.items()}
 
 
-def _measured(session: Session, options: MeasurementOptions, report_progress: ProgressCallback) -> Results:
+def _measured(session: Session, options: MeasurementOptions, report: ProgressCallback) -> Results:
     began = perf_counter()
     least_s = BLOCK_S
     if session.device.type == "cpu":
@@ -119,12 +113,12 @@ def _measured(session: Session, options: MeasurementOptions, report_progress: Pr
         session,
         kernel_cases,
         KernelBudget(first, least_s),
-        lambda what, part: report_progress(what, part * first / options.budget_s),
+        lambda what, part: report(what, part * first / options.budget_s),
     )
     collectives, spent = Collectives(session), first
     for part, of in rounds.items():
         for played in of:
-            report_progress(played.name, spent / options.budget_s)
+            report(played.name, spent / options.budget_s)
             collectives.play(played, budget[part] / len(of))
             spent += budget[part] / len(of)
     return Results(
@@ -156,12 +150,12 @@ class KernelBudget(NamedTuple):
 
 
 def _kernel_times(
-    session: Session, kernels: Sequence[Kernel], share: KernelBudget, report_progress: ProgressCallback
+    session: Session, kernels: Sequence[Kernel], share: KernelBudget, report: ProgressCallback
 ) -> tuple[tuple[KernelTime, ...], list[str]]:
     """Return the kernels that every rank could time, and the names of the others."""
     own: list[float] = []
     for index, kernel in enumerate(kernels):
-        report_progress(f"kernels: {kernel.kind}", index / len(kernels))
+        report(f"kernels: {kernel.kind}", index / len(kernels))
         timing = time_kernel(kernel, session.device, share.budget_s / len(kernels), share.least_s)
         own += (timing.seconds, timing.spread_s, timing.repeats) if timing else (0.0, 0.0, 0.0)
     rows = session.gathered_numbers(own)

@@ -58,9 +58,9 @@ def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
     if _looks_like_file(name):
         return _file_bytes(Path(expanduser(name)))
     _check_local(name)
-    known = zoo_name(name)
-    if known is not None:
-        return _zoo_bytes(known)
+    zoo_spelling = zoo_name(name)
+    if zoo_spelling is not None:
+        return _zoo_bytes(zoo_spelling)
     if HUB_ID.fullmatch(name):
         return fetch(name), name.split("/")[1], f"hub:{name}"
     raise InputError(

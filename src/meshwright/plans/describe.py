@@ -16,17 +16,17 @@ def describe_plan(
     plan: ShortPlan | LongPlan,
     architecture: Architecture,
     long: bool = False,
-    as_read: ShortPlan | LongPlan | None = None,
+    read: ShortPlan | LongPlan | None = None,
 ) -> dict[str, object]:
     """Return the plan with every default, the keys that were given, and what follows from them.
 
     The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
-    dotted paths in the form that was read; ``as_read`` is the plan before anything was filled in. Raises PlanError
+    dotted paths in the form that was read; ``read`` is the plan before anything was filled in. Raises PlanError
     where layers or stages do not cover the model.
     """
     full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
     resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)
-    given = _given(as_read or plan, "")
+    given = _given(read or plan, "")
     return {
         "form": "long" if long or isinstance(plan, LongPlan) else "short",
         "plan": full.to_data() if long else resolved.to_data(),

@@ -81,10 +81,8 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
     layout, pipeline = plan.layout, plan.pipeline
     sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
     offload = plan.offload or Offload()
-    degrees: dict[str, object] = {
-        f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")
-    }
-    return degrees | {
+    axes: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
+    return axes | {
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
@@ -104,7 +102,7 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
 def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:
     """Parse settings to values by path. Add to ``problems`` what is no setting, names no key or is repeated."""
     paths = sections(ShortPlan)
-    known = [name for name in paths if name not in FIXED]
+    changeable = [name for name in paths if name not in FIXED]
     changes: dict[str, object] = {}
     for setting in settings:
         name, sign, text = (part.strip() for part in setting.partition("="))
@@ -112,7 +110,7 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
         if not sign or not text:
             problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
         elif name in FIXED or not f".{path}".endswith(f".{name}"):
-            problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], known)))
+            problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], changeable)))
         elif path in changes:
             problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
         else:

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from meshwright.cost.closed_form.overlap_and_optimizer import (
+    during_exchange,
+    during_gather,
     optimizer_seconds,
-    pass_during_exchange,
-    pass_during_gather,
     reduction_slowdown,
     send_occupancy,
 )
@@ -196,11 +196,11 @@ class _Player:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
-            self._compute(action, rank, float(pass_during_exchange(duration, left, self.prices.local.forms)))
+            self._compute(action, rank, float(during_exchange(duration, left, self.prices.local.forms)))
             return True
         gathered = state.gathered.pop(action.stage, 0.0) if action.kind in ("F", "E") else 0.0
         if gathered > state.clock:
-            duration = float(pass_during_gather(duration, gathered - state.clock, self.prices.local.forms))
+            duration = float(during_gather(duration, gathered - state.clock, self.prices.local.forms))
         self._compute(action, rank, duration)
         return True
 

@@ -58,12 +58,9 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if kind == "stack":
         return {"kind": "stack", **describe_stack(load_stack(path))}
-    as_read = load_plan(path)
-    plan = with_files_read(as_read, path.parent)
-    return {
-        "kind": "plan",
-        **describe_plan(plan, load_model(plan.model).architecture, long=long, as_read=as_read),
-    }
+    read = load_plan(path)
+    plan = with_files_read(read, path.parent)
+    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, read=read)}
 
 
 def _kind_of_file(keys: Iterable[str]) -> str:

@@ -76,7 +76,7 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         raise UnsupportedError(wrong)
     setting = resolved.setting
     form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
-    small = small_plans(resolved.long, model, ranks, hands_on=form == "hierarchical")
+    small = small_plans(resolved.long, model, ranks, forwarding=form == "hierarchical")
     programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):

@@ -22,7 +22,7 @@ Chunks = Annotated[
         "--chunks",
         "--virtual-stages",
         metavar="V",
-        help="Stages of each rank; the schedule's usual number if not given.",
+        help="Stages of each rank; the usual number if not given.",
     ),
 ]
 Times = Annotated[
@@ -74,9 +74,7 @@ Unit = Annotated[
 Placement = Annotated[
     str | None,
     typer.Option(
-        "--placement",
-        metavar="v|loop",
-        help="Placement of several stages per rank by `auto`; v if not given.",
+        "--placement", metavar="v|loop", help="Order of a rank's stages for `auto`; v if not given."
     ),
 ]
 TimeBudget = Annotated[

@@ -20,7 +20,7 @@ def optimizer_seconds(owned: Number, forms: HardwareTimes) -> Number:
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 
-def pass_during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+def during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
     """Return the length of a pass that overlaps ``left`` seconds of data-parallel communication."""
     return compute + forms.constants["overlap_slowdown"] * np.minimum(compute, left)
 
@@ -34,7 +34,7 @@ def send_occupancy(chunked: bool, overlaps: bool, forms: HardwareTimes) -> float
     return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
 
 
-def pass_during_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+def during_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
     """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
     return np.maximum(compute + forms.constants["overlap_slowdown"] * left, left)
 

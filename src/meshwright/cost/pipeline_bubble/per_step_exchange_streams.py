@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.closed_form.overlap_and_optimizer import pass_during_gather, reduction_slowdown
+from meshwright.cost.closed_form.overlap_and_optimizer import during_gather, reduction_slowdown
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.schedules.action import MAKE_GRADIENTS
 from meshwright.schedules.execution_order import Step
@@ -69,7 +69,7 @@ class StateStream:
         if step.stage not in self._gathered or not self._states.overlapped[0]:
             return duration
         left = np.maximum(0.0, self._gathered.pop(step.stage) - start)
-        return pass_during_gather(duration, left, self._states.forms)
+        return during_gather(duration, left, self._states.forms)
 
     def slowdown(self, index: int, step: Step, start: Any, duration: Any) -> Any:
         """Return the seconds by which a pass is slowed down, if it is the last one over its part."""

@@ -84,7 +84,7 @@ def _used_order(plan: ShortPlan, order: Sequence[str]) -> list[str]:
 def _machine(cluster: str) -> dict[str, str]:
     """Return device and number of a shorthand; nothing for the name of a file."""
     try:
-        known = parse_shorthand(cluster)
+        parsed = parse_shorthand(cluster)
     except InputError:
         return {}
-    return {"device": known.pool.device.id, "devices": str(known.devices)} if known else {}
+    return {"device": parsed.pool.device.id, "devices": str(parsed.devices)} if parsed else {}

@@ -18,13 +18,13 @@ def offloading(case: RuleInput) -> Iterator[Problem]:
     if offload is None or not offload.rule.share:
         return
     for index, pool in enumerate(case.cluster.pools):
-        where, known = f"cluster.pools.{index}.node", pool.node
-        if known.host_bytes_per_s is None:
-            rule = f"nobody has said how fast {known.name}'s devices reach the host's memory, and offload copies there"
+        where, node = f"cluster.pools.{index}.node", pool.node
+        if node.host_bytes_per_s is None:
+            rule = f"nobody has said how fast {node.name}'s devices reach the host's memory, and offload copies there"
             hint = "a cluster file whose node has host_gbyte_per_s_per_device (PCIe 5.0 x16 is 63)"
             yield Problem(f"{where}.host_gbyte_per_s_per_device", None, rule, hint)
-        if known.host_memory_bytes is None:
-            rule = f"nobody has said how large the memory of {known.name} is, and offload fills it"
+        if node.host_memory_bytes is None:
+            rule = f"nobody has said how large the memory of {node.name} is, and offload fills it"
             yield Problem(
                 f"{where}.host_memory_gib", None, rule, "a cluster file whose node has host_memory_gib"
             )

@@ -147,10 +147,10 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
 def written_lists(case: RuleInput) -> Iterator[Problem]:
     """Require custom lists to match the plan's ranks and micro-batches and to keep to its memory limit."""
     choice, workload = case.plan.pipeline.schedule.choice, case.workload
-    known = known_kind(choice)
-    if choice.written is None or known is None or known.only is None:
+    kind = known_kind(choice)
+    if choice.written is None or kind is None or kind.only is None:
         return
-    ranks, count = known.only
+    ranks, count = kind.only
     if case.pp != ranks:
         yield Problem(
             "layout.pp", case.pp, f"{choice.name} has lists of {ranks} pipeline ranks", f"pp: {ranks}"
@@ -175,8 +175,8 @@ def gathers_by_unit(case: RuleInput) -> Iterator[Problem]:
     if plan.sharding != "zero3":
         rule = f"is for sharded parameters, and sharding = {plan.sharding} leaves them whole"
         yield Problem("gather", plan.gather, rule, "sharding: zero3, or take gather out")
-    known = known_kind(choice)
-    if known and known.usual_unit is None:
+    kind = known_kind(choice)
+    if kind and kind.usual_unit is None:
         having = ", ".join(other for other, kind in SCHEDULES.items() if kind.usual_unit)
         rule = f"{choice.name} has no units of micro-batches that go through a rank's stages together"
         yield Problem("gather", plan.gather, rule, f"gather: {usual}, or a schedule of {having}")

@@ -16,7 +16,7 @@ from meshwright.workload.expert_counts_file import read_expert_counts
 
 FIELD = "layout.expert_order"
 HINT = "a row for each routed layer, or one for all, that names each expert once"
-SHOWN = 60
+MOST_CHARACTERS = 60
 """Characters of a row that a problem shows."""
 
 
@@ -76,7 +76,7 @@ def expert_orders(case: RuleInput) -> Iterator[Problem]:
     for number, row in enumerate(order):
         if sorted(row) != list(range(moe.experts)):
             rule = f"row {number} must name each of the experts 0 to {moe.experts - 1} once"
-            yield Problem(FIELD, _shown(row), rule, HINT)
+            yield Problem(FIELD, _shortened(row), rule, HINT)
     if mesh is None or mesh.ep == 1:
         rule = "changes nothing: ep = 1, every rank has all experts"
         yield Problem(FIELD, f"{len(order)} rows", rule, "ep: 2 or more", "warning")
@@ -90,9 +90,9 @@ def expert_order_by_stack(case: RuleInput) -> Iterator[Problem]:
         yield Problem(FIELD, f"{len(order)} rows", rule, f"stack: {OWN_STACK}, or take it out")
 
 
-def _shown(row: tuple[int, ...]) -> str:
+def _shortened(row: tuple[int, ...]) -> str:
     text = ",".join(map(str, row))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
 
 EXPERT_RULES: tuple[Rule, ...] = (expert_orders,)

@@ -38,18 +38,18 @@ def vocabulary_parallel_pipeline(case: RuleInput) -> Iterator[Problem]:
 
 def _in_lists(choice: ScheduleChoice) -> Iterator[Problem]:
     """Require custom lists to have the passes of the plan's form of vocabulary parallelism, and no others."""
-    known, form = known_kind(choice), choice.form
-    if choice.written is None or known is None:
+    kind, form = known_kind(choice), choice.form
+    if choice.written is None or kind is None:
         return
-    fitting = [name for name, other in FORMS.items() if other.barriers in known.barriers and not other.only]
+    fitting = [name for name, other in FORMS.items() if other.barriers in kind.barriers and not other.only]
     if form is None:
-        if known.barriers:
+        if kind.barriers:
             rule = f"{choice.name} has passes of a vocabulary that is spread"
             yield Problem(FIELD, None, rule, f"vocabulary: {fitting[0]}")
-    elif not known.barriers:
+    elif not kind.barriers:
         rule = f"{choice.name} has no passes of a vocabulary that is spread"
         yield Problem(FIELD, choice.vocabulary, rule, "take it out, or a schedule by name")
-    elif form.barriers not in known.barriers:
+    elif form.barriers not in kind.barriers:
         rule = f"with its {form.barriers} barriers the ranks of {choice.name} wait for each other"
         yield Problem(FIELD, choice.vocabulary, rule, f"vocabulary: {fitting[0]}")
 

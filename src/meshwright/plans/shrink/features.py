@@ -31,11 +31,11 @@ class Feature:
 
 
 def features(
-    short: ShortPlan, long: LongPlan, model: ModelGraph, *, hands_on: bool = False
+    short: ShortPlan, long: LongPlan, model: ModelGraph, *, forwarding: bool = False
 ) -> dict[str, Feature]:
     """Return the active features of a plan by name. ``short`` has its degrees; ``long`` its stages.
 
-    ``hands_on``: copies of tokens go from node to node, and are handed on inside of them.
+    ``forwarding``: copies of tokens go from node to node, and are handed on inside of them.
     """
     layout, found = short.layout, dict[str, Feature]()
     if layout.pp > 1:
@@ -49,8 +49,8 @@ def features(
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
     if layout.ep > 1:
-        handed_on = Feature("experts over ep, copies of tokens handed on inside of nodes", AXIS_DEGREE**2)
-        found["ep"] = handed_on if hands_on else Feature("experts over ep", AXIS_DEGREE)
+        forwarded = Feature("experts over ep, copies of tokens handed on inside of nodes", AXIS_DEGREE**2)
+        found["ep"] = forwarded if forwarding else Feature("experts over ep", AXIS_DEGREE)
     if layout.expert_order is not None:
         found["expert_order"] = Feature("experts on other ranks than the model has them")
     if layout.etp > 1:

@@ -104,13 +104,13 @@ class SmallPlans:
     plans: tuple[SmallPlan, ...]
 
 
-def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, hands_on: bool = False) -> SmallPlans:
+def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, forwarding: bool = False) -> SmallPlans:
     """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run.
 
-    ``hands_on``: its copies of tokens go from node to node, and are handed on inside of them.
+    ``forwarding``: its copies of tokens go from node to node, and are handed on inside of them.
     """
     short = short_of_only_layout(plan)
-    active = features(short, plan, model, hands_on=hands_on)
+    active = features(short, plan, model, forwarding=forwarding)
     found = covering(
         {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(STAGE_AXES, EXPERT_AXES)
     )

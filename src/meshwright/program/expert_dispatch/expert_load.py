@@ -71,15 +71,10 @@ def scope_tokens(workload: Workload, micro_batch: Any, cut: Any) -> Any:
 
 @cache
 def _load(
-    routing: float | Counts | Pairs,
-    ep: int,
-    experts: int,
-    chosen: int,
-    order: ExpertOrder | None,
-    room: float,
+    value: float | Counts | Pairs, ep: int, experts: int, chosen: int, order: ExpertOrder | None, room: float
 ) -> tuple[float, float]:
     """Return the fraction of choices that is kept, and the busiest rank's rows over the mean rank's."""
-    counts = routing.counts if isinstance(routing, Pairs) else routing
+    counts = value.counts if isinstance(value, Pairs) else value
     shares = (
         rows_in_rank_order(np.array(counts), order)
         if isinstance(counts, tuple)

@@ -57,8 +57,8 @@ class RankGrid:
 
     def has(self, axes: Sequence[str]) -> bool:
         """Return true if the grid has all of some axes, its own or parts of them."""
-        known = {*self.sizes, *(part for parts in self.parts.values() for part in parts)}
-        return known.issuperset(axes)
+        present = {*self.sizes, *(part for parts in self.parts.values() for part in parts)}
+        return present.issuperset(axes)
 
     def _refined(self, axes: Sequence[str]) -> "tuple[RankGrid, tuple[str, ...]]":
         """Return a grid whose order names all of ``axes``, and their names in it."""

@@ -28,13 +28,13 @@ class _Crossings:
         self.ends: list[int] = []
         self._sends: dict[Key, list[int]] = defaultdict(list)
         self._receives: dict[Action, list[int]] = defaultdict(list)
-        known = set[tuple[Key, int]]()
+        received = set[tuple[Key, int]]()
         for rank, actions in enumerate(lists):
             for action in actions:
                 for key in sources(action, ways):
                     home = placement[key[1]]
-                    if home != rank and (key, rank) not in known:
-                        known.add((key, rank))
+                    if home != rank and (key, rank) not in received:
+                        received.add((key, rank))
                         self._sends[key].append(len(self.ends))
                         self._receives[action].append(len(self.ends) + 1)
                         self.ends += [home, rank]

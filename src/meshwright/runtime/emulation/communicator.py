@@ -126,8 +126,8 @@ class EmulatedCommunicator(Communicator):
         if action.kind not in self.program.overlapped:
             return self._in_line(action, item, seconds[at])
         if action.kind == "GATHER":
-            return self._overlapped_gather(action, item, seconds[at])
-        return self._overlapped_reduction(action, item, seconds, at)
+            return self._overlap_gather(action, item, seconds[at])
+        return self._overlap_reduction(action, item, seconds, at)
 
     def _in_line(self, action: Action, item: Collective, seconds: float) -> Ending:
         clock = self.clock
@@ -144,7 +144,7 @@ class EmulatedCommunicator(Communicator):
             ending.wait()
         return ending
 
-    def _overlapped_gather(self, action: Action, item: Collective, seconds: float) -> Ending:
+    def _overlap_gather(self, action: Action, item: Collective, seconds: float) -> Ending:
         clock, stage = self.clock, action.stage
         assert stage is not None
         stamp = _moment(max(clock.begin(), clock.data_parallel))
@@ -158,7 +158,7 @@ class EmulatedCommunicator(Communicator):
 
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
-    def _overlapped_reduction(
+    def _overlap_reduction(
         self, action: Action, item: Collective, seconds: Sequence[float], at: int
     ) -> Ending:
         clock, stage = self.clock, action.stage

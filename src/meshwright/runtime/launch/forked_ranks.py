@@ -49,9 +49,7 @@ class ParentPipe(NamedTuple):
     writing: int
 
 
-def run_locally(
-    work: RankWork, processes: int, limit_s: float | None, report_progress: ProgressCallback
-) -> object:
+def run_locally(work: RankWork, processes: int, limit_s: float | None, report: ProgressCallback) -> object:
     """Run ``work`` on local ranks and return rank 0's result. Raises RunError naming the rank at fault.
 
     Without ``limit_s`` there is no time limit. An InputError of a rank is raised unchanged.
@@ -63,7 +61,7 @@ def run_locally(
                 for number in range(processes):
                     place = Place(number, processes, number, "local")
                     ranks.append(_started(work, place, Path(folder) / "store", life))
-            return _result(ranks, limit_s, report_progress)
+            return _result(ranks, limit_s, report)
         finally:
             for rank in ranks:
                 rank.process.kill()
@@ -117,12 +115,12 @@ def _run(work: RankWork, place: Place, store: Path, pipe: Connection, life: Pare
     os.close(life.writing)
     Thread(target=_end_with_parent, args=(life.reading,), daemon=True).start()
 
-    def report_progress(what: str, part: float) -> None:
+    def report(what: str, part: float) -> None:
         pipe.send(("progress", (what, part)))
 
     with suppress(BrokenPipeError):
         try:
-            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), report_progress)))
+            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), report)))
         except InputError as error:
             pipe.send(("refused", error.problems))
         except Exception as error:
@@ -137,7 +135,7 @@ def _end_with_parent(reading: int) -> None:
     os._exit(1)
 
 
-def _result(ranks: Sequence[Rank], limit_s: float | None, report_progress: ProgressCallback) -> object:
+def _result(ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback) -> object:
     """Wait for all ranks and return rank 0's result."""
     working, value, began = {rank.pipe: rank for rank in ranks}, None, monotonic()
     while working:
@@ -150,7 +148,7 @@ def _result(ranks: Sequence[Rank], limit_s: float | None, report_progress: Progr
             rank = next(rank for rank in ranks if rank.pipe is pipe)
             word, content = _heard(rank, ranks)
             if word == "progress":
-                report_progress(*content)
+                report(*content)
             elif word == "refused":
                 raise InputError(content)
             elif word == "failed":

@@ -41,12 +41,12 @@ def start(
 
     early: list[int] = []
 
-    def work(place: Place, store: dist.Store, report_progress: ProgressCallback) -> Outcome:
+    def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
         return train(place, store, training, data, console, early=early)
 
-    def launched_work(place: Place, store: dist.Store, report_progress: ProgressCallback) -> Outcome:
+    def launched_work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
         with sole_writers(place, store, training.options.output):
-            return work(place, store, report_progress)
+            return work(place, store, report)
 
     if place is not None:
         outcome = run_launched(launched_work, place)

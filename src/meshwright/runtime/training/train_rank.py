@@ -65,7 +65,7 @@ def train(
         used = training.utilisation(device_name(device), device_bytes(device))
         other = None if used.planned else device_name(device)
         facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
-        with _log_and_display(place, training, first, facts, console) as (log, shown):
+        with _outputs(place, training, first, facts, console) as (log, shown):
             if training.goes_on:
                 shown.note(training.goes_on)
             loop = Loop(rank, training, data, heard, shown, log, used)
@@ -129,7 +129,7 @@ class Stored(Blank):
 
 
 @contextmanager
-def _log_and_display(
+def _outputs(
     place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
 ) -> Iterator[tuple[MetricsLog | None, Display]]:
     """Yield the metrics log and the display; only rank 0 has a log."""

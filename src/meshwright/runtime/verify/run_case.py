@@ -56,7 +56,7 @@ class Record:
 
 def run_case(
     trial: VerifyCase,
-    report_progress: ProgressCallback,
+    report: ProgressCallback,
     fault: Fault = no_fault,
     *,
     accelerated: bool = False,
@@ -66,36 +66,36 @@ def run_case(
     If ``accelerated``, ranks compute on accelerators; the reference is always computed on the CPU.
     """
 
-    def work(place: Place, store: dist.Store, report_progress: ProgressCallback) -> Outcome | None:
+    def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome | None:
         fault()
         job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
         with rank_of(job, place, store, trial.tensors()) as rank:
-            everyone = _everyones(_recorded(trial, rank, report_progress), place)
+            everyone = _everyones(_recorded(trial, rank, report), place)
             return None if place.rank else _judged(trial, everyone, reference_steps(trial))
 
     try:
-        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, report_progress)
+        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, report)
     except RunError as error:
         return Outcome(failure=str(error))
     assert isinstance(outcome, Outcome)
     return outcome
 
 
-def run_case_with_clipping(trial: VerifyCase, report_progress: ProgressCallback) -> Outcome:
+def run_case_with_clipping(trial: VerifyCase, report: ProgressCallback) -> Outcome:
     """Run a case; if steps overlap, run it again with a norm limit just below the first step's norm.
 
     With the usual, low limit most ranks know from partial sums that it is exceeded, and wait. With the higher one they
     learn it too late, and must undo their step.
     """
-    first = run_case(trial, report_progress)
+    first = run_case(trial, report)
     if not (trial.program.steps_overlap and first.equal):
         return first
     options = replace(trial.options, clip=JUST_BELOW * first.norms[0])
-    again = run_case(replace(trial, options=options), report_progress)
+    again = run_case(replace(trial, options=options), report)
     return again if again.worst.value > first.worst.value or not again.equal else first
 
 
-def _recorded(trial: VerifyCase, rank: Rank, report_progress: ProgressCallback) -> Record:
+def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record:
     """Run all steps and record the results."""
     record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
     states = rank.interpreter.states
@@ -106,7 +106,7 @@ def _recorded(trial: VerifyCase, rank: Rank, report_progress: ProgressCallback) 
         rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
         record.traffic.append(rank.communicator.log[before:])
         if rank.place.rank == 0:
-            report_progress(f"step {step + 1}", 0.0)
+            report(f"step {step + 1}", 0.0)
     finish_validation(rank.interpreter)
     buffers = rank.plan.buffers.items()
     whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]

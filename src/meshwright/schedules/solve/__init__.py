@@ -15,13 +15,13 @@ from meshwright.schedules.solve.solver import (
     solve,
     solve_task,
 )
-from meshwright.schedules.solve.solver_input import Goal, Known, SolverInput, StageMemory
+from meshwright.schedules.solve.solver_input import Goal, InitialList, SolverInput, StageMemory
 
 __all__ = [
     "METHODS",
     "Effort",
     "Goal",
-    "Known",
+    "InitialList",
     "Method",
     "ReportSolverProgress",
     "Solution",

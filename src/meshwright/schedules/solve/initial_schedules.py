@@ -29,7 +29,7 @@ class Seed(NamedTuple):
 def seeds(task: SolverInput) -> Iterator[Seed]:
     """Return the lists of every schedule of the table that keeps to the limit, without duplicates."""
     met: list[Orders] = []
-    for name, lists in chain(task.known, _all_lists(task.pipeline)):
+    for name, lists in chain(task.initial, _all_lists(task.pipeline)):
         orders = split_orders(lists, task.pipeline.stages)
         if task.keeps(orders) and orders not in met:
             met.append(orders)

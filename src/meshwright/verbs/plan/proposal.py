@@ -64,11 +64,9 @@ class Proposal:
         if output.exists() and not output.is_file():
             return {output: self.to_yaml()}
         long = self.long and with_routing_path_from(self.long, output.parent)
-        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._with_lists(
-            output
-        )
+        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._files(output)
 
-    def _with_lists(self, output: Path) -> dict[Path, str]:
+    def _files(self, output: Path) -> dict[Path, str]:
         written = self.plan.pipeline.choice.written
         if written is None:
             return {output: self.to_yaml()}

@@ -6,9 +6,9 @@ Everything is priced by the functions that the simulator calls; nothing is price
 from collections.abc import Iterable
 
 from meshwright.cost.closed_form.overlap_and_optimizer import (
+    during_exchange,
+    during_gather,
     optimizer_seconds,
-    pass_during_exchange,
-    pass_during_gather,
     reduction_slowdown,
 )
 from meshwright.cost.operators.pass_prices import CATEGORY, Prices, message_seconds
@@ -41,8 +41,8 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
             for rank in range(program.pipeline_ranks)
         ),
-        pass_during_gather=lambda length, left: float(pass_during_gather(length, left, forms)),
-        pass_during_exchange=lambda length, left: float(pass_during_exchange(length, left, forms)),
+        during_gather=lambda length, left: float(during_gather(length, left, forms)),
+        during_exchange=lambda length, left: float(during_exchange(length, left, forms)),
         reduction_slowdown=lambda reduction, length, blocks: float(
             reduction_slowdown(reduction, length, blocks, forms)
         ),

@@ -16,19 +16,19 @@ def rank_order(plan: PlanValues) -> Iterator[Problem]:
     own = plan.used_order
     orders = (DEFAULT_RANK_ORDER, *plan.stack.rank_orders)
     if own not in (tuple(axis for axis in order if axis in own) for order in orders):
-        known = " or ".join(f"[{', '.join(order)}]" for order in orders)
-        rule = f"{plan.stack.id} numbers ranks as {known}"
+        supported = " or ".join(f"[{', '.join(order)}]" for order in orders)
+        rule = f"{plan.stack.id} numbers ranks as {supported}"
         yield Problem("layout.rank_order", list(plan.order), rule, f"[{', '.join(DEFAULT_RANK_ORDER)}]")
 
 
 @limit("does not gather parameters so", *DEGREES, "ep", "etp", "sharding", "gather")
 def gather(plan: PlanValues) -> Iterator[Problem]:
     """Only parameters that are sharded are gathered."""
-    known = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
-    if plan.sharded == "zero3" and plan.gather not in known:
+    gathers = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
+    if plan.sharded == "zero3" and plan.gather not in gathers:
         where = f"with pp = {plan.pp} > 1" if plan.pp > 1 else "without a pipeline"
-        rule = f"{plan.stack.id} gathers parameters {' or '.join(known)} {where}"
-        yield Problem("gather", plan.gather, rule, f"gather: {known[0]}" if known else "sharding: zero1")
+        rule = f"{plan.stack.id} gathers parameters {' or '.join(gathers)} {where}"
+        yield Problem("gather", plan.gather, rule, f"gather: {gathers[0]}" if gathers else "sharding: zero1")
 
 
 @limit("does not cut this family of models over tp", "tp")

@@ -76,10 +76,10 @@ def context_of_model(plan: PlanValues) -> Iterator[Problem]:
 def trained_precision(plan: PlanValues) -> Iterator[Problem]:
     """Refuse a precision that the stack does not train this model in."""
     rows, precision = rows_of(plan.arch, plan.stack), plan.workload.precision
-    known = sorted({name for row in rows for name in row.precisions})
-    if known and precision not in known:
-        rule = f"{plan.stack.id} trains {plan.arch.name} in {', '.join(known)} only"
-        yield Problem("workload.precision", precision, rule, f"precision: {known[0]}")
+    precisions = sorted({name for row in rows for name in row.precisions})
+    if precisions and precision not in precisions:
+        rule = f"{plan.stack.id} trains {plan.arch.name} in {', '.join(precisions)} only"
+        yield Problem("workload.precision", precision, rule, f"precision: {precisions[0]}")
 
 
 MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_model)

@@ -47,13 +47,13 @@ def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
     yield Problem("layout.ep", plan.ep, rule, "ep inside of dp_shard·cp·tp")
 
 
-def precisions(known: Collection[str]) -> StackLimit:
+def precisions(supported: Collection[str]) -> StackLimit:
     """Make the limit of a framework that only knows these precisions."""
 
     @limit("does not train in this precision")
     def precision(plan: PlanValues) -> Iterator[Problem]:
-        if plan.workload.precision not in known:
-            rule = f"{plan.stack.id} knows {', '.join(known)}"
+        if plan.workload.precision not in supported:
+            rule = f"{plan.stack.id} knows {', '.join(supported)}"
             yield Problem("workload.precision", plan.workload.precision, rule, "precision: bf16")
 
     return precision
