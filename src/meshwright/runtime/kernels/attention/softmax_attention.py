@@ -139,11 +139,11 @@ class AttentionKernel(RotatedHeads):
     def restore(self, x: Value, visit: OperatorCall) -> None:
         """Rotate and save the parts; with a head exchange, that exchange saves them."""
         if self.setting.shape.ulysses == 1:
-            self._keep(Parts.of(self._turned(x, visit.batch)), visit)
+            self._keep(Parts.of(self._rotated_heads(x, visit.batch)), visit)
 
     def _begun(self, x: Input, visit: OperatorCall) -> Parts:
         """Return the rotated parts, and save them once per pass, with the heads that this rank attends with."""
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
+        parts = x if isinstance(x, Parts) else Parts.of(self._rotated_heads(x, visit.batch))
         if visit.keep.inputs and not parts.whole:
             self._keep(parts, visit)
         return parts
@@ -198,7 +198,7 @@ class AttentionKernel(RotatedHeads):
             assert isinstance(x, torch.Tensor)
             (y,) = yield from UlyssesExchange(self.setting).exchange(item, (x,), to_heads=there)
             return y
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
+        parts = x if isinstance(x, Parts) else Parts.of(self._rotated_heads(x, visit.batch))
         parts = Parts.of((yield from UlyssesExchange(self.setting).exchange(item, parts.all, to_heads=there)))
         if not there:
             return self._fused(self._apart(parts), visit.batch)
