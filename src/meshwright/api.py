@@ -381,7 +381,7 @@ def solve_schedule(asked: "ScheduleRequest", sought: "ScheduleSearchOptions") ->
 def solve_plan(path: str | Path, asked: "ScheduleRequest", sought: "ScheduleSearchOptions") -> "Solved":
     """Search the shortest lists for a plan: at its own stage times, in seconds, and within its memory.
 
-    ``asked`` may have a memory limit beside. Raises InputError with all problems, InfeasibleError where no lists fit.
+    ``asked`` may also have a memory limit. Raises InputError with all problems, InfeasibleError where no lists fit.
     """
     from meshwright.verbs.schedule.stage_times_of_plan import solved_for
 

@@ -12,7 +12,10 @@ def render_import(data: dict[str, Any], written: str | None) -> None:
         print(data["plan_text"], end="", flush=True)
     for name, text in data["beside"].items():
         if written:
-            print(f"{name} lies beside it: what is the file's own of {_subject(name)}.", file=sys.stderr)
+            print(
+                f"{name} lies in the same folder: what is the file's own of {_subject(name)}.",
+                file=sys.stderr,
+            )
         else:
             print(f"# ==== {name} ====\n{text}", end="", flush=True)
     for line in unread_lines(data["unread"]):

@@ -92,7 +92,7 @@ class Segment:
     """``count`` equal layers (or an embedding, or a head) in a row, in one pass.
 
     ``block`` is the index of the block in the model, None for a collective that nothing hides. ``overlapped`` are
-    collectives that run beside each of the ``count``: parameters of the next layer, gradients of the last one.
+    collectives that overlap each of the ``count``: parameters of the next layer, gradients of the last one.
     """
 
     block: int | None

@@ -4,7 +4,7 @@ Every pipeline rank has a compute stream, a data-parallel stream and, to each ne
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
 that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What
-runs beside compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
+overlaps compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
 Simulated times are predictions, not measurements. Exchanges of a spread vocabulary have channels of their own
 (``vocabulary_exchanges.py``), and so have copies to the host and back (``offload_copies.py``).
 

@@ -2,7 +2,7 @@
 
 Each kind has a channel that carries one at a time. A sum begins when the last rank has entered it, a broadcast when its
 sender has. Like a send each keeps a rank's compute stream for a part of its time: all of it where form or stack lets
-nothing run beside it.
+nothing overlap it.
 """
 
 from collections.abc import Sequence

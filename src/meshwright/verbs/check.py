@@ -1,7 +1,7 @@
 """Check a plan or another framework's file: legality, memory, distance from the best plan, and the smallest fix.
 
 Everything that is wrong comes at once, in the words of the file. An illegal plan has no figures. A plan that fits is
-laid beside the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
+compared with the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
 interval of two predictions' ratio allows.
 """
 

@@ -94,7 +94,7 @@ class Imported:
 def import_text(text: str, request: ImportRequest, launcher: str = "") -> Imported:
     """Read a file. Raises InputError where it, the model or the cluster can not be read at all.
 
-    ``launcher`` is the text of the one that we wrote beside it, if there is one.
+    ``launcher`` is the text of the launch file in the same folder, if we wrote one.
     """
     foreign = with_launcher(read_framework_file(text, request.source, request.variables), launcher)
     problems: list[Problem] = []

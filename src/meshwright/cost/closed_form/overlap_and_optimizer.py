@@ -1,6 +1,6 @@
 """Times of the actions around the schedule: optimizer, and what gathers and reductions expose.
 
-A gather at the start runs beside the first forward passes: stage j waits for what is left of its own when its first
+A gather at the start overlaps the first forward passes: stage j waits for what is left of its own when its first
 micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
 rest of that backward pass, and leaves at least 1/L of itself behind it. What is exchanged unit by unit comes and goes
 a whole stage at once: its first pass waits for the gather, a reduction for the one before it, and passes beside an
@@ -29,7 +29,7 @@ def send_occupancy(chunked: bool, overlaps: bool, forms: HardwareTimes) -> float
     """Return the part of a message's time that blocks the sender's compute stream: 1, or the overlap slow-down.
 
     Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
-    interleaved ones send beside compute where the stack can.
+    interleaved ones overlap sends with compute where the stack can.
     """
     return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
 

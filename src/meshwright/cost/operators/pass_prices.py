@@ -1,8 +1,8 @@
 """Prices: seconds of items, passes over blocks, and whole bodies, for one plan or an array of plans.
 
-Compute that runs beside collectives slows down by ``overlap_slowdown`` of the time that it hides:
+Compute that overlaps collectives slows down by ``overlap_slowdown`` of the time that it hides:
 t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
-over a block where the stack runs those of one micro-batch beside the compute of another (``overlap_expert_exchange``).
+over a block if the stack overlaps them with another micro-batch's compute (``overlap_expert_exchange``).
 A pass over a block takes no less than its host launch time. ``Breakdown`` splits a time into compute and the exposed
 part of each axis.
 """

@@ -2,8 +2,8 @@
 
 Before the first pass a rank gathers the parameters of its parts, its share of the vocabulary before its stages; the
 first pass over a part waits for what is left of its own gather. Behind the last pass over a part its gradients are
-reduced, begun inside that pass, which is slowed down; one reduction follows the other. Where the stack runs them beside
-nothing, gathers come before all passes and reductions behind all.
+reduced, begun inside that pass, which is slowed down; one reduction follows the other. If the stack does not overlap
+them, gathers come before all passes and reductions behind all.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ Dispatch       all-to-all ep, all-gather etp       reduce-scatter etp, all-to-al
 Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 =============  ==================================  =====================================
 
-With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that input
+With sequence parallelism the backward pass gathers the input of the region again, during the gradient of that input
 (Korthikanti et al., arXiv 2205.05198, section 4.2.2). What attention exchanges over cp is in
 ``program/context_parallel/attention_collectives.py``, what linear attention does in
 ``program/context_parallel/linear_attention_collectives.py``. Full recomputation repeats the whole forward pass with

@@ -1,7 +1,7 @@
 """The actions around the schedule in a step: gathers before, reductions after, gradient norm, optimizer.
 
 A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
-with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
+with REDUCE right after a stage's last backward action where the stack overlaps it with compute (after the whole
 schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
 (``program/model_states/bidirectional_gradient_reduction.py``), REDUCE_TIED where two ranks share the embedding
 table, NORM (with more around it where steps are validated after they are taken: ``optimizer_post_validation.py``),

@@ -1,6 +1,6 @@
 """The peak of unsharded stages along a list: parameters from GATHER to FREE, gradients until REDUCE has ended.
 
-Gradients of a stage are whole from the first W (or B) behind the last REDUCE. A reduction that runs beside compute
+Gradients of a stage are whole from the first W (or B) behind the last REDUCE. A reduction that overlaps compute
 keeps them until it has ended: at the latest when the next one begins, for gradients of one stage at a time are on their
 way, or the norm needs them. A stage that the list never gathers, or never reduces, because no ranks share it, is whole
 all the time. Which moment holds most depends on the sizes of the stages; these are the candidates.

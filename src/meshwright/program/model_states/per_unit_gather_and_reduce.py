@@ -7,7 +7,7 @@ the backward run of a unit follows its forward run with nothing in between that 
 stage of each rank under ``zeropp`` and ``looped-bfs``, the two are one: n·P·(2V − 1) gathers, units times stages for
 V = 1 (Tang et al., arXiv 2402.03791). Runs of one stage that overlap are one too, whatever their units.
 
-Where gathers run beside compute each begins one run ahead: when the run before the last one is left. So two stages are
+Gathers that overlap compute begin one run ahead: when the run before the last one is left. So two stages are
 whole at a time instead of one, where a rank's runs follow each other.
 
 Gradients of a stage are reduced once for each unit, behind the last W (or B) of the unit: n reductions of each stage.

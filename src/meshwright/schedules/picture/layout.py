@@ -11,7 +11,7 @@ from meshwright.schedules.picture.svg_elements import WIDE
 from meshwright.schedules.picture.time_axis import Axis, axis_of, windows_of
 
 LEFT, RIGHT = 70.0, 64.0
-"""Pixels beside the axis: numbers of ranks, and peaks."""
+"""Pixels next to the axis: numbers of ranks, and peaks."""
 BOX_WIDTH = 22.0
 """What a box of middle length wants."""
 WIDTH = (640.0, 1200.0)
@@ -21,7 +21,7 @@ CURVES, CURVE = 260.0, (8.0, 40.0)
 MESSAGE_GAP = 8.0
 FONT = (6.0, 11.0)
 MARGIN = 0.35
-"""Of the font size, beside a number."""
+"""Margin of a number, in font sizes."""
 FITTING = 0.1
 """The part of the boxes that may be too narrow for their numbers before all numbers get smaller."""
 

@@ -20,7 +20,7 @@ class VocabularyForm:
 
     Between F and the backward pass of the last stage all ranks wait ``barriers`` times for each other. With two, S is
     the logits and T both gradients. With one, S makes also what the gradient of the input is summed from, still
-    without the softmax's sum, and T only the gradient of the table. ``exposed``: nothing runs beside the exchanges.
+    without the softmax's sum, and T only the gradient of the table. ``exposed``: nothing overlaps the exchanges.
     ``only``: the one schedule that the form is laid out for.
     """
 

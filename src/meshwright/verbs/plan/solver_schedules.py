@@ -48,7 +48,7 @@ LEAST_S = 1e-3
 NOTHING = 1e-9
 """A step that is shorter by less is as long."""
 SEEN = (*MATTERS, "micro_batch", "virtual_stages")
-"""Choices that change what a solver sees, beside the ranks that a schedule lays its stages on."""
+"""Choices that change a solver's input, besides a schedule's placement of stages."""
 ORIGIN = {
     "step_time_s": "predicted: closed forms that play the lists of a plan, as `predict` does",
     "pipeline_s": "played; from the first start to the last end, or the longest span of a rank where steps overlap",

@@ -1,7 +1,7 @@
 """``schedule auto``: search the shortest lists for a pipeline, its times and its memory limit.
 
 Without a limit that is 1F1B's memory. Several stages of a rank lie in a V if nothing else is said. Figures, lists and
-pictures are those of every other schedule; beside them stands how the lists were found, and what none are below.
+pictures are those of every other schedule; in addition: how the lists were found, and their lower bound.
 """
 
 from collections.abc import Iterator
