@@ -218,7 +218,7 @@ def _page(made: Probes) -> str:
             "",
             *([made.remark, ""] if made.remark else []),
             f"1. Run `run.sh` of every job (on every node). It must log: {RUNNERS.get(made.target, OTHER).logged}.",
-            f"2. `meshwright ingest {logs} -o runs.csv` (each log's plan lies in the same folder).",
+            f"2. `meshwright ingest {logs} -o runs.csv` (each log's plan lies beside it).",
             f"3. `meshwright calibrate runs.csv{on} -o my-cluster.yaml`.",
             "4. `meshwright plan … --on my-cluster.yaml`.",
             "",
