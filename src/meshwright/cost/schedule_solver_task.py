@@ -99,9 +99,8 @@ def solver_task(plan: CustomSchedulePlan, setting: Setting) -> SolverInput:
         knobs=Knobs(memory_limit=_safe_limit(holding, group.chunks)),
     )
     goal: Goal = "makespan" if group.steps_overlap else "latency"
-    return SolverInput(
-        pipeline=pipeline, holding=holding, goal=goal, initial=(InitialList(str(choice), own),)
-    )
+    initial = (InitialList(str(choice), own),)
+    return SolverInput(pipeline=pipeline, holding=holding, goal=goal, initial=initial)
 
 
 def _times(group: PlanGroup, holding: StageMemory) -> StageTimes:

@@ -14,9 +14,7 @@ On = Annotated[
 ]
 Aim = Annotated[
     str,
-    typer.Option(
-        "--objective", help="Goal among several clusters: throughput, cost, energy, goodput or time."
-    ),
+    typer.Option("--objective", help="Goal for clusters: throughput, cost, energy, goodput or time."),
 ]
 Tokens = Annotated[
     str | None,

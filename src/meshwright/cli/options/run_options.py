@@ -63,8 +63,7 @@ Epsilon = Annotated[
     float | None, typer.Option("--eps", metavar="NUMBER", help="AdamW's epsilon; 1e-8 if not given.")
 ]
 WeightDecay = Annotated[
-    float | None,
-    typer.Option("--weight-decay", metavar="NUMBER", help="Weight decay of matrices; 0.1 if not given."),
+    float | None, typer.Option("--weight-decay", metavar="NUMBER", help="For matrices; 0.1 if not given.")
 ]
 Clip = Annotated[
     float | None,

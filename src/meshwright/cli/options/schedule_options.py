@@ -19,10 +19,7 @@ MicroBatches = Annotated[
 Chunks = Annotated[
     int | None,
     typer.Option(
-        "--chunks",
-        "--virtual-stages",
-        metavar="V",
-        help="Stages of each rank; the usual number if not given.",
+        "--chunks", "--virtual-stages", metavar="V", help="Stages of each rank; as usual if not given."
     ),
 ]
 Times = Annotated[

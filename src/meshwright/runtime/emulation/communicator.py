@@ -127,7 +127,7 @@ class EmulatedCommunicator(Communicator):
             return self._in_line(action, item, seconds[at])
         if action.kind == "GATHER":
             return self._overlap_gather(action, item, seconds[at])
-        return self._overlap_reduction(action, item, seconds, at)
+        return self._overlap_reduce(action, item, seconds, at)
 
     def _in_line(self, action: Action, item: Collective, seconds: float) -> Ending:
         clock = self.clock
@@ -158,9 +158,7 @@ class EmulatedCommunicator(Communicator):
 
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
-    def _overlap_reduction(
-        self, action: Action, item: Collective, seconds: Sequence[float], at: int
-    ) -> Ending:
+    def _overlap_reduce(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
         clock, stage = self.clock, action.stage
         assert stage is not None
         if at == 0:

@@ -52,9 +52,7 @@ def train(
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
     initial = Blank(job.model) if chosen else _tensors(training)
-    announce = (
-        console is not None and place.rank == 0 and place.launcher != "local"
-    )  # local: the parent reports
+    announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
         stopping(store, job.program, announce=announce, early=early) as heard,
         rank_of(job, place, store, initial) as rank,

@@ -55,11 +55,7 @@ class Record:
 
 
 def run_case(
-    trial: VerifyCase,
-    report: ProgressCallback,
-    fault: Fault = no_fault,
-    *,
-    accelerated: bool = False,
+    trial: VerifyCase, report: ProgressCallback, fault: Fault = no_fault, *, accelerated: bool = False
 ) -> Outcome:
     """Run a case. ``fault`` is called in every rank before it begins, to inject an error that should be detected.
 
