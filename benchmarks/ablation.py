@@ -178,7 +178,7 @@ def page(path: str) -> str:
     observations = observations_of([run for run in read_runs(path) if isinstance(run, Run)])
     found = all_errors(observations)
     header = ["left out", *found[EFFECTS[0].name]]
-    return f"""# What each effect is worth
+    return f"""# Ablation: prediction errors without each effect
 
 MAPE of step times of published runs when one effect is left out of the cost model, by version {__version__} on
 {date.today().isoformat()}. Made by `python benchmarks/ablation.py RUNS.csv --write`; the runs are those of

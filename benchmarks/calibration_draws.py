@@ -102,7 +102,7 @@ def lines(path: str) -> list[list[str]]:
 def page(path: str) -> str:
     """The table with its explanation."""
     header = ["source", "device", "runs", "error before", "after", "accepted", "worse"]
-    return f"""# Calibration on a few runs of one's own
+    return f"""# Calibration on a few runs of one cluster
 
 Expected error of step times before and after `meshwright calibrate` on a few runs, over {DRAWS} random draws from
 published runs of a source that the constants have not seen (fits of [left-out](left-out.md)); by version {__version__}

@@ -154,7 +154,7 @@ from both sides by the rows of `src/meshwright/frameworks/target_checks/known_di
 within the bound that the row gives; *agrees* means that nothing is left, in number, size, group or order.
 
 {parts}
-## What was explained, and why
+## Explained differences
 
 {reasons}
 """

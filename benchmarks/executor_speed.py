@@ -49,7 +49,7 @@ SETTING = {
     "equal": EQUAL,
     "size": SIZES[0],
 }
-PAGE = """# Our executor beside hand-written PyTorch
+PAGE = """# Executor speed compared with hand-written PyTorch
 
 CPU seconds of a training step (user and system, all threads, summed over ranks), ours over theirs: the median over
 pairs of steps, and its 95 % upper bound by bootstrap ({resamples:,} resamples of the pairs). {within} of {bounds}

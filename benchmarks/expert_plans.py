@@ -65,7 +65,7 @@ class Line:
         if not self.theirs.fits:
             return UNFIT
         own_s, other_s = self.theirs.step_time_s, self.ours.step_time_s
-        if is_tie(own_s, other_s, self.against.beside.tie_ratio):
+        if is_tie(own_s, other_s, self.against.difference.tie_ratio):
             return TIE
         return QUICKER if other_s < own_s else SLOWER
 
@@ -168,7 +168,7 @@ def totals(lines: list[Line]) -> Iterator[str]:
 
 def habits(lines: list[Line]) -> Iterator[str]:
     """The choices in which ours differs, how often and which way, the most frequent first."""
-    changed = [line.against.beside.changes for line in lines if line.against is not None]
+    changed = [line.against.difference.changes for line in lines if line.against is not None]
     counts = Counter(name for changes in changed for name in changes)
     for name, count in counts.most_common():
         pairs = [changes[name] for changes in changed if name in changes]
@@ -203,7 +203,7 @@ schedules with closed forms; published plans that are made otherwise are told be
 {HEAD}
 {chr(10).join(map(row_of, lines))}
 
-## What ours does otherwise
+## Differences of our plans
 
 Of the choices of {sum(line.against is not None for line in lines)} published plans, ours has another value in:
 

@@ -243,7 +243,7 @@ rest. The cluster is what `measure` found in {MEASURE_S:.0f} s with as many proc
 with other work on it, which the load average tells, says little of a prediction, and its spread says how little.
 
 {sections}
-## What three probes can mend here
+## Calibration by three probes
 
 `calibrate` moves compute, network cards and host time. On one host nothing crosses network cards, and latency and
 bandwidth of collectives between its processes are none of the three: where those err, as under tp, or where ranks share

@@ -247,7 +247,7 @@ def proof(results: Results, name: str, *, cpu: bool) -> Line:
     for small in small_plans(resolved.long, resolved.setting.model, 1).plans:
         trial = VerifyCase(program_of(small, resolved.setting.stack), small.model)
         outcome = run_case(trial, lambda what, part: None, accelerated=not cpu)
-        worst.append({"plan": small.said, **outcome.to_json()})
+        worst.append({"plan": small.text, **outcome.to_json()})
     return {"plans": worst, "equal": all(one["equal"] for one in worst)}
 
 

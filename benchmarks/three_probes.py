@@ -192,7 +192,7 @@ def page() -> str:
             )
             print(lines[-1], flush=True)
     ranges = ", ".join(f"`{name}` × {low:g} to {high:g}" for name, (low, high) in RANGES.items())
-    return f"""# What measuring and three probe runs tell of machines whose constants are hidden
+    return f"""# Calibration by measurement and three probe runs, tested on hidden constants
 
 Mean error of the predicted step time of {JUDGED} plans that were not run, over {MACHINES} machines per plan. **The
 machines are synthetic; nothing here was measured.** A machine is the cost model with hidden constants

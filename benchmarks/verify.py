@@ -152,7 +152,7 @@ def shrunk() -> Iterator[tuple[str, Row, Verified]]:
         found = large(model, layout, keys, schedule, chunks)
         degrees = " ".join(f"{axis} {degree}" for axis, degree in layout.items())
         for small, outcome in found.trials:
-            yield degrees, Row(model, small.said, small.ranks, outcome), found
+            yield degrees, Row(model, small.text, small.ranks, outcome), found
 
 
 def with_fault(fault: Fault) -> Outcome:

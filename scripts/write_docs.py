@@ -9,7 +9,9 @@ import csv
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 
 from command_line import frozen_list, verbs
@@ -27,6 +29,7 @@ from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, voc
 from schedule_pictures import pictures
 
 from meshwright import api
+from meshwright.cli.plan import render_plan_answer
 from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.catalog_prices import usual_price
 from meshwright.frameworks.export_targets import TARGETS
@@ -34,10 +37,8 @@ from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_names
 from meshwright.plans.rules.stack_limits.meshwright import LIMITS
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.search.space.constraints import format_choice
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
-from meshwright.verbs.plan.proposal import Proposal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -45,7 +46,6 @@ PICTURES = DOCS / "schedules"
 CHARTS = DOCS / "findings"
 OPTIONS = ROOT / "tests" / "house" / "cli_options.txt"
 MARKED = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
-EXAMPLE_DEGREES = ("pp", "dp_shard", "cp", "tp")
 UNITS = {"_us": "µs", "_gb_s": "GB/s", "_mb": "MB"}
 CURVES = ("latency_us", "latency_per_rank_us", "bandwidth_gb_s", "saturation_mb", "saturation_power")
 
@@ -146,28 +146,12 @@ def verb_pages() -> str:
 
 
 def example_plan() -> str:
-    """What ``plan`` answers for the README's question: the best plans, and why the first one won."""
-    answer = api.plan("llama-3.1-70b", on="h100-sxm-80gb x 64", seq_len=8192, global_batch=512, top=3)
-    rows = [_plan_row(number, found) for number, found in enumerate(answer.proposals, start=1)]
-    degrees = (*EXAMPLE_DEGREES, "sp", "schedule", "sharding", "recompute", "step", "MFU", "memory")
-    why = [f"- `{r.field}: {r.value}` {r.text}" for r in answer.proposals[0].reasons]
-    counts = f"{answer.considered:,} combinations, {answer.legal:,} legal, {answer.evaluated:,} priced"
-    head = f"{counts}. Predicted, the best plan of each layout:"
-    lead = "Why the first one won: the best plan with another value, field by field."
-    return "\n".join([head, "", table(("#", *degrees), rows), lead, "", *why, ""])
-
-
-def _plan_row(number: int, found: Proposal) -> Iterator[object]:
-    layout, pipeline, report = found.plan.layout, found.plan.pipeline, found.report
-    yield number
-    yield from (getattr(layout, axis) for axis in EXAMPLE_DEGREES)
-    yield "on" if layout.sequence_parallel else "off"
-    chunks = pipeline.virtual_stages
-    yield str(pipeline.choice) + (f" ×{chunks}" if chunks > 1 else "")
-    yield from (found.plan.sharding, format_choice(found.plan.recompute))
-    yield f"{report.step_time_s:.1f} s"
-    yield f"{report.mfu:.1%}" if report.mfu else None
-    yield f"{report.memory_bytes['total'] / GIB:.1f} GiB"
+    """Return what ``plan`` prints for the README's question."""
+    answer = api.plan("llama-3.1-70b", on="h100-sxm-80gb x 64", seq_len=8192, global_batch=512)
+    text = StringIO()
+    with redirect_stdout(text):
+        render_plan_answer(answer.to_json(), answer.proposals[0].reasons, ["plan.yaml"], why=False)
+    return f"```text\n{text.getvalue().strip()}\n```\n"
 
 
 def constants() -> str:

@@ -1,4 +1,4 @@
-"""The verbs as functions. Both towers meet here and nowhere else; the command line only renders what these return.
+"""The verbs as functions: predictor and runtime meet here only; the command line renders the results.
 
 Names and paths in, JSON-ready data or frozen values out. Raises InputError (all problems) or InfeasibleError (reasons).
 """
@@ -196,13 +196,13 @@ def emulate(
 def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
     """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it."""
     from meshwright.present.plan_answers.comparison import compare_reports
-    from meshwright.verbs.predict.trace_comparison import beside_trace, is_trace
+    from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
     if is_trace(a):
         rule = "is a trace by its name, and the plan that it is a trace of comes first"
         raise InputError(Problem("a", str(a), rule, f"meshwright compare {b} {a}"))
     if is_trace(b):
-        return beside_trace(load(a), b)
+        return compare_with_trace(load(a), b)
     return compare_reports((load(a), predict(a)), (load(b), predict(b)))
 
 
@@ -381,7 +381,7 @@ def solve_schedule(asked: "ScheduleRequest", sought: "ScheduleSearchOptions") ->
 def solve_plan(path: str | Path, asked: "ScheduleRequest", sought: "ScheduleSearchOptions") -> "Solved":
     """Search the shortest lists for a plan: at its own stage times, in seconds, and within its memory.
 
-    ``asked`` may have a memory limit beside. Raises InputError with all problems, InfeasibleError where no lists fit.
+    ``asked`` may also have a memory limit. Raises InputError with all problems, InfeasibleError where no lists fit.
     """
     from meshwright.verbs.schedule.stage_times_of_plan import solved_for
 

@@ -120,12 +120,12 @@ def attempted(make: Callable[[], T], problems: list[Problem]) -> T | None:
         return None
 
 
-def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
+def nearest(name: str, candidates: Iterable[str], *, alike: float = 0.5) -> str:
     """Suggest names for an unknown one: similar names, or all of them when none is similar and they are few.
 
     ``alike``: the part of both names that a near one shares with it; more of it where all names are short.
     """
-    names = sorted(set(known))
+    names = sorted(set(candidates))
     near = near_names(name, names, alike=alike)
     if near:
         return "did you mean " + " or ".join(near) + "?"
@@ -133,9 +133,9 @@ def nearest(name: str, known: Iterable[str], *, alike: float = 0.5) -> str:
     return "one of " + ", ".join(shown) if names else ""
 
 
-def near_names(name: str, known: Iterable[str], *, alike: float = 0.5) -> list[str]:
+def near_names(name: str, candidates: Iterable[str], *, alike: float = 0.5) -> list[str]:
     """Return at most three known names that are like an unknown one, the nearest first; letter case is ignored."""
-    lower = {known_name.lower(): known_name for known_name in known}
+    lower = {candidate.lower(): candidate for candidate in candidates}
     return [lower[match] for match in difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=alike)]
 
 

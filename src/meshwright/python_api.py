@@ -103,9 +103,9 @@ def plan(
 
     ``why``: the answer prints every reason, plan and count, not the summary.
     """
-    sought = solving(solve, solve_steps, seed)
+    search = solving(solve, solve_steps, seed)
     file = None if output is None else Path(output)
-    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if sought else [])]:
+    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
         check_writable(path, "output")
     found = api.plan(
         model,
@@ -123,7 +123,7 @@ def plan(
         top=top,
         stages=stages,
         schedule=schedule,
-        solving=sought,
+        solving=search,
         objective=objective,
         tokens=tokens,
         budget_usd=budget,
@@ -221,7 +221,7 @@ def import_file(
     output: PathLike | None = None,
 ) -> Answer:
     """Read another framework's file as a plan; its values give way to the keywords."""
-    wanted = ImportRequest(
+    request = ImportRequest(
         model=model,
         on=on,
         seq_len=seq_len,
@@ -237,10 +237,10 @@ def import_file(
             raise InputError(
                 Problem("output", str(path), "is the file that is read: it would be lost", "another name")
             )
-    data = api.import_file(file, wanted).to_json(path.stem if path else "plan")
+    data = api.import_file(file, request).to_json(path.stem if path else "plan")
     if path:
-        beside = {path.with_name(name): text for name, text in data["beside"].items()}
-        write_all({path: data["plan_text"], **beside})
+        more_files = {path.with_name(name): text for name, text in data["beside"].items()}
+        write_all({path: data["plan_text"], **more_files})
     return Answer(data, lambda data: render_import(data, _text(path)))
 
 
@@ -256,7 +256,7 @@ def check(
     variable: Iterable[str] = (),
 ) -> Answer:
     """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
-    wanted = ImportRequest(
+    request = ImportRequest(
         model=model,
         on=on,
         seq_len=seq_len,
@@ -265,7 +265,7 @@ def check(
         source=from_,
         variables=_several(variable),
     )
-    found = api.check(file, wanted)
+    found = api.check(file, request)
     return Answer(found.to_json(), render_check, found.ok)
 
 
@@ -447,31 +447,33 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
-    sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
     _check_all(files)
     if not names:
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
-    refuse_unused(names, given, sought, branches, from_, files)
+    refuse_unused(names, given, options, branches, from_, files)
     written = [str(path) for path in files.values()]
     name = names[0]
     if name == ALL:
         return Answer(api.schedules(), render_schedules)
-    asked: Any = ScheduleRequest(**given)  # type: ignore[arg-type]
-    search: Any = ScheduleSearchOptions(**sought)  # type: ignore[arg-type]
+    request: Any = ScheduleRequest(**given)  # type: ignore[arg-type]
+    search: Any = ScheduleSearchOptions(**options)  # type: ignore[arg-type]
     found: Any
     if name == SEVERAL:
-        found = api.compare_schedules(names[1:], asked)
+        found = api.compare_schedules(names[1:], request)
     elif graph is not None:
         branched = GraphScheduleRequest(
             graph=graph, ranks=stages, micro_batches=micro_batches, memory_gib=memory
         )
         found = api.solve_graph(branched, search) if name == SEARCH else api.play_graph(name, branched)
     elif name == SEARCH:
-        found = api.solve_schedule(asked, search) if from_ is None else api.solve_plan(from_, asked, search)
+        found = (
+            api.solve_schedule(request, search) if from_ is None else api.solve_plan(from_, request, search)
+        )
     else:
-        found = api.schedule(name, asked)
+        found = api.schedule(name, request)
     write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
     if name == SEVERAL:
         return Answer(found.to_json(), lambda data: render_compared(data, _text(svg)))

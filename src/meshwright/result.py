@@ -1,4 +1,4 @@
-"""The Report: what a plan costs. One type for prediction, emulation and measurement, always labelled which.
+"""The Report: time, memory and cost of a plan. One type for prediction, emulation and measurement, with the origin.
 
 Field names are the public JSON keys. A number that can not be computed is None, and ``origin`` says why; every
 other entry of ``origin`` says where the number comes from.

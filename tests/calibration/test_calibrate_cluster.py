@@ -1,4 +1,4 @@
-"""Calibration on a few runs of one's own."""
+"""Calibration of a cluster on a few runs."""
 
 from dataclasses import replace
 

@@ -25,7 +25,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.lower_plan import p2p_bytes
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, beside_compute, tied_reduction
+from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, overlapped_kinds, tied_reduction
 from meshwright.program.pass_items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS, SUM_SENDS
@@ -70,7 +70,7 @@ def _collectives(
 ) -> Iterable[tuple[int, Collective]]:
     """Every collective of a pass with the number of times that it runs."""
     for segment in body:
-        yield from ((segment.count, collective) for collective in segment.beside)
+        yield from ((segment.count, collective) for collective in segment.overlapped)
         if segment.block is None:
             continue
         for item in items_of[segment.block, segment.kind]:
@@ -133,11 +133,11 @@ def _around(group: PlanGroup, repeats: Counts) -> Iterable[tuple[int | Counts, C
 
 def _unit_counts(group: PlanGroup) -> tuple[Counts, Counts]:
     """Count the gathers and reductions of each kind of stage in a step: (kinds, n) each."""
-    beside, stages = beside_compute(group.setting.stack), len(group.stages)
+    overlapped, stages = overlapped_kinds(group.setting.stack), len(group.stages)
     of_kind = np.eye(len(group.stage_kinds), dtype=np.int64)[group.kind_of].T
     found = np.zeros((2, len(of_kind), len(group.plans)), dtype=np.int64)
     for count, times, rows in equal_lists(group.micro_batches, group.times):
-        lists = unit_lists(group.schedule, group.ranks, count, group.chunks, times, beside)
+        lists = unit_lists(group.schedule, group.ranks, count, group.chunks, times, overlapped)
         for which, counts in enumerate(exchange_counts(lists, stages)):
             found[which][:, rows] = (of_kind @ counts)[:, None]
     return found[0], found[1]

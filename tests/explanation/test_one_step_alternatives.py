@@ -77,4 +77,4 @@ def test_what_each_layer_recomputes_is_kept_by_every_step_but_that_of_recomputat
     (all_of_them,) = [
         one for one in choices(found) if "stages" not in one.changes and "recompute" in one.changes
     ][:1]
-    assert all_of_them.said.startswith("recompute full in layers 0..7, none in layers 8..31 → ")
+    assert all_of_them.changes_in_words.startswith("recompute full in layers 0..7, none in layers 8..31 → ")

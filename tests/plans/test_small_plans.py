@@ -71,7 +71,7 @@ def test_activations_go_to_the_host_in_small_plans_too(schedule):
         "llama-3.1-70b", layout, sharding="zero1", offload=offload, pipeline={"schedule": schedule}
     )
     found = small_plans(large.long, large.setting.model, 8)
-    assert found.features["offload"].said == "activations wait on the host: 0.5, 3 passes ahead"
+    assert found.features["offload"].text == "activations wait on the host: 0.5, 3 passes ahead"
     piped = [plan for plan in found.plans if "pp" in plan.features]
     assert piped
     for plan in piped:
@@ -203,12 +203,12 @@ def test_shrinking_is_the_same_every_time(plans):
 def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
     layout = {"dp_shard": 8, "tp": 2, "ep": 8, "etp": 2}
     large = plan_of("mixtral-8x7b", layout, sharding="zero1", stack="megatron-bridge")
-    found = small_plans(large.long, large.setting.model, 8, hands_on=True)
+    found = small_plans(large.long, large.setting.model, 8, forwarding=True)
     (small,) = (plan for plan in found.plans if {"ep", "etp"} <= {*plan.features})
     program = program_of(small, large.setting.stack)
     assert exchange_form(program.shape, program.stack) == "hierarchical"
     assert program.expert_grid.sizes["etp"] == 2
-    assert small.said.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
+    assert small.text.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
     plain = small_plans(large.long, large.setting.model, 8)
     forms = [
         exchange_form(program.shape, program.stack)

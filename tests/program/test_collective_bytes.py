@@ -17,7 +17,7 @@ def of_items(items):
         if isinstance(item, Collective):
             yield item
         elif not isinstance(item, Compute):
-            yield from item.beside
+            yield from item.overlapped
 
 
 def sent(program: Program, collectives) -> Counter:
@@ -40,7 +40,7 @@ def step_bytes(program: Program) -> Counter:
     for actions in program.lists:
         for action in actions:
             for segment in program.bodies.get((action.stage, action.kind), ()):
-                for collective in segment.beside * segment.count:
+                for collective in segment.overlapped * segment.count:
                     total += sent(program, [collective])
             total += sent(program, program.collectives.get((action.stage, action.kind), ()))
     return total

@@ -54,7 +54,7 @@ def test_a_unit_changes_lists_and_what_is_known_of_them(name):
 def test_knobs_that_a_schedule_does_not_look_at_change_no_list():
     choice = ScheduleChoice("1f1b", memory_limit=0.25, unit=2)
     assert choice.heeded == set()
-    assert choice.turned == {"memory_limit": 0.25, "unit": 2}
+    assert choice.given_knobs == {"memory_limit": 0.25, "unit": 2}
     assert choice.lists(RANKS, COUNT, 1) == ScheduleChoice("1f1b").lists(RANKS, COUNT, 1)
     assert choice.period(RANKS) == RANKS
 

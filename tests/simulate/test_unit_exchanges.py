@@ -19,8 +19,8 @@ SCHEDULES = ("zeropp", "looped-bfs", "interleaved-1f1b")
 ROUNDING = 1e-12
 
 
-def by_unit(schedule, *, beside=True):
-    facts = {"overlap_parameter_gather": beside, "overlap_gradient_reduction": beside}
+def by_unit(schedule, *, overlapped=True):
+    facts = {"overlap_parameter_gather": overlapped, "overlap_gradient_reduction": overlapped}
     plan = {"pp": 2, "dp_shard": 4, "sharding": "zero3", "stack": "meshwright", "gather": "per-unit"}
     return lowered(**plan, schedule=schedule, virtual_stages=4, global_batch=32, **facts)
 
@@ -37,10 +37,10 @@ def split(records):
     )
 
 
-@pytest.mark.parametrize("beside", [True, False], ids=["beside", "in line"])
+@pytest.mark.parametrize("overlapped", [True, False], ids=["overlapped", "in line"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_pass_waits_for_its_parameters_and_exchanges_follow_each_other(schedule, beside):
-    plan = by_unit(schedule, beside=beside)
+def test_a_pass_waits_for_its_parameters_and_exchanges_follow_each_other(schedule, overlapped):
+    plan = by_unit(schedule, overlapped=overlapped)
     for records in plan.simulated().ranks:
         passes, exchanges = split(records)
         assert exchanges
@@ -51,7 +51,7 @@ def test_a_pass_waits_for_its_parameters_and_exchanges_follow_each_other(schedul
                 gathered[record.action.stage] = record.end
             elif record.action.kind in NEED_PARAMETERS:
                 assert record.start >= gathered[record.action.stage] - ROUNDING
-        if not beside:
+        if not overlapped:
             assert all(overlap(one, other) <= ROUNDING for one in passes for other in exchanges)
 
 
@@ -88,12 +88,12 @@ def test_exchanges_that_cost_nothing_leave_the_pipeline_alone(schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_exchanges_add_to_a_step_is_data_parallel_time_and_no_bubble(schedule):
-    plans = [by_unit(schedule, beside=beside) for beside in (True, False)]
-    beside, in_line = (
+    plans = [by_unit(schedule, overlapped=overlapped) for overlapped in (True, False)]
+    overlapped, in_line = (
         estimate(plan_of(plan), plan.setting, plan.program, plan.simulated()).parts for plan in plans
     )
-    assert beside["bubble"] == pytest.approx(in_line["bubble"])
-    assert 0 < beside["dp"] < in_line["dp"]
+    assert overlapped["bubble"] == pytest.approx(in_line["bubble"])
+    assert 0 < overlapped["dp"] < in_line["dp"]
 
 
 def plan_of(plan):

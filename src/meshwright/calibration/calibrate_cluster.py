@@ -22,7 +22,7 @@ from meshwright.validation.read_run_table import Skipped
 
 WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
 FEWEST_RUNS = 3
-SHOWN = 5
+LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,6 @@ def _why_skipped(skipped: Sequence[Skipped]) -> Iterator[Problem]:
     for run in skipped:
         names.setdefault(run.reason, []).append(run.run_id)
     for reason, runs in names.items():
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        shown = ", ".join(runs[:SHOWN]) + more
-        yield Problem("runs", shown, f"can not be used: {reason}", "mend the row, or leave it out", "warning")
+        more = f" and {len(runs) - LISTED} more" if len(runs) > LISTED else ""
+        first = ", ".join(runs[:LISTED]) + more
+        yield Problem("runs", first, f"can not be used: {reason}", "mend the row, or leave it out", "warning")

@@ -49,8 +49,8 @@ def fit(
     """
     problem = _Problem(observations, parameters, runs_of_a_source)
     theta = problem.start
-    known = begun or problem.begin()
-    errors, jacobian = ([getattr(one, name) for one in known] for name in ("errors", "derivatives"))
+    evaluations = begun or problem.begin()
+    errors, jacobian = ([getattr(one, name) for one in evaluations] for name in ("errors", "derivatives"))
     value = before = problem.objective(errors, theta)
     hessian = np.diag(1 / problem.widths**2)
     for iteration in range(ITERATIONS):

@@ -28,19 +28,19 @@ class LeftOutSource:
 def leave_one_source_out(
     observations: Sequence[Observation],
     progress: Callable[[LeftOutSource], None] | None = None,
-    beside: Sequence[Target] = (),
+    further: Sequence[Target] = (),
 ) -> list[LeftOutSource]:
     """Predict every source under constants fitted without it, one process per fit.
 
-    Targets ``beside`` the observations are fitted too, unless they are of the source that is left out. All fits begin
+    Targets ``further`` the observations are fitted too, unless they are of the source that is left out. All fits begin
     at the priors, and therefore with the same derivatives.
     """
     sources = sorted({source for observation in observations for source in observation.sources})
     unseen = prior_values(observations)
-    begun = fit_start([*observations, *beside], unseen)
+    begun = fit_start([*observations, *further], unseen)
     found: list[LeftOutSource] = []
     with ProcessPoolExecutor() as processes:
-        for left in processes.map(partial(without, observations, beside, unseen, begun), sources):
+        for left in processes.map(partial(without, observations, further, unseen, begun), sources):
             found.append(left)
             if progress:
                 progress(left)
@@ -54,7 +54,7 @@ def prior_values(observations: Sequence[Observation]) -> list[Parameter]:
 
 def without(
     observations: Sequence[Observation],
-    beside: Sequence[Target],
+    further: Sequence[Target],
     unseen: Sequence[Parameter],
     begun: FitStarts,
     source: str,
@@ -64,7 +64,7 @@ def without(
     The fit begins at the priors, and what only this source determines (its stack's numbers, its devices') stays
     there: nothing that it contributed to the present constants is used.
     """
-    known = zip((*observations, *beside), begun, strict=True)
+    known = zip((*observations, *further), begun, strict=True)
     others = [(o, first) for o, first in known if source not in o.sources]
     values = fit([o for o, _ in others], unseen, begun=[first for _, first in others]).values
     own = tuple(o for o in observations if source in o.sources)

@@ -27,10 +27,10 @@ class UsableRuns:
     remarks: tuple[str, ...] = ()
 
 
-def usable_runs(items: Iterable[Run | Skipped], known: Cluster | None = None) -> UsableRuns:
+def usable_runs(items: Iterable[Run | Skipped], cluster: Cluster | None = None) -> UsableRuns:
     """Group the runs of a table by setting; a run without a time, or that cannot be priced, is skipped.
 
-    Runs on the device of the ``known`` cluster are priced on that cluster.
+    Runs on the device of ``cluster`` are priced on that cluster.
     """
     same: dict[int, list[Run]] = {}
     skipped: list[Skipped] = []
@@ -42,7 +42,7 @@ def usable_runs(items: Iterable[Run | Skipped], known: Cluster | None = None) ->
         else:
             reason = "ran out of memory" if item.outcome == "oom" else "step_time_s: not given"
             skipped.append(_skipped(item, reason))
-    found = {key: tuple(_observations(runs, known, skipped)) for key, runs in same.items()}
+    found = {key: tuple(_observations(runs, cluster, skipped)) for key, runs in same.items()}
     models = dict.fromkeys(same[key][0].given.model or "" for key in found if found[key])
     remarks = (
         f"{name} is not on this machine: its columns stand for it" for name in models if is_absent(name)
@@ -63,10 +63,10 @@ def _skipped(run: Run, reason: str) -> Skipped:
     return Skipped(run.line, run.run_id, run.source, reason)
 
 
-def _observations(runs: list[Run], known: Cluster | None, skipped: list[Skipped]) -> Iterator[Observation]:
+def _observations(runs: list[Run], cluster: Cluster | None, skipped: list[Skipped]) -> Iterator[Observation]:
     """Yield the runs of one setting; unusable ones go to ``skipped``."""
     try:
-        setting = setting_of(runs[0].given, known)
+        setting = setting_of(runs[0].given, cluster)
     except InputError as error:
         reason = "; ".join(f"{problem.field}: {problem.rule}" for problem in error.problems)
         skipped += [_skipped(run, reason) for run in runs]

@@ -23,7 +23,7 @@ def calibrate(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a cluster's constants to measured runs. Exits with 1 when that would not help."""
+    """Fit a cluster's constants to measured runs. Exits with 1 if calibration does not reduce the error."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

@@ -28,7 +28,7 @@ def check(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what is illegal, what will not fit, how far it is from the best plan, and what would mend it.
+    """List what is illegal or does not fit, the distance from the best plan, and the smallest fix.
 
     Exits with 1 where there is an error or it does not fit.
     """
@@ -36,7 +36,7 @@ def check(
         from meshwright import api
         from meshwright.verbs.import_ import ImportRequest
 
-        wanted = ImportRequest(
+        request = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -45,7 +45,7 @@ def check(
             source=source,
             variables=tuple(variable or ()),
         )
-        found = api.check(file, wanted)
+        found = api.check(file, request)
         if as_json:
             print_json(found.to_json())
         else:

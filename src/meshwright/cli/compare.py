@@ -19,7 +19,7 @@ def compare(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare two plans, or the prediction of a plan with a trace of it."""
+    """Compare two plans, or a plan's prediction with a trace."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

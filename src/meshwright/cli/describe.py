@@ -16,7 +16,7 @@ def describe(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show what a model, cluster, stack or plan is, with every default."""
+    """Show a model, cluster, stack or plan with every default."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

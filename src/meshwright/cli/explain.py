@@ -20,7 +20,7 @@ def explain(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say where time and memory go, what each choice does, what binds, and what would change the answer.
+    """Explain where time and memory go, each choice's effect, the bottleneck, and what changes the answer.
 
     Exits with 1 when the plan does not fit.
     """

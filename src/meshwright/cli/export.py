@@ -43,7 +43,7 @@ def export(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write the files with which a framework runs the plan."""
+    """Write the files that a framework needs to run the plan."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

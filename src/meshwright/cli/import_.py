@@ -31,7 +31,7 @@ def import_(
     variable: Variables = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the plan; a stack or model of its own goes beside it."),
+        typer.Option("-o", "--output", help="Write the plan; new stack or model files go into its folder."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -41,7 +41,7 @@ def import_(
         from meshwright import api
         from meshwright.verbs.import_ import ImportRequest
 
-        wanted = ImportRequest(
+        request = ImportRequest(
             model=model,
             on=on,
             seq_len=seq_len,
@@ -56,10 +56,10 @@ def import_(
             if output.exists() and output.samefile(file):
                 rule = "is the file that is read: it would be lost"
                 raise InputError(Problem("output", str(output), rule, "another name"))
-        data = api.import_file(file, wanted).to_json(stem)
+        data = api.import_file(file, request).to_json(stem)
         if output:
-            beside = {output.with_name(name): text for name, text in data["beside"].items()}
-            write_all({output: data["plan_text"], **beside})
+            more_files = {output.with_name(name): text for name, text in data["beside"].items()}
+            write_all({output: data["plan_text"], **more_files})
         if as_json:
             print_json(data)
             return

@@ -18,11 +18,11 @@ def ingest(
         ),
     ],
     plan: Annotated[
-        str | None, typer.Option("--plan", help="The plan that ran; plan.yaml beside a log is taken unasked.")
+        str | None, typer.Option("--plan", help="The plan that ran; default: plan.yaml in the log's folder.")
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="COLUMN=VALUE", help="What the log does not say. Repeatable."),
+        typer.Option("--set", metavar="COLUMN=VALUE", help="A value that the log lacks. Repeatable."),
     ] = None,
     output: Annotated[
         Path | None,

@@ -17,11 +17,11 @@ def measure(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="CLUSTER", help="What no measurement says: size, cards, tiers, price."),
+        typer.Option("--on", metavar="CLUSTER", help="Cluster that has the size, cards, tiers and price."),
     ] = None,
     budget: Annotated[float, typer.Option("--budget", help="Seconds to take, at most 600.")] = 300.0,
     processes: Annotated[
-        int | None, typer.Option("--processes", help="Local processes, where no launcher started us.")
+        int | None, typer.Option("--processes", help="Local processes, if no launcher started this one.")
     ] = None,
     tests: Annotated[
         list[str] | None,

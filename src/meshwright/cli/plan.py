@@ -42,9 +42,9 @@ def plan(
     forbid: Annotated[
         list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", help="How many plans to show.")] = 5,
+    top: Annotated[int, typer.Option("--top", help="Number of plans to show.")] = 5,
     stages: Annotated[
-        str, typer.Option("--stages", help="Layers per stage: balanced, or cut anew by time or by memory.")
+        str, typer.Option("--stages", help="Layers per stage: balanced, or rebalanced by time or by memory.")
     ] = "balanced",
     schedule: options.Schedules = None,
     solve: options.Solve = None,
@@ -64,7 +64,7 @@ def plan(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Search the best parallelization plans and say why."""
+    """Search the best parallelization plans and give the reasons."""
     with errors_as_messages(as_json, debug, why=why):
         from meshwright import api
 

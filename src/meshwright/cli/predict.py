@@ -37,7 +37,7 @@ def predict(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Predict what a plan costs. Exits with 1 when it does not fit."""
+    """Predict a plan's step time, memory and cost. Exits with 1 if it does not fit."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

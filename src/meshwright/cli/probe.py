@@ -11,7 +11,7 @@ from meshwright.cli.terminal.output import errors_as_messages, print_json, write
 
 def probe(
     plan: PlanFile,
-    top: Annotated[int, typer.Option("--top", help="How many jobs; the plan's own is the first.")] = 3,
+    top: Annotated[int, typer.Option("--top", help="Number of jobs; the first runs the plan itself.")] = 3,
     to: Annotated[
         str | None, typer.Option("--to", metavar="TARGET", help="The framework, in place of the stack's own.")
     ] = None,
@@ -19,7 +19,7 @@ def probe(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write 20-step jobs of a plan and of plans near it, to be run, logged and ingested."""
+    """Write 20-step jobs of a plan and of plans near it, whose logs calibrate the cluster."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

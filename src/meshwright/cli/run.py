@@ -74,7 +74,7 @@ def run(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Train a plan on this host, or under torchrun or Slurm; or emulate its step. Exits with 1 when a rank fails."""
+    """Train a plan on this host, or under torchrun or Slurm; or emulate its step. Exits with 1 if a rank fails."""
     named = {name: value for name, value in locals().items() if value is not None and value is not False}
     with errors_as_messages(as_json, debug):
         own = {name: value for name, value in named.items() if name not in SHARED}

@@ -51,7 +51,7 @@ def schedule(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Play a pipeline schedule and say how long it takes, what is bubble, and what every rank holds.
+    """Simulate a pipeline schedule: its length, its bubble, and the memory of every rank.
 
     `auto` searches for the shortest lists within the memory limit, 1F1B's memory if not given, and says how far from
     the shortest possible they are; with `--graph` also which rank has which operators. Exits with 1 when a rank holds
@@ -66,27 +66,27 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
-    sought = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    search = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
-        refuse_unused(names, given, sought, branches, from_, files)
+        refuse_unused(names, given, search, branches, from_, files)
         if names[0] == ALL:
             _list(as_json)
         elif names[0] == SEVERAL:
             _compare(names[1:], given, svg, as_json)
         elif graph is not None:
-            _with_branches(names[0], branches, given, sought, files, as_json)
+            _with_branches(names[0], branches, given, search, files, as_json)
         else:
-            _one(names[0], given, sought, from_, files, as_json)
+            _one(names[0], given, search, from_, files, as_json)
 
 
 def refuse_unused(
     names: Sequence[str],
     given: Mapping[str, object],
-    sought: Mapping[str, object],
+    search: Mapping[str, object],
     branches: Mapping[str, object],
     plan: str | None,
     files: Mapping[str, Path],
@@ -95,14 +95,14 @@ def refuse_unused(
     graph = branches["graph"] is not None
     if names[0] != SEARCH:
         others = {} if graph and names[0].endswith(".csv") else branches
-        _refuse((), {**sought, **others, "from": plan}, f"is for `meshwright schedule {SEARCH}`")
+        _refuse((), {**search, **others, "from": plan}, f"is for `meshwright schedule {SEARCH}`")
     if names[0] == ALL:
         _refuse(names, {**given, **files})
     elif names[0] == SEVERAL:
         _refuse((), {"csv": files.get("csv")})
     elif graph:
         unread = {
-            name: value for name, value in {**given, **sought, "from": plan}.items() if name in OF_CHAINS
+            name: value for name, value in {**given, **search, "from": plan}.items() if name in OF_CHAINS
         }
         _refuse(names, unread, "is not for a graph")
     else:
@@ -141,9 +141,9 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
     from meshwright.verbs.schedule.named_schedules import forewarned
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
-    asked = ScheduleRequest(**given)
-    print_remarks(forewarned(names, asked))
-    found = api.compare_schedules(names, asked)
+    request = ScheduleRequest(**given)
+    print_remarks(forewarned(names, request))
+    found = api.compare_schedules(names, request)
     if svg:
         write_all({svg: found.svg()})
     if as_json:
@@ -157,22 +157,22 @@ def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, a
 def _one(
     name: str,
     given: Mapping[str, Any],
-    sought: Mapping[str, Any],
+    search: Mapping[str, Any],
     plan: str | None,
     files: Mapping[str, Path],
     as_json: bool,
 ) -> None:
     from meshwright.present.schedule_tables import render_schedule
 
-    found = _searched(given, sought, plan) if name == SEARCH else _played(name, given)
-    _tell(found, render_schedule, files, as_json)
+    found = _searched(given, search, plan) if name == SEARCH else _played(name, given)
+    _print_result(found, render_schedule, files, as_json)
 
 
 def _with_branches(
     name: str,
     branches: Mapping[str, Any],
     given: Mapping[str, Any],
-    sought: Mapping[str, Any],
+    search: Mapping[str, Any],
     files: Mapping[str, Path],
     as_json: bool,
 ) -> None:
@@ -181,21 +181,21 @@ def _with_branches(
     from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
     from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
 
-    asked = GraphScheduleRequest(
+    request = GraphScheduleRequest(
         graph=branches["graph"],
         ranks=given["stages"],
         micro_batches=given["micro_batches"],
         memory_gib=branches["memory"],
     )
     found = (
-        api.solve_graph(asked, ScheduleSearchOptions(**sought))
+        api.solve_graph(request, ScheduleSearchOptions(**search))
         if name == SEARCH
-        else api.play_graph(name, asked)
+        else api.play_graph(name, request)
     )
-    _tell(found, render_branches, files, as_json)
+    _print_result(found, render_branches, files, as_json)
 
 
-def _tell(
+def _print_result(
     found: "Scheduled | Solved | SolvedGraph | PlayedGraph",
     render: Callable[[dict[str, Any], Sequence[str]], None],
     files: Mapping[str, Path],
@@ -214,19 +214,19 @@ def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":
     from meshwright.verbs.schedule.named_schedules import forewarned
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
-    asked = ScheduleRequest(**given)
-    print_remarks(forewarned((name,), asked))
-    return api.schedule(name, asked)
+    request = ScheduleRequest(**given)
+    print_remarks(forewarned((name,), request))
+    return api.schedule(name, request)
 
 
-def _searched(given: Mapping[str, Any], sought: Mapping[str, Any], plan: str | None) -> "Solved":
+def _searched(given: Mapping[str, Any], search: Mapping[str, Any], plan: str | None) -> "Solved":
     from meshwright import api
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
     from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
 
     if plan is not None:
-        return api.solve_plan(plan, ScheduleRequest(**given), ScheduleSearchOptions(**sought))
-    return api.solve_schedule(ScheduleRequest(**given), ScheduleSearchOptions(**sought))
+        return api.solve_plan(plan, ScheduleRequest(**given), ScheduleSearchOptions(**search))
+    return api.solve_schedule(ScheduleRequest(**given), ScheduleSearchOptions(**search))
 
 
 def _print_lines(data: Mapping[str, Any]) -> None:

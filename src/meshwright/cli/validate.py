@@ -26,7 +26,7 @@ def validate(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Predict measured runs and say how far off the predictions are."""
+    """Predict measured runs and report the errors."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
 

@@ -17,7 +17,7 @@ def verify(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Prove on local processes that a plan computes what one device computes. Exits with 1 when it does not."""
+    """Prove on local processes that a plan computes what one device computes. Exits with 1 if not."""
     with errors_as_messages(as_json, debug):
         from meshwright import api
         from meshwright.cli.terminal.launcher_ranks import is_first

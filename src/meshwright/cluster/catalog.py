@@ -91,9 +91,9 @@ def node_device(name: str) -> str:
     return _nodes()[name.strip().lower()]["device"]
 
 
-def nodes_of(known: str) -> tuple[str, ...]:
+def nodes_of(device: str) -> tuple[str, ...]:
     """Return the names of the nodes with the device of this id."""
-    return tuple(row["id"] for row in read_table("nodes") if row["device"] == known)
+    return tuple(row["id"] for row in read_table("nodes") if row["device"] == device)
 
 
 def usual_node(name: str) -> Node:

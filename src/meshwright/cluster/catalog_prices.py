@@ -16,8 +16,8 @@ _DATE = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2])(?!\d)(?:-\d\d)?)?")
 
 def usual_price(name: str) -> Sourced | None:
     """Return the median on-demand price in USD per device-hour, with sources and dates; None if none is known."""
-    known = device_id(name)
-    rows = [row for row in read_table("prices") if row["id"] == known and row["term"] == "on-demand"]
+    device = device_id(name)
+    rows = [row for row in read_table("prices") if row["id"] == device and row["term"] == "on-demand"]
     if not rows:
         return None
     providers = ", ".join(sorted({row["provider"] for row in rows}))

@@ -86,8 +86,8 @@ def _nodes(pool: Pool) -> int:
 
 def _power(cluster: Cluster) -> float | None:
     """Return the power limit of all devices together, without hosts; None if a pool's is not known."""
-    known = [pool.count * pool.device.power_w for pool in cluster.pools if pool.device.power_w is not None]
-    return sum(known) if len(known) == len(cluster.pools) else None
+    powers = [pool.count * pool.device.power_w for pool in cluster.pools if pool.device.power_w is not None]
+    return sum(powers) if len(powers) == len(cluster.pools) else None
 
 
 def _figure(figure: Sourced | None) -> dict[str, object] | None:

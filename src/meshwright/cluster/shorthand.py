@@ -33,7 +33,7 @@ _COUNT_FIRST = re.compile(
 
 
 def parse_shorthand(text: str) -> Cluster | None:
-    """The cluster that ``text`` names; None when it has not this form. Raises InputError (all problems)."""
+    """Return the cluster that ``text`` names; None if it has not this form. Raises InputError (all problems)."""
     match = _matched(text.strip())
     if match is None:
         return None
@@ -98,7 +98,7 @@ def usual_cluster(kind: Device, count: int, node: Node | None = None) -> Cluster
 
 
 def device_count(text: str) -> int:
-    """A number of devices from 1 to 10**6, written in plain digits. Raises InputError."""
+    """Read a number of devices from 1 to 10**6, written in plain digits. Raises InputError."""
     count = int(text) if re.fullmatch(r"[0-9]{1,8}", text) else 0
     if not 1 <= count <= MAX_DEVICES:
         rule = f"the number of devices must be a whole number from 1 to {MAX_DEVICES}"

@@ -1,4 +1,4 @@
-"""Constants of the cost model, from two tables: ``cost/data/constants.csv`` (global) and ``cost/data/kernels.csv``
+"""Constants of the cost model, read from two tables: ``cost/data/constants.csv`` (global) and ``cost/data/kernels.csv``
 (per device).
 
 Every row says its unit, its origin and how well it is identified. A device without kernel measurements takes the

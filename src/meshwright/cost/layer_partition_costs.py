@@ -2,7 +2,7 @@
 
 A layer has its costs in every *mode*: a mode is something that a stage's layers may recompute.
 
-Seconds are the prices of a block's passes by themselves; what is gathered or reduced beside another block's pass is
+Seconds are the prices of a block's passes by themselves; gathers and reductions during another block's pass are
 left out. Bytes are the block's states, whole where they are gathered for a stage at once, and what a micro-batch in
 flight keeps of it. A rank holds more: buffers of single blocks, workspace.
 """

@@ -1,4 +1,4 @@
-"""Predict one plan: its Report, by closed forms where the plan has a short form, by simulation where it has none."""
+"""Predict one plan as a Report: by closed forms if the plan has a short form, otherwise by simulation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

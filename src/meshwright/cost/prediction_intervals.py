@@ -1,4 +1,4 @@
-"""80 % intervals of predicted step times and memory, from published runs, and how likely a plan fits.
+"""80 % intervals of predicted step times and memory, from published runs, and the probability that a plan fits.
 
 ``cost/data/intervals.csv`` holds 10 % and 90 % quantiles of measured/predicted, every source with the same weight. Step
 times, for dense models and for models with experts: where runs of the very stack on the very kind of device were

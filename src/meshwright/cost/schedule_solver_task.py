@@ -1,4 +1,4 @@
-"""The schedule solver's input of a plan: times of stages and messages, bytes that they hold, room on ranks.
+"""The schedule solver's input from a plan: times of stages and messages, bytes per stage, free bytes per rank.
 
 Times are those that lists are played with (``cost/closed_form/step_parts.py``): F, I and W of every stage with the
 part of a message that keeps its sender, and what is left of the message. A stage holds what the ledger counts, and
@@ -27,7 +27,7 @@ from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.pipeline import PASS_MEMORY, Knobs, Pipeline
-from meshwright.schedules.solve import Goal, Known, SolverInput, StageMemory
+from meshwright.schedules.solve import Goal, InitialList, SolverInput, StageMemory
 from meshwright.schedules.solve.initial_schedules import split_orders
 from meshwright.schedules.split_backward.pass_numbers import numbered
 from meshwright.schedules.stage_times import StageTimes
@@ -99,7 +99,8 @@ def solver_task(plan: CustomSchedulePlan, setting: Setting) -> SolverInput:
         knobs=Knobs(memory_limit=_safe_limit(holding, group.chunks)),
     )
     goal: Goal = "makespan" if group.steps_overlap else "latency"
-    return SolverInput(pipeline=pipeline, holding=holding, goal=goal, known=(Known(str(choice), own),))
+    initial = (InitialList(str(choice), own),)
+    return SolverInput(pipeline=pipeline, holding=holding, goal=goal, initial=initial)
 
 
 def _times(group: PlanGroup, holding: StageMemory) -> StageTimes:

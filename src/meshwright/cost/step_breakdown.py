@@ -72,7 +72,7 @@ def step_breakdown(
     stages: Stages = "balanced",
     recomputes: tuple[Recompute, ...] | None = None,
 ) -> StepBreakdown:
-    """The parts of a plan that has a short form, but for ``stages`` that it writes out and what layers recompute."""
+    """Break a step down; ``stages`` and ``recomputes`` replace what the short form has."""
     group = group_of(short, setting, stages, recomputes)
     work = _work(group)
     rank = int(work.argmax())

@@ -45,11 +45,11 @@ class Assumptions:
         paid = pool.usd_per_device_hour if price is None else Sourced(price, ON_THE_COMMAND_LINE)
         return replace(pool, device=device, usd_per_device_hour=paid)
 
-    def told(self, *names: str) -> str:
+    def text(self, *names: str) -> str:
         """Return some assumptions in words, with default values marked as guesses."""
-        return ", ".join(self._told(name) for name in names)
+        return ", ".join(self._text(name) for name in names)
 
-    def _told(self, name: str) -> str:
+    def _text(self, name: str) -> str:
         value = getattr(self, name)
         usual = " (usual)" if value == getattr(Assumptions(), name) else ""
         return f"{name} = {value:g}{usual}"

@@ -1,4 +1,4 @@
-"""The best checkpoint interval, and the fraction of the time that goes into work that is kept.
+"""The best checkpoint interval (Young, Daly), and the fraction of time that goes into kept work.
 
 Failures come as a Poisson process with M seconds between two on average. A segment is τ seconds of work and δ seconds
 of writing it; a failure throws the segment away and costs R seconds of restart, which may fail too. One segment takes

@@ -1,7 +1,7 @@
-"""Clusters on offer: the named ones, every useful count up to a given most, and those of price lists.
+"""Clusters on offer: named ones, all useful counts up to a maximum, and rows of price lists.
 
 ``h100-sxm-80gb x <=256`` is every number of whole nodes up to 256 devices, and below one node every number that divides
-it: others leave devices of a node idle beside those that work, at odds with how nodes are let.
+it: others leave devices of a node idle, at odds with how nodes are let.
 """
 
 import re

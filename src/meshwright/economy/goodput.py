@@ -1,4 +1,4 @@
-"""Goodput: what share of the time becomes training, on a cluster whose nodes fail.
+"""Goodput: the fraction of time that becomes training progress on a cluster whose nodes fail.
 
     share = (1 − stopped)·useful
 

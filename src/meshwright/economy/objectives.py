@@ -1,4 +1,4 @@
-"""Objectives by which plans and clusters are chosen. With all devices of one cluster in use, all rank plans alike.
+"""Objectives that rank plans and clusters. On one cluster, with all devices in use, all rank plans alike.
 
 Each objective is a number that grows with the time of a step, the less the better; None where something that it needs
 is unknown. So a lower bound of the step is one of the objective.

@@ -84,7 +84,7 @@ def _goodput_origin(course: TrainingCost) -> str:
     of = course.terms.assumed
     every = "best" if of.checkpoint_every_s is None else "given"
     names = ["storage_gbyte_per_s_per_node", "restart_s", "repair_hours", "spare_nodes"]
-    return f"predicted: {course.outages.source}; assumed {of.told(*names)}; {every} interval of checkpoints"
+    return f"predicted: {course.outages.source}; assumed {of.text(*names)}; {every} interval of checkpoints"
 
 
 def _training_origins(course: TrainingCost, training: dict[str, Any]) -> dict[str, str]:

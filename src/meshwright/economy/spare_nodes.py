@@ -1,4 +1,4 @@
-"""The fraction of time that a job stands still for lack of whole nodes, with spare nodes.
+"""The fraction of time that a job waits for a repaired node, given its number of spare nodes.
 
 N nodes work and S more wait for the first of them to fail. Nodes fail as a Poisson process, one every M seconds, while
 all N work; each failed one is away for a repair of D seconds on average. The job stops while S + 1 nodes are away, and

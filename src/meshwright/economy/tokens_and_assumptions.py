@@ -1,4 +1,4 @@
-"""On which terms a training is weighed: how many tokens, if that is asked, and what is assumed."""
+"""The number of tokens of a whole training, if given, and the assumptions on prices and failures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

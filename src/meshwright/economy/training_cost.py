@@ -1,4 +1,4 @@
-"""The course of a training: what its steps come to in days, device-hours, dollars and kWh, failures included.
+"""Cost of a whole training: days, device-hours, dollars and kWh, failures included.
 
     days = steps·T/share,  USD = days·24·price·(devices + spare devices),  kWh = days·24·devices·power limit
 

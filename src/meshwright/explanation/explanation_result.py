@@ -63,12 +63,12 @@ class Explanation:
         if named is None:
             return []
         more = named.step_s[MORE]
-        factor, said = (MORE, "more") if more is not None else (LESS, "less")
+        factor, word = (MORE, "more") if more is not None else (LESS, "less")
         seconds = named.step_s[factor]
         assert seconds is not None
         change = seconds / named.own_s - 1
         return [
-            f"What binds the step is {named.resource.words} ({named.resource.at(1)}): 10 % {said} of it makes the step "
+            f"What binds the step is {named.resource.words} ({named.resource.at(1)}): 10 % {word} of it makes the step "
             f"{abs(change):.1%} {'longer' if change > 0 else 'shorter'} (predicted)."
         ]
 

@@ -1,4 +1,4 @@
-"""Where more or less memory of a device changes the answer: exactly, for times do not depend on it.
+"""The device memory at which the best plan changes: exact, because times do not depend on memory.
 
 With more memory the leanest of the quicker plans begins to fit; with less the plan itself ceases to, or all that are
 quicker than it do. A plan that does not fit begins to.
@@ -77,21 +77,21 @@ def memory_tipping_points(field: Field) -> Iterator[TippingPoint]:
     own, capacity = field.subject.forecast, int(field.subject.forecast.capacity_bytes)
     leanest = float(field.quicker.min(initial=inf))
     if not own.fits:
-        said = f"this plan fits, with {format_bytes(own.total_bytes)}; "
-        yield _turn(field, least_capacity(own.total_bytes), 1, said)
+        prefix = f"this plan fits, with {format_bytes(own.total_bytes)}; "
+        yield _tipping_point(field, least_capacity(own.total_bytes), 1, prefix)
     elif fits(leanest, capacity):
         if own.total_bytes < leanest:
-            yield _turn(field, least_capacity(leanest) - 1, -1)
+            yield _tipping_point(field, least_capacity(leanest) - 1, -1)
     else:
         if leanest < inf:
-            yield _turn(field, least_capacity(leanest), 1)
-        yield _turn(field, least_capacity(own.total_bytes) - 1, -1, "this plan no longer fits; ")
+            yield _tipping_point(field, least_capacity(leanest), 1)
+        yield _tipping_point(field, least_capacity(own.total_bytes) - 1, -1, "this plan no longer fits; ")
 
 
-def _turn(field: Field, capacity: int, way: int, said: str = "") -> TippingPoint:
+def _tipping_point(field: Field, capacity: int, way: int, prefix: str = "") -> TippingPoint:
     resource, now = device_memory(field.subject.setting), int(field.subject.forecast.capacity_bytes)
     bracket = Bracket((capacity - way) / now, capacity / now)
-    return make_tipping_point(field.subject, resource, bracket, field.round(capacity), said)
+    return make_tipping_point(field.subject, resource, bracket, field.round(capacity), prefix)
 
 
 def least_capacity(total_bytes: float) -> int:

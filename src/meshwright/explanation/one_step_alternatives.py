@@ -28,7 +28,7 @@ from meshwright.verbs.predict.predict_plan import estimated
 
 
 def choices(subject: ExplainedPlan) -> list[PlanDifference]:
-    """Return the neighbours of a plan, those that fit first, quickest first."""
+    """Return the plans one choice away: plans that fit come first, in order of step time."""
     found = list(_short_steps(subject)) if subject.short else list(_long_steps(subject))
     return sorted(found, key=lambda one: (not one.forecast.fits, one.forecast.step_s))
 
@@ -83,14 +83,14 @@ def _worth(other: PlanDifference) -> tuple[bool, float]:
 
 def _restaged(subject: ExplainedPlan, short: ShortPlan) -> Iterator[PlanDifference]:
     """Yield the plan with rebalanced stages, and with balanced ones where it writes its own."""
-    told = {subject.stages}
+    seen = {subject.stages}
     if short.layout.pp == 1 or short.pipeline.choice.kind.chains > 1:
         return
     cuts = (recut(short, subject.setting, aim) for aim in BALANCES)
     written: list[Stages] = [written_stages(cut.counts) for cut in cuts if cut is not None]
     for stages in (USUAL, *written):
-        other = None if stages in told else tried(subject, short, stages)
-        told.add(stages)
+        other = None if stages in seen else tried(subject, short, stages)
+        seen.add(stages)
         if isinstance(other, PlanDifference) and other.forecast.step_s != subject.forecast.step_s:
             yield other
 

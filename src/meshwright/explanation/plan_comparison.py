@@ -1,4 +1,4 @@
-"""Two plans against each other: the choices in which they differ, and what that does, the largest part first.
+"""Compare two plans: the choices in which they differ and the effect on time and memory, largest first.
 
 Both are of one model and one step; cluster and stack may differ. In one setting two predictions are a tie inside the
 interval of their ratio, otherwise where their own 80 % intervals overlap.
@@ -30,7 +30,7 @@ class PlanComparison:
 
     own: CostBreakdown
     other: CostBreakdown
-    beside: PlanDifference
+    difference: PlanDifference
     tie: bool
     turns: tuple[TippingPoint, ...]
 
@@ -43,7 +43,7 @@ class PlanComparison:
     def summary(self) -> list[str]:
         """Return sentences: the quicker plan, by how much and in which parts, and the tipping points."""
         found = smallest(self.turns)
-        sentences = [f"The other plan, {self.beside.text}."]
+        sentences = [f"The other plan, {self.difference.text}."]
         if self.tie:
             sentences.append("The two are a tie for the prediction: probe both.")
         if found is not None:
@@ -53,7 +53,7 @@ class PlanComparison:
     @property
     def lines(self) -> list[str]:
         """A line for each part of time and memory that differs, the largest difference first."""
-        own, other = self.beside.own, self.beside.forecast
+        own, other = self.difference.own, self.difference.forecast
         return [
             *_changed(own.parts, other.parts, format_seconds),
             *_changed(own.ledger, other.ledger, format_bytes),
@@ -62,7 +62,7 @@ class PlanComparison:
     def to_json(self) -> dict[str, Any]:
         """Return the public form: that of an explanation, with the other plan under ``against``."""
         against = {
-            **self.beside.to_json(),
+            **self.difference.to_json(),
             "tie": self.tie,
             "predict": self.other.report.to_json(),
             "time": self.other.time_json(),
@@ -74,11 +74,11 @@ class PlanComparison:
 
 
 def _changed(
-    own: Mapping[str, float], other: Mapping[str, float], shown: Callable[[float], str]
+    own: Mapping[str, float], other: Mapping[str, float], formatted: Callable[[float], str]
 ) -> Iterator[str]:
     """``bubble: 2.352 s → 2.556 s`` for every part that reads differently."""
     for name in differences(own, other):
-        left, right = shown(own.get(name, 0.0)), shown(other.get(name, 0.0))
+        left, right = formatted(own.get(name, 0.0)), formatted(other.get(name, 0.0))
         if left != right:
             yield f"{NAMES.get(name, name)}: {left} → {right}"
 

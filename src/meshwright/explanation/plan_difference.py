@@ -34,7 +34,7 @@ from meshwright.verbs.predict.predict_plan import closed_form_plan, estimated
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp", "sequence_parallel")
 USUAL: Stages = "balanced"
-TOLD = 0.02
+LEAST_MEMORY_CHANGE = 0.02
 """A difference of memory that is larger than this part of it is told of plans that fit too."""
 
 
@@ -107,10 +107,10 @@ class PlanDifference:
     @property
     def text(self) -> str:
         """Return the changes and their effect in words."""
-        return f"{self.said}: {self.verdict}"
+        return f"{self.changes_in_words}: {self.verdict}"
 
     @property
-    def said(self) -> str:
+    def changes_in_words(self) -> str:
         """Return the changes in words."""
         return in_words(self.changes)
 
@@ -125,14 +125,14 @@ class PlanDifference:
                 f"does not fit: {format_bytes(other.total_bytes)} of {format_bytes(other.usable_bytes)} "
                 f"usable{why}"
             )
-        told = [compared_times(own.step_s, other.step_s, self.tie_ratio)]
+        clauses = [compared_times(own.step_s, other.step_s, self.tie_ratio)]
         if words := seconds_in_words(differences(own.parts, other.parts)):
-            told = [f"{told[0]}: {words}"]
+            clauses = [f"{clauses[0]}: {words}"]
         if not own.fits:
-            told.append(f"fits, with {format_bytes(other.total_bytes)}")
-        elif abs(other.total_bytes - own.total_bytes) > TOLD * own.total_bytes:
-            told.append(f"{format_bytes(other.total_bytes)} in place of {format_bytes(own.total_bytes)}")
-        return "; ".join(told)
+            clauses.append(f"fits, with {format_bytes(other.total_bytes)}")
+        elif abs(other.total_bytes - own.total_bytes) > LEAST_MEMORY_CHANGE * own.total_bytes:
+            clauses.append(f"{format_bytes(other.total_bytes)} in place of {format_bytes(own.total_bytes)}")
+        return "; ".join(clauses)
 
     def to_json(self) -> dict[str, Any]:
         """Return the public form."""

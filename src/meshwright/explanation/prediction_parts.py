@@ -24,7 +24,7 @@ NAMES: Mapping[str, str] = {
     "pp": "pp messages",
 }
 """Parts of a step in words; the others are words already. Exchanges are what of them is exposed."""
-SHOWN = 4
+MOST_PARTS = 4
 SMALL = 0.03
 """What is less than this part of all differences together is not told."""
 
@@ -91,17 +91,17 @@ def bytes_in_words(of: Mapping[str, float]) -> str:
 def _largest(of: Mapping[str, float]) -> Sequence[str]:
     """Return the names of the differences that are shown."""
     whole = fsum(map(abs, of.values()))
-    return [name for name, value in of.items() if abs(value) >= SMALL * whole][:SHOWN]
+    return [name for name, value in of.items() if abs(value) >= SMALL * whole][:MOST_PARTS]
 
 
-def _signed(value: float, shown: Callable[[float], str]) -> str:
-    return ("+" if value > 0 else "−") + shown(abs(value))
+def _signed(value: float, formatted: Callable[[float], str]) -> str:
+    return ("+" if value > 0 else "−") + formatted(abs(value))
 
 
 def compared_times(own_s: float, other_s: float, tie_ratio: float) -> str:
     """Format the other plan's time against the own, with ties named: ``43.1 s, 1.1% slower, a tie``."""
-    said = relative_step_time(other_s, own_s)
-    return said if said.endswith("equal") or not is_tie(own_s, other_s, tie_ratio) else f"{said}, a tie"
+    text = relative_step_time(other_s, own_s)
+    return text if text.endswith("equal") or not is_tie(own_s, other_s, tie_ratio) else f"{text}, a tie"
 
 
 def is_tie(one_s: float, other_s: float, tie_ratio: float) -> bool:

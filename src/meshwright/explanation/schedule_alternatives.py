@@ -1,4 +1,4 @@
-"""The schedule of a plan: what idles, what other schedules would save or cost at the same degrees, what limits it."""
+"""Compare a plan's schedule with others at the same degrees: idle time, time saved or lost, and the limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleAlternatives:
-    """A plan's schedule and the others of its stack; ``others`` begin with those that fit, quickest first.
+    """A plan's schedule and the stack's others: schedules that fit come first, in order of step time.
 
     ``knobs`` are those that it has and that a plan of the stack may turn.
     """

@@ -1,4 +1,4 @@
-"""Where an answer changes along a factor: a ladder of declared factors up or down, and bisection of the first rung.
+"""Find the factor at which an answer changes: climb a ladder of factors, then bisect its first rung.
 
 Between 1 and the first rung that has another answer there is a change of it. Bisection ends when the two sides are
 within ``PRECISION`` of the change itself: a change that is 1 % smaller has the old answer. An answer that turns and

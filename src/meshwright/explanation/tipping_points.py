@@ -1,4 +1,4 @@
-"""The smallest changes of the cluster or the workload that change the answer to "is this plan the best?".
+"""Find the smallest changes of cluster or workload that change the best plan.
 
 Rates are bracketed (``threshold_search.py``). Device memory needs no bracket: no time depends on it, so the answer
 changes exactly where a peak begins or ceases to fit. Batch and sequence length are tried at declared factors, with a

@@ -1,4 +1,4 @@
-"""The plan under another batch or sequence length, and where another plan is the best then."""
+"""The plan under another batch or sequence length, and the lengths at which another plan wins."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

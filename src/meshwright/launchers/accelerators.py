@@ -46,11 +46,11 @@ def accelerators() -> dict[str, Accelerator]:
 
 def skypilot_name(job: Job) -> str:
     """Return SkyPilot's name of the job's device. Raises UnsupportedError if the catalog has none."""
-    known = {row.device: row.skypilot for row in accelerators().values() if row.skypilot}
-    if job.device.id not in known:
+    skypilot_names = {row.device: row.skypilot for row in accelerators().values() if row.skypilot}
+    if job.device.id not in skypilot_names:
         rule = "SkyPilot's catalog has no accelerator that is this device"
-        raise _unsupported(job, rule, "launcher sbatch, or one of " + ", ".join(known))
-    return known[job.device.id]
+        raise _unsupported(job, rule, "launcher sbatch, or one of " + ", ".join(skypilot_names))
+    return skypilot_names[job.device.id]
 
 
 def node_resource(job: Job) -> Resource:

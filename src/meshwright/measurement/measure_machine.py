@@ -58,37 +58,37 @@ def measure(
     """
     place = launched_place(os.environ)
     _check(budget_s, processes, place)
-    wish, tell = MeasurementOptions(budget_s), progress or _silent
+    options, report = MeasurementOptions(budget_s), progress or _silent
     if place is None:
-        return measure_locally(wish, processes or torch.cuda.device_count() or CPU_PROCESSES, tell)
-    return measured_by_rank(place, _shared_store(place), wish, tell if place.rank == 0 else _silent)
+        return measure_locally(options, processes or torch.cuda.device_count() or CPU_PROCESSES, report)
+    return measured_by_rank(place, _shared_store(place), options, report if place.rank == 0 else _silent)
 
 
-def measure_locally(wish: MeasurementOptions, processes: int, tell: ProgressCallback) -> Results:
+def measure_locally(options: MeasurementOptions, processes: int, report: ProgressCallback) -> Results:
     """Measure this host with so many processes."""
 
-    def work(place: Place, store: dist.Store, told: ProgressCallback) -> str:
-        tell_0 = told if place.rank == 0 else _silent
+    def work(place: Place, store: dist.Store, report_rank: ProgressCallback) -> str:
+        report_rank_0 = report_rank if place.rank == 0 else _silent
         with ThreadPoolExecutor(
             1
         ) as fresh:  # OpenMP's threads belong to the forking thread and do not survive
-            results = fresh.submit(measured_by_rank, place, store, wish, tell_0).result()
+            results = fresh.submit(measured_by_rank, place, store, options, report_rank_0).result()
         return results.to_text() if results else ""
 
     try:
-        text = run_locally(work, processes, SLACK * wish.budget_s + MEETING_S, tell)
+        text = run_locally(work, processes, SLACK * options.budget_s + MEETING_S, report)
     except RunError as error:
         raise MeasurementError(str(error)) from error
     return read_results(str(text))
 
 
 def measured_by_rank(
-    place: Place, store: dist.Store, wish: MeasurementOptions, tell: ProgressCallback
+    place: Place, store: dist.Store, options: MeasurementOptions, report: ProgressCallback
 ) -> Results | None:
     """Run one rank's part of the measurement; return the results on rank 0."""
-    host = wish.hosts[place.rank] if wish.hosts else host_name()
-    with join_job(place, host, store, wish.operation_s) as session:
-        results = _measured(session, wish, tell)
+    host = options.hosts[place.rank] if options.hosts else host_name()
+    with join_job(place, host, store, options.operation_s) as session:
+        results = _measured(session, options, report)
     return results if place.rank == 0 else None
 
 
@@ -98,7 +98,7 @@ def shares(budget_s: float, parts: Mapping[str, bool]) -> dict[str, float]:
     return {name: budget_s * PARTS[name] / whole if there else 0.0 for name, there in parts.items()}
 
 
-def _measured(session: Session, wish: MeasurementOptions, tell: ProgressCallback) -> Results:
+def _measured(session: Session, options: MeasurementOptions, report: ProgressCallback) -> Results:
     began = perf_counter()
     least_s = BLOCK_S
     if session.device.type == "cpu":
@@ -106,19 +106,19 @@ def _measured(session: Session, wish: MeasurementOptions, tell: ProgressCallback
         least_s = BLOCK_S if apart else SHARED_BLOCK_S
     machine = machine_of(session)
     rounds = _rounds(machine.hosts)
-    budget = shares(wish.budget_s, {"kernels": True, **{part: bool(of) for part, of in rounds.items()}})
-    wanted = kernels_of(machine.device_kind, min(machine.memory_bytes))
+    budget = shares(options.budget_s, {"kernels": True, **{part: bool(of) for part, of in rounds.items()}})
+    kernel_cases = kernels_of(machine.device_kind, min(machine.memory_bytes))
     first = budget["kernels"]
     kernels, missing = _kernel_times(
         session,
-        wanted,
+        kernel_cases,
         KernelBudget(first, least_s),
-        lambda what, part: tell(what, part * first / wish.budget_s),
+        lambda what, part: report(what, part * first / options.budget_s),
     )
     collectives, spent = Collectives(session), first
     for part, of in rounds.items():
         for played in of:
-            tell(played.name, spent / wish.budget_s)
+            report(played.name, spent / options.budget_s)
             collectives.play(played, budget[part] / len(of))
             spent += budget[part] / len(of)
     return Results(
@@ -127,7 +127,7 @@ def _measured(session: Session, wish: MeasurementOptions, tell: ProgressCallback
         groups=tuple(group for of in rounds.values() for played in of for group in played.groups),
         collectives=collectives.times(),
         unfinished=(*missing, *collectives.unfinished),
-        budget_s=wish.budget_s,
+        budget_s=options.budget_s,
         took_s=perf_counter() - began,
     )
 
@@ -150,12 +150,12 @@ class KernelBudget(NamedTuple):
 
 
 def _kernel_times(
-    session: Session, kernels: Sequence[Kernel], share: KernelBudget, tell: ProgressCallback
+    session: Session, kernels: Sequence[Kernel], share: KernelBudget, report: ProgressCallback
 ) -> tuple[tuple[KernelTime, ...], list[str]]:
     """Return the kernels that every rank could time, and the names of the others."""
     own: list[float] = []
     for index, kernel in enumerate(kernels):
-        tell(f"kernels: {kernel.kind}", index / len(kernels))
+        report(f"kernels: {kernel.kind}", index / len(kernels))
         timing = time_kernel(kernel, session.device, share.budget_s / len(kernels), share.least_s)
         own += (timing.seconds, timing.spread_s, timing.repeats) if timing else (0.0, 0.0, 0.0)
     rows = session.gathered_numbers(own)

@@ -24,7 +24,7 @@ OPERATION_S = 120.0
 GRACE_S = 60.0
 """Extra seconds before torch itself ends the process, where it does so at all."""
 POLL_S = 0.0002
-ASK_S = 1.0
+CHECK_FAILURE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class Session:
             return
         done = torch.cuda.Event()
         done.record()
-        began = asked = perf_counter()
+        began = checked_at = perf_counter()
         while not done.query():
             sleep(POLL_S)
             now = perf_counter()
             if now - began > self.operation_s:
                 raise MeasurementError(f"{what} did not end within {self.operation_s:.0f} s")
-            if now - asked > ASK_S:
-                asked = now
+            if now - checked_at > CHECK_FAILURE_S:
+                checked_at = now
                 if self.store.check([FAILURE]):
                     raise MeasurementError(f"{what} was given up")
 

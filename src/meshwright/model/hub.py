@@ -60,5 +60,5 @@ def _reason(error: Exception) -> str:
 def _instead(repository: str) -> str:
     """Return what to give in place of the hub id."""
     near = near_names(repository.partition("/")[2], zoo_names(), alike=0.65)
-    known = f", or use {near[0]}, which needs no network" if near else ""
-    return f"download its config.json and give the path{known}"
+    alternative = f", or use {near[0]}, which needs no network" if near else ""
+    return f"download its config.json and give the path{alternative}"

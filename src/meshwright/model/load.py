@@ -1,4 +1,4 @@
-"""Where a model comes from: the zoo, a ``config.json``, or a hub id.
+"""Load a model from the zoo, a ``config.json``, or a Hugging Face hub id.
 
 A name is tried in this order: a name of the zoo as it is written there, a file or folder, another spelling of a zoo
 model such as its hub id (``model/zoo_names.py``), and last any other hub id, the only one that needs a network.
@@ -32,7 +32,7 @@ Fetch = Callable[[str], bytes]
 
 
 def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> ModelGraph:
-    """The graph of a zoo model, of a ``config.json`` (or a directory that holds one), or of a hub id.
+    """Load the graph of a zoo model, of a ``config.json`` (or a directory that holds one), or of a hub id.
 
     ``fetch`` returns the bytes of a hub id's configuration; a name below a folder that is here is no hub id. Raises
     InputError for an unknown name and for a file that is absent, unreadable or wrong, with all that is wrong with it.
@@ -46,21 +46,21 @@ def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> Mode
 
 
 def load_config(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> dict[str, object]:
-    """The ``config.json`` of a model as it stands, found as ``load_model`` finds it; the same errors."""
+    """Load the unchanged ``config.json`` of a model; same names and errors as ``load_model``."""
     data, _, source = _read(str(name_or_path), fetch)
     return _json_object(data, source)
 
 
 def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
-    """The bytes of a model's configuration, the model's name, and where the bytes are from."""
+    """Return the bytes of a model's configuration, the model's name, and the source of the bytes."""
     if name in zoo_names():
         return _zoo_bytes(name)
     if _looks_like_file(name):
         return _file_bytes(Path(expanduser(name)))
     _check_local(name)
-    known = zoo_name(name)
-    if known is not None:
-        return _zoo_bytes(known)
+    zoo_spelling = zoo_name(name)
+    if zoo_spelling is not None:
+        return _zoo_bytes(zoo_spelling)
     if HUB_ID.fullmatch(name):
         return fetch(name), name.split("/")[1], f"hub:{name}"
     raise InputError(
@@ -75,7 +75,7 @@ def _zoo_bytes(name: str) -> tuple[bytes, str, str]:
 
 
 def _looks_like_file(name: str) -> bool:
-    """A path that exists, or that is spelled like one; the empty name is neither."""
+    """Return true for a path that exists or is spelled like one; the empty name is neither."""
     spelled = name.endswith(".json") or name.startswith(("./", "../", "/", "~"))
     try:
         return spelled or (bool(name) and Path(name).exists())

@@ -1,4 +1,4 @@
-"""Names and shapes of all tensors of a model that is to be run, and its arithmetic.
+"""Names and shapes of all tensors of a runnable model, and its arithmetic.
 
 A tensor's name is ``UNIT.PARAMETER``: the units are ``embed``, ``layers.0`` …, ``head``; the parameter is named as in
 its operator. A tied head has no table of its own, it uses the embedding's.

@@ -1,4 +1,4 @@
-"""Forms of context parallelism: how ranks that each have a part of every sequence bring queries to keys.
+"""Forms of context parallelism: exchanges that bring a rank's queries to the keys of the whole sequence.
 
 ==============  ===================================================================================================
 form            what goes over cp

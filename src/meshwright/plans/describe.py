@@ -16,17 +16,17 @@ def describe_plan(
     plan: ShortPlan | LongPlan,
     architecture: Architecture,
     long: bool = False,
-    said: ShortPlan | LongPlan | None = None,
+    read: ShortPlan | LongPlan | None = None,
 ) -> dict[str, object]:
-    """The plan with every default, the keys that were given, and what follows from them.
+    """Return the plan with every default, the keys that were given, and what follows from them.
 
     The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
-    dotted paths in the form that was read; ``said`` is what was read, where something was filled in. Raises PlanError
+    dotted paths in the form that was read; ``read`` is the plan before anything was filled in. Raises PlanError
     where layers or stages do not cover the model.
     """
     full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
     resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)
-    given = _given(said or plan, "")
+    given = _given(read or plan, "")
     return {
         "form": "long" if long or isinstance(plan, LongPlan) else "short",
         "plan": full.to_data() if long else resolved.to_data(),

@@ -69,20 +69,20 @@ def overrides_between(before: ShortPlan, after: ShortPlan) -> tuple[str, ...]:
 
     What follows from other keys is left out where a plan does not say it.
     """
-    old, new = _said(before, after), _said(after, after)
+    old, new = _values(before, after), _values(after, after)
     changed = [path for path in new if new[path] != old.get(path)]
     if (before.sharding == "none") != (after.sharding == "none"):
         changed += [path for path in ("layout.dp_replicate", "layout.dp_shard") if path not in changed]
     return tuple(f"{path.rpartition('.')[2]}={written(new[path])}" for path in changed)
 
 
-def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
+def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
     """Value by path, as far as a search chooses it; what a plan does not say follows from the keys of ``others``."""
     layout, pipeline = plan.layout, plan.pipeline
     sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
     offload = plan.offload or Offload()
-    said: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
-    return said | {
+    axes: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
+    return axes | {
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
@@ -102,7 +102,7 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
 def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:
     """Parse settings to values by path. Add to ``problems`` what is no setting, names no key or is repeated."""
     paths = sections(ShortPlan)
-    known = [name for name in paths if name not in FIXED]
+    changeable = [name for name in paths if name not in FIXED]
     changes: dict[str, object] = {}
     for setting in settings:
         name, sign, text = (part.strip() for part in setting.partition("="))
@@ -110,7 +110,7 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
         if not sign or not text:
             problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
         elif name in FIXED or not f".{path}".endswith(f".{name}"):
-            problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], known)))
+            problems.append(Problem("set", name, "unknown key", nearest(name.rpartition(".")[2], changeable)))
         elif path in changes:
             problems.append(Problem("set", setting, f"{path} is set twice", "set it once"))
         else:
@@ -166,8 +166,8 @@ def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
     key, *below = path
     if below:
         inner = data.get(key)
-        said = {} if inner is None else {NAME_IN.get(key, "name"): inner}
-        data[key] = inner = inner if isinstance(inner, dict) else said
+        mapping = {} if inner is None else {NAME_IN.get(key, "name"): inner}
+        data[key] = inner = inner if isinstance(inner, dict) else mapping
         _put(inner, below, value)
     else:
         data[key] = value

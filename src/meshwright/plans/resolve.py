@@ -1,4 +1,4 @@
-"""From the names in a plan file to the nouns they mean, and a legal plan or all its problems."""
+"""Resolve the names in a plan file to model, cluster and stack, and return a legal plan or all its problems."""
 
 from dataclasses import dataclass
 from pathlib import Path

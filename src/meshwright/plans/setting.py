@@ -1,4 +1,4 @@
-"""The four given nouns together: what a plan is chosen for."""
+"""The setting of a planning question: model, cluster, workload and stack."""
 
 from dataclasses import dataclass
 
@@ -20,5 +20,5 @@ class Setting:
 
     @classmethod
     def of(cls, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> "Setting":
-        """The setting of a model as it is loaded: with adapters where the workload trains only those."""
+        """Make a setting of a loaded model; a LoRA workload adds adapters."""
         return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, stack)

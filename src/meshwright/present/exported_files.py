@@ -18,9 +18,9 @@ def render_export(data: dict[str, Any], folder: str | None) -> None:
 
 
 def _parser_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
-    said = "accepted" if verdict["accepted"] else f"refused: {verdict['message']}"
+    outcome = "accepted" if verdict["accepted"] else f"refused: {verdict['message']}"
     read = ", ".join(f"{name} = {value}" for name, value in verdict["values"].items())
-    yield f"The target's own parser: {said}" + (f" ({read})" if read else "")
+    yield f"The target's own parser: {outcome}" + (f" ({read})" if read else "")
 
 
 def _dry_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
@@ -42,8 +42,8 @@ def _dry_lines(verdict: Mapping[str, Any]) -> Iterator[str]:
         for row in one["disagreements"]:
             yield f"    DISAGREES: {row['name']}: plan {row['plan']}; target {row['target']}"
     explained = len({row["name"] for one in verdict["classes"] for row in one["explained"]})
-    told = verdict["message"] or "what the plan means"
-    yield f"The target does {told}; {explained} kinds of difference are explained"
+    deviation = verdict["message"] or "what the plan means"
+    yield f"The target does {deviation}; {explained} kinds of difference are explained"
 
 
 _RENDERED: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {

@@ -12,7 +12,7 @@ def render_import(data: dict[str, Any], written: str | None) -> None:
         print(data["plan_text"], end="", flush=True)
     for name, text in data["beside"].items():
         if written:
-            print(f"{name} lies beside it: what is the file's own of {_subject(name)}.", file=sys.stderr)
+            print(f"{name}: {_subject(name)} that only the file describes.", file=sys.stderr)
         else:
             print(f"# ==== {name} ====\n{text}", end="", flush=True)
     for line in unread_lines(data["unread"]):
@@ -22,7 +22,7 @@ def render_import(data: dict[str, Any], written: str | None) -> None:
 
 
 def _subject(name: str) -> str:
-    return "the model" if name.endswith(".json") else "how it runs its framework"
+    return "the model" if name.endswith(".json") else "the stack"
 
 
 def unread_lines(unread: list[dict[str, str]]) -> list[str]:

@@ -24,7 +24,7 @@ def render_schedule(data: dict[str, Any], written: Sequence[str]) -> None:
     if "lower_bound" in data:
         for line in _search(data):
             out.print(escape(line))
-    out.print(f"messages {sum(data['messages']):,}{_beside(data['p2p_volume'])}; {_parameters(data)}\n")
+    out.print(f"messages {sum(data['messages']):,}{_of_1f1b(data['p2p_volume'])}; {_parameters(data)}\n")
     table = plain_table("rank", "stages", "busy", "peak memory", "messages")
     for rank in _shown_ranks(data["ranks"]):
         table.add_row(*(_rank_cells(data, rank) if rank is not None else ["…"] * 5))
@@ -104,9 +104,9 @@ def _search(data: dict[str, Any]) -> Iterator[str]:
     """Yield how lists were found, and their distance from the bound."""
     seed = data["best_seed"]
     shorter = 1 - data[data["goal"]] / data["seed_makespan"]
-    beside = f", {percent(shorter)} shorter than {seed}, the best of the table" if shorter > 0 else ""
+    gain = f", {percent(shorter)} shorter than {seed}, the best of the table" if shorter > 0 else ""
     steps = f"{data['search_steps']:,} steps in {data['search_time_s']:.1f} s"
-    yield f"found by {data['found_by']}{beside}; {steps}{'; interrupted' if data['interrupted'] else ''}"
+    yield f"found by {data['found_by']}{gain}; {steps}{'; interrupted' if data['interrupted'] else ''}"
     if data["proven"]:
         limit = data["memory_limit"]
         memory = "the plan's memory" if limit is None else f"memory {limit:g}"
@@ -116,7 +116,7 @@ def _search(data: dict[str, Any]) -> Iterator[str]:
         yield f"not proven: {data['gap']:.3%} above the lower bound {bound}"
 
 
-def _beside(volume: float | None) -> str:
+def _of_1f1b(volume: float | None) -> str:
     return f", {_ratio(volume)} times those of 1f1b" if volume is not None else ""
 
 

@@ -100,7 +100,7 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
     gathered = replace(mode, sequence_parallel=False)
     for op in () if block.kind == "head" else block.operators:
         if isinstance(op, Linear | ExpertLinear):
-            # the input that came together beside I stays so until W
+            # the input that was gathered during I stays gathered until W
             of = gathered if op.place == "tensor" else mode
             kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
         elif isinstance(op, Embedding):

@@ -1,4 +1,4 @@
-"""The local shape: how much of the work one rank of a layout sees.
+"""The local shape: one rank's part of sequences, heads, widths and experts.
 
 Every field may be an int or an array of ints, so that one body of code lowers a single plan and prices an
 array of plans. What is a *choice* between code paths (sequence parallelism, sharding) is a

@@ -62,7 +62,7 @@ class Overlap:
     """Collectives that overlap compute; the pair ends when both have ended."""
 
     compute: tuple[Compute, ...]
-    beside: tuple[Collective, ...]
+    overlapped: tuple[Collective, ...]
 
 
 Item = Compute | Collective | Overlap
@@ -72,7 +72,7 @@ def exchanges_of(item: Item) -> tuple[Collective, ...]:
     """Return the collectives of an item."""
     if isinstance(item, Compute):
         return ()
-    return (item,) if isinstance(item, Collective) else item.beside
+    return (item,) if isinstance(item, Collective) else item.overlapped
 
 
 def legs_of(item: Collective, experts: RankGrid) -> tuple[Collective, ...]:
@@ -91,14 +91,14 @@ PassKind = Literal["F", "B", "I", "W", "E", "S", "T", "D"]
 class Segment:
     """``count`` equal layers (or an embedding, or a head) in a row, in one pass.
 
-    ``block`` is the index of the block in the model, None for a collective that nothing hides. ``beside`` are
-    collectives that run beside each of the ``count``: parameters of the next layer, gradients of the last one.
+    ``block`` is the index of the block in the model, None for a collective that nothing hides. ``overlapped`` are
+    collectives that overlap each of the ``count``: parameters of the next layer, gradients of the last one.
     """
 
     block: int | None
     kind: PassKind
     count: int
-    beside: tuple[Collective, ...] = ()
+    overlapped: tuple[Collective, ...] = ()
 
 
 Body = tuple[Segment, ...]

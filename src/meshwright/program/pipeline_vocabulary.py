@@ -1,4 +1,4 @@
-"""A vocabulary that is spread over the pipeline ranks: what its passes compute, exchange and keep.
+"""A vocabulary spread over the pipeline ranks: compute, exchanges and memory of its passes.
 
 Every pipeline rank has a share, a P-th of both tables (cut over tp too), which counts as stage K + rank. For each
 micro-batch (Yeung et al., arXiv 2411.05288, sections 4 and 5)

@@ -1,4 +1,4 @@
-"""The Program: what a plan means, in full, for all readers.
+"""The Program: a plan lowered to states, groups and action lists, read by predictor, simulator and executor.
 
 Ranks that do the same are one *class*; with one layout a class is a pipeline rank, so 16,384 ranks of an
 8-stage plan have 8 action lists. A list says what happens in which order; a body says what happens inside a
@@ -66,7 +66,7 @@ class Program:
     ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
-    ``beside`` names the kinds that run beside compute; ``lists`` has one action list per pipeline rank. ``in_flight``
+    ``overlapped`` names the kinds that overlap compute; ``lists`` has one action list per pipeline rank. ``in_flight``
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
@@ -90,7 +90,7 @@ class Program:
     block_items: Mapping[tuple[int, PassKind], tuple[Item, ...]]
     bodies: Mapping[tuple[int, Kind], Body]
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]]
-    beside: frozenset[Kind]
+    overlapped: frozenset[Kind]
     p2p_bytes: int
     activation_bytes: tuple[int, ...]
     weight_gradient_bytes: tuple[int, ...]
@@ -185,7 +185,7 @@ class Program:
             return "exchange"
         if kind in COPIES:
             return "host"
-        return "data-parallel" if kind in self.beside else "compute"
+        return "data-parallel" if kind in self.overlapped else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
         """Members of a group over ``axes``.
@@ -218,14 +218,14 @@ def _identity(program: Program) -> Iterator[object]:
     for grid in (program.grid, program.expert_grid):
         yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
     yield program.stack.id
-    yield from (program.mode, program.stages, program.states, sorted(program.beside), program.in_flight)
+    yield from (program.mode, program.stages, program.states, sorted(program.overlapped), program.in_flight)
     yield [block.recompute for block in program.blocks]
     yield program.vocabulary, program.shares
     yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
     yield program.weight_gradient_bytes, program.offloaded_layers, program.offloaded_bytes
     yield [_plain_collectives(key, value) for key, value in program.collectives.items()]
     for (stage, kind), body in program.bodies.items():
-        yield [_plain_collectives((stage, kind, s.block, s.count), s.beside) for s in body]
+        yield [_plain_collectives((stage, kind, s.block, s.count), s.overlapped) for s in body]
     yield from (format_actions(actions) for actions in program.lists)
     if program.shape.documents is not None:
         yield "documents are kept apart"

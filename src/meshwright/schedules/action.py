@@ -1,4 +1,4 @@
-"""Actions: what one pipeline rank does, one after the other, and their text form.
+"""Actions of a pipeline rank, one after the other, and their text form.
 
 ``2F0`` is the forward pass of stage 2 for micro-batch 0. B is a whole backward pass; I (gradient of the input)
 and W (gradient of the weights) are its two halves. S and T are the passes of a vocabulary that is spread over the

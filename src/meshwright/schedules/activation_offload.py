@@ -1,6 +1,6 @@
-"""Activations on the host's memory between F and the backward pass: which passes go out, and when they come back.
+"""Activation offload between F and the backward pass: which passes go to host memory, and the times of return.
 
-Of a pass that goes out OFFLOAD stands behind its F and RELOAD ahead of its B (or I). The copy out runs beside the one
+Of a pass that goes out OFFLOAD stands behind its F and RELOAD ahead of its B (or I). The copy out overlaps the one
 pass that follows it in the rank's list; what was copied is free when that pass has ended, and the rank does not go on
 before. The copy back begins ``ahead`` passes before the backward pass, and from there on it takes memory. So a pass
 goes out whose rank runs at least ``ahead`` + 2 others between its two ends, during one of which it takes no memory:

@@ -1,4 +1,4 @@
-"""The figures of a schedule by itself: how long it takes, how much of that is bubble, what it holds and sends.
+"""Figures of a schedule by itself: makespan, bubble fraction, activations held, messages sent.
 
     makespan      max over ranks of (last end − first start)
     latency       last end of all − first start of all
@@ -6,8 +6,8 @@
     busy          work of a rank / makespan
     memory        peak of each rank in the unit of ``activation_memory.py``
     messages      sent by each rank: one for F and one for B (or I) to every other rank with a neighbouring stage
-    p2p volume    all messages beside those of 1F1B on as many ranks, 2(P − 1)·M; every message counts the same
-    parameters    on the rank that has most, beside one P-th of the model: 2 for bidirectional schedules
+    p2p volume    all messages over those of 1F1B on as many ranks, 2(P − 1)·M; every message counts the same
+    parameters    on the rank that has most, over one P-th of the model: 2 for bidirectional schedules
 
 Times are those of ``StageTimes`` and come out in the same unit. What they ignore: contention of links, host time.
 """

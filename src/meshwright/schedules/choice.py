@@ -45,10 +45,10 @@ class ScheduleChoice:
     step_validation: StepValidation | None = None
 
     def __str__(self) -> str:
-        said = [f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.turned.items()]
-        said += [f"step validated {self.step_validation}"] if self.step_validation else []
+        knobs = [f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.given_knobs.items()]
+        knobs += [f"step validated {self.step_validation}"] if self.step_validation else []
         name = f"{self.name}+{self.vocabulary}" if self.vocabulary else self.name
-        return f"{name} ({', '.join(said)})" if said else name
+        return f"{name} ({', '.join(knobs)})" if knobs else name
 
     @property
     def kind(self) -> ScheduleKind:
@@ -58,7 +58,7 @@ class ScheduleChoice:
         return kind
 
     @property
-    def turned(self) -> dict[Aspect, float]:
+    def given_knobs(self) -> dict[Aspect, float]:
         """The knobs that are not as usual, with their values."""
         knobs: dict[Aspect, float | None] = {"memory_limit": self.memory_limit, "unit": self.unit}
         return {knob: value for knob, value in knobs.items() if value is not None}
@@ -66,12 +66,12 @@ class ScheduleChoice:
     @property
     def heeded(self) -> frozenset[Aspect]:
         """The knobs that are turned and that the schedule looks at."""
-        return self.kind.depends_on & self.turned.keys()
+        return self.kind.depends_on & self.given_knobs.keys()
 
     @property
     def usual(self) -> bool:
         """The lists are those of the name alone."""
-        return not self.turned and self.form is None and self.written is None
+        return not self.given_knobs and self.form is None and self.written is None
 
     @property
     def form(self) -> VocabularyForm | None:
@@ -134,8 +134,8 @@ class ScheduleChoice:
 
 def validates_afterwards(choice: ScheduleChoice, usually: bool, ranks: int) -> bool:
     """Return true if an optimizer step is validated after it; ``usually``: the default of split backward."""
-    said = choice.step_validation
-    return ranks > 1 and (usually and choice.kind.split if said is None else said == "after")
+    validation = choice.step_validation
+    return ranks > 1 and (usually and choice.kind.split if validation is None else validation == "after")
 
 
 def known_kind(choice: ScheduleChoice) -> ScheduleKind | None:

@@ -1,4 +1,4 @@
-"""An order in which the actions of all ranks can run: each behind its list's predecessor and behind what it needs.
+"""A topological order of all ranks' actions: each after its list's predecessor and its inputs.
 
 The order does not depend on how long anything takes, so it is found once and then played with any times
 (``timeline.py`` with those of one pipeline, ``cost/pipeline_bubble/time_action_lists.py`` with those of many plans

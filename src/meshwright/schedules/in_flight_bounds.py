@@ -1,4 +1,4 @@
-"""The most forward passes that a rank holds before their backward passes, for lower bounds of a schedule's length.
+"""The most micro-batches a rank may have in flight, for lower bounds of a schedule's length.
 
 An automatic schedule has a limit, or goes through its stages unit by unit and holds a unit. Any other has the same
 lists whatever the times, and its first rounds show what they hold. Counted are passes of stages until B or I ends, V

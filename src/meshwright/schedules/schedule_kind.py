@@ -1,4 +1,4 @@
-"""The signature that all schedules share, and what the table of schedules says of each.
+"""The signature of all schedules, and the facts about each in the table of schedules.
 
 A generator takes a ``Pipeline`` and returns one list of F, B, I, W actions per pipeline rank. Messages are not in these
 lists: ``program/`` inserts them.
@@ -39,7 +39,7 @@ class ScheduleKind:
     ``split`` says that backward passes are I and W, not B. ``default_memory_limit`` is what no rank holds more than,
     in times of what 1F1B holds, where a plan turns no knob; None where only the lists say it. ``searched`` schedules
     are proposed by a search that was not told which one to take: those with a closed form. One that is told to
-    search them all also tries units of ``unit_rounds`` rounds of P micro-batches, beside the usual one. ``only``:
+    search them all also tries units of ``unit_rounds`` rounds of P micro-batches, and the usual one. ``only``:
     where there are lists for so many ranks and micro-batches and for no others. ``barriers``: lists that have the
     passes of a spread vocabulary themselves can run with so many of them.
     """

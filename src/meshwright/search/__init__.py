@@ -1,1 +1,1 @@
-"""Search: the space of legal plans and the ways through it."""
+"""Search: the space of legal plans and the search algorithms."""

@@ -19,7 +19,7 @@ FIELDS = (
     *(name for name in CODED if name != DEFERRED_CHOICES),
 )
 """What the best plans with other values tell of. What is chosen later is told of by the same plan with other values."""
-SHOWN = 3
+MOST_VALUES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def explain_choices(found: RankedPlans, row: int, fields: tuple[str, ...] = FIEL
 
 
 def strongest_reasons(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return the reasons whose other values cost most, the strongest first; at most ``SHOWN``."""
-    return sorted(reasons, key=lambda reason: -reason.loss)[:SHOWN]
+    """Return the reasons whose other values cost most, the strongest first; at most ``MOST_VALUES``."""
+    return sorted(reasons, key=lambda reason: -reason.loss)[:MOST_VALUES]
 
 
 def _loss(found: RankedPlans, row: int, field: str, others: list[int]) -> float:
@@ -100,22 +100,22 @@ def _rivals(found: RankedPlans, row: int, field: str, others: list[int]) -> list
             bound = found.overfull_values.get(field, {}).get(value, np.inf)
             too_large.append((float(found.total_bytes[rows].min(initial=bound)), name))
     own = float(found.step_s[row])
-    texts = [f"{name}: {relative_step_time(seconds, own)}" for seconds, name in sorted(fitting)[:SHOWN]]
-    texts += _spared(found, own) if field == "schedule" else []
+    texts = [f"{name}: {relative_step_time(seconds, own)}" for seconds, name in sorted(fitting)[:MOST_VALUES]]
+    texts += _not_priced(found, own) if field == "schedule" else []
     if too_large:
         least = min(too_large)
-        names = ", ".join(name for _, name in sorted(too_large)[:SHOWN])
+        names = ", ".join(name for _, name in sorted(too_large)[:MOST_VALUES])
         texts.append(f"does not fit with {names} (at least {format_bytes(least[0])})")
     return texts
 
 
-def _spared(found: RankedPlans, own: float) -> list[str]:
+def _not_priced(found: RankedPlans, own: float) -> list[str]:
     """Schedules of which no plan was worth evaluating, with what they take at least."""
     seen = {int(code) for code in np.unique(found.plans.schedule)}
     least = sorted((seconds, code) for code, seconds in found.floors.items() if code not in seen)
     return [
         f"schedule {found.plans.schedules[code]}: at least {relative_step_time(seconds, own)}"
-        for seconds, code in least[:SHOWN]
+        for seconds, code in least[:MOST_VALUES]
     ]
 
 

@@ -56,7 +56,7 @@ class RebalancedPlan:
 def restaged(
     found: RankedPlans, rows: Sequence[int], recut: Callable[[int], Recut | None], aim: str
 ) -> RebalancedPlan:
-    """Rebalance the stages of the plans at ``rows`` where that helps; ``recut`` gives those that fit.
+    """Rebalance the stages of the plans at ``rows`` if it helps; ``recut`` returns cuts that fit.
 
     By memory plans get slower, and those that were not tried go behind those that were.
     """
@@ -70,8 +70,8 @@ def restaged(
         cuts[row] = cut
     ranking = ranked(step_s, total, fits)
     if aim == "memory":
-        asked = np.isin(ranking, rows) | (found.plans.pp[ranking] == 1)
-        ranking = np.concatenate([ranking[asked], ranking[~asked]])
+        tried = np.isin(ranking, rows) | (found.plans.pp[ranking] == 1)
+        ranking = np.concatenate([ranking[tried], ranking[~tried]])
     more = len(ranking) - len(found.ranking)
     scored = replace(
         found, step_s=step_s, total_bytes=total, fits=fits, ranking=ranking, too_large=found.too_large - more

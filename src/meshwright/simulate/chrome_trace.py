@@ -108,7 +108,7 @@ def _logical_bytes(program: Program, action: Action) -> int:
 
 
 def _activations(program: Program, simulation: Simulation, rank: int, origin: Origin) -> Iterator[Event]:
-    """The counter rises when a forward pass, or a copy back, begins and falls when a backward pass ends.
+    """Yield the counter of activations: up when a forward pass or copy back begins, down when a backward pass ends.
 
     What is copied to the host leaves when the pass behind has ended, which waits for the copy.
     """

@@ -1,4 +1,4 @@
-"""Memory of a Program over its action lists: every rank's peak, walked action by action.
+"""Memory of a Program over its action lists: the peak of every rank, action by action.
 
 The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
 it away, I leaves what W needs, which W takes away (see ``program/activation_bytes.py``). S adds what its share of the
@@ -56,7 +56,7 @@ def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -
     stages = program.stages_of(rank)
     sizes = [add(*(blocks[b] for b in stage.blocks)) for stage in stages]
     every, trained = [size.count for size in sizes], [size.of("gradient").count for size in sizes]
-    whole = peak_unsharded_stages(program.lists[rank], [stage.index for stage in stages], program.beside)
+    whole = peak_unsharded_stages(program.lists[rank], [stage.index for stage in stages], program.overlapped)
     return max(
         int(unit_buffer_bytes(_times(parameters, every), _times(gradients, trained), program.stack))
         for parameters, gradients in whole

@@ -1,4 +1,4 @@
-"""Copies of activations to the hosts and back while a Program is played: when they run, and who waits for them."""
+"""Copies of activations to host memory and back in a simulation: their times and the passes that wait for them."""
 
 from collections.abc import Sequence
 

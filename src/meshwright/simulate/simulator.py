@@ -1,10 +1,10 @@
-"""Play a Program: when does every action run, who waits for whom, how much memory is held.
+"""Simulate a Program: start and end of every action, waits between ranks, memory held.
 
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
 that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What
-runs beside compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
+overlaps compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
 Simulated times are predictions, not measurements. Exchanges of a spread vocabulary have channels of their own
 (``vocabulary_exchanges.py``), and so have copies to the host and back (``offload_copies.py``).
 
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from meshwright.cost.closed_form.overlap_and_optimizer import (
-    beside_exchange,
-    beside_gather,
+    during_exchange,
+    during_gather,
     optimizer_seconds,
     reduction_slowdown,
     send_occupancy,
@@ -196,11 +196,11 @@ class _Player:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
-            self._compute(action, rank, float(beside_exchange(duration, left, self.prices.local.forms)))
+            self._compute(action, rank, float(during_exchange(duration, left, self.prices.local.forms)))
             return True
         gathered = state.gathered.pop(action.stage, 0.0) if action.kind in ("F", "E") else 0.0
         if gathered > state.clock:
-            duration = float(beside_gather(duration, gathered - state.clock, self.prices.local.forms))
+            duration = float(during_gather(duration, gathered - state.clock, self.prices.local.forms))
         self._compute(action, rank, duration)
         return True
 
@@ -220,11 +220,11 @@ class _Player:
         self._record(rank, action, start, start + self.message, "send")
 
     def _exchange(self, action: Action, rank: int) -> None:
-        """GATHER or REDUCE: on the compute stream, or beside it."""
+        """Run a GATHER or REDUCE on the compute stream, or overlapped with it."""
         state = self.ranks[rank]
         assert action.stage is not None
         seconds = self._exchange_seconds(action)
-        if action.kind not in self.program.beside:
+        if action.kind not in self.program.overlapped:
             start = max(state.clock, state.data_parallel)
             state.clock = state.data_parallel = start + seconds
             self._record(rank, action, start, state.clock, "data-parallel")
@@ -237,12 +237,12 @@ class _Player:
             start = max(state.clock, state.data_parallel)
             end = state.reduced = start + seconds
         else:
-            start, end = self._reduce_beside(action.stage, rank, seconds)
+            start, end = self._overlap_reduction(action.stage, rank, seconds)
         state.data_parallel = end
         self._record(rank, action, start, end, "data-parallel")
 
-    def _reduce_beside(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
-        """A reduction that began inside the backward pass just recorded, which it slows down."""
+    def _overlap_reduction(self, stage: int, rank: int, seconds: float) -> tuple[float, float]:
+        """Overlap a reduction with the backward pass just recorded, and slow that pass down."""
         state = self.ranks[rank]
         began, duration = state.last_pass
         units = len(self.program.parts[stage].blocks)

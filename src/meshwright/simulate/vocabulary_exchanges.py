@@ -1,8 +1,8 @@
-"""Exchanges of a spread vocabulary while a Program is played: when they run, and what they keep of a rank.
+"""Exchanges of a spread vocabulary in a simulation: their times, and the rank time they take.
 
 Each kind has a channel that carries one at a time. A sum begins when the last rank has entered it, a broadcast when its
 sender has. Like a send each keeps a rank's compute stream for a part of its time: all of it where form or stack lets
-nothing run beside it.
+nothing overlap it.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from meshwright.simulate.simulation_result import Record
 
 def exchange_occupancy(program: Program, forms: HardwareTimes) -> float:
     """Return the part of an exchange's time that blocks a rank's compute stream."""
-    beside = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
-    return send_occupancy(beside, program.stack.overlap_p2p, forms)
+    overlapped = program.vocabulary is not None and not FORMS[program.vocabulary].exposed
+    return send_occupancy(overlapped, program.stack.overlap_p2p, forms)
 
 
 class Exchanges:

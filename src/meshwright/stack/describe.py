@@ -1,4 +1,4 @@
-"""Describe a stack as JSON-ready data: every fact of its file, every default, and what else it cannot do."""
+"""Describe a stack as JSON-ready data: every fact of its file, every default, and its limits."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""A stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
+"""Load a stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
 
 The keys of a file are the fields of ``Stack``, each with the type that the field has; what a file leaves out
 is the field's default. A name without a release means the newest that we have facts of.
@@ -88,14 +88,14 @@ def parse_stack(text: str, where: str = "stack") -> Stack:
     return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
 
 
-def _find(name: str, release: str, asked: str) -> tuple[str, str]:
+def _find(name: str, release: str, given: str) -> tuple[str, str]:
     releases = sorted(known for stack, known in _packaged() if stack == name.lower())
     if not releases:
         rule = "no stack of this name is known; `generic` stands for any other"
-        raise InputError(Problem("stack", asked, rule, nearest(name, stack_names())))
+        raise InputError(Problem("stack", given, rule, nearest(name, stack_names())))
     if release and release not in releases:
         rule = f"no facts about this release of {name}"
-        raise InputError(Problem("stack", asked, rule, nearest(release, releases)))
+        raise InputError(Problem("stack", given, rule, nearest(release, releases)))
     return name.lower(), release or max(releases, key=_order)
 
 

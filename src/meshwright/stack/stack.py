@@ -1,4 +1,4 @@
-"""The stack noun: the software that will run the plan, as facts for cost and exporters, not choices.
+"""The stack noun: facts about the training framework, read by the cost model and the exporters.
 
 A stack file is ``stack/files/NAME-RELEASE.yaml``; its keys are the fields below. Facts come from the stack's
 source or documentation (``source`` says which); the two fitted numbers are named as such.
@@ -38,7 +38,7 @@ class Stack:
         bytes per element of the main gradient buffer.
     parameter_bytes, optimizer_bytes
         bytes per element of the working parameter and of master copy and moments together (AdamW in fp32: 12;
-        FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments beside it).
+        FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments).
     fused_gradient_accumulation
         the kernel of a weight gradient adds to the main gradient; False: a pass of its own adds them.
     gradient_reduction, gradient_communication_bytes
@@ -50,9 +50,9 @@ class Stack:
         pipeline runs, the sum of all of them is. With ``gather: per-layer`` every micro-batch's are. (A zero1 that did
         so would keep gradients cut, and be zero2.)
     overlap_gradient_reduction
-        reductions run beside the backward pass of the last micro-batch.
+        reductions overlap the backward pass of the last micro-batch.
     overlap_parameter_gather
-        sharded parameters are gathered beside the next forward pass (zero1, zero2).
+        sharded parameters are gathered during the next forward pass (zero1, zero2).
     zero2_cuts_parameters
         zero2 cuts parameters too, and gathers them once in a micro-batch, once a step under a pipeline (FSDP).
     gathers, pipeline_gathers
@@ -71,7 +71,7 @@ class Stack:
     undoes_step_in_place
         a step is undone by its inverse; False: from copies of what it overwrites.
     overlap_p2p
-        pipeline messages travel beside compute in interleaved schedules.
+        pipeline messages overlap compute in interleaved schedules.
     partitioned_p2p
         pipeline messages are cut over tp.
     sequence_parallel
@@ -86,7 +86,7 @@ class Stack:
         a token goes to another node once, however many of its experts are there, and inside the node to each rank once
         (DeepEP, HybridEP).
     overlap_expert_exchange
-        exchanges with the experts run beside the compute of another micro-batch's pass over the same layers.
+        exchanges with the experts overlap the compute of another micro-batch's pass over the same layers.
     capacity_scopes
         scopes in which it bounds the tokens of an expert (``workload/expert_capacity.py``); none: experts take all
         tokens.
@@ -111,7 +111,7 @@ class Stack:
     chooses_sequence_parallelism
         a plan may leave sequences whole with tp > 1; False: tp cuts them, or the stack has one way.
     rank_orders
-        in which orders ranks can be numbered beside the usual one, axes from the fastest to the slowest.
+        orders of ranks other than the usual one, axes from the fastest to the slowest.
     contexts
         forms of context parallelism; ``ring+ulysses``: heads exchanged inside of groups that are a ring.
     sequence_pieces

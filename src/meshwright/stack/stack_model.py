@@ -1,4 +1,4 @@
-"""A model that a stack has by name, and how an architecture is known to be it."""
+"""A model that a stack has by name, and the test that an architecture is that model."""
 
 from typing import Annotated
 

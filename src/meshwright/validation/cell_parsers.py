@@ -24,7 +24,7 @@ REMARK = re.compile(r"\([^)]*\)?")
 REPEATED = re.compile(r"([0-9]{1,4})(?:\*([0-9]{1,5}))?")
 MAX_STAGES = 2**14
 AXES: tuple[Axis, ...] = get_args(Axis)
-SHOWN = 40
+MOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> tuple[dic
         try:
             values[name] = read(text.strip()) if text.strip() else None
         except ValueError as error:
-            shown = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-            wrong.append(f"{name} = {shown!r}: {error}")
+            shortened = text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+            wrong.append(f"{name} = {shortened!r}: {error}")
     return values, wrong
 
 

@@ -107,10 +107,10 @@ def _rankings(
             yield int(source[rows[0]]), Ranking(error_metrics.spearman(m, p), right, counted, *figures)
 
 
-def _equal(keys: Sequence[Any], wanted: NDArray[np.bool_]) -> Iterable[tuple[Any, Ints]]:
+def _equal(keys: Sequence[Any], selected: NDArray[np.bool_]) -> Iterable[tuple[Any, Ints]]:
     """Yield rows of equal keys among the wanted ones."""
     found: dict[Any, list[int]] = {}
-    for row in np.flatnonzero(wanted).tolist():
+    for row in np.flatnonzero(selected).tolist():
         found.setdefault(keys[row], []).append(row)
     for key, rows in found.items():
         yield key, np.array(rows, dtype=np.int64)

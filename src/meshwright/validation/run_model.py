@@ -70,8 +70,8 @@ def local_model(name: str) -> Architecture | None:
 
 def configured(name: str) -> Architecture | None:
     """Return the configuration that a name means: at this path, else the released model's."""
-    known = released_model_name(name)
-    return local_model(name) or (load_model(known).architecture if known else None)
+    released = released_model_name(name)
+    return local_model(name) or (load_model(released).architecture if released else None)
 
 
 def is_absent(name: str) -> bool:

@@ -111,13 +111,13 @@ def run_plan(chosen: PlanColumns, devices: int) -> RunPlan:
     )
 
 
-def _stages_per_rank(name: str, said: int | None) -> int:
+def _stages_per_rank(name: str, given: int | None) -> int:
     """Return a rank's stages: the row's, or the schedule's fixed number. With two chains sources count one."""
     kind = SCHEDULES.get(name)
     fixed = kind.fixed_chunks if kind else None
     if kind is None or fixed is None:
-        return said or 1
-    return fixed if said is None or said * kind.chains == fixed else said
+        return given or 1
+    return fixed if given is None or given * kind.chains == fixed else given
 
 
 def faults(plan: RunPlan, setting: Setting) -> Iterator[str]:
@@ -270,6 +270,6 @@ def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
     }
     columns = usual_codes(len(plans))
     for name in (*NUMBERS, *codes):
-        said = [codes[name](plan) if name in codes else getattr(plan, name) for plan in plans]
-        columns[name] = np.array(said, dtype=np.bool_ if name == "sequence_parallel" else np.int64)
+        values = [codes[name](plan) if name in codes else getattr(plan, name) for plan in plans]
+        columns[name] = np.array(values, dtype=np.bool_ if name == "sequence_parallel" else np.int64)
     return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)

@@ -29,8 +29,8 @@ GATHERED_LOGIT_BYTES = 16
 """Bytes of bf16 logits and their gradient, and in fp32 the gathered logits, their log-softmax, the gradient."""
 
 
-def setting_of(given: SettingColumns, known: Cluster | None = None) -> Setting:
-    """Return the setting of a run, on the ``known`` cluster if that has its device.
+def setting_of(given: SettingColumns, base: Cluster | None = None) -> Setting:
+    """Return the setting of a run, on the ``base`` cluster if that has its device.
 
     Raises InputError with everything that is wrong or not priced.
     """
@@ -42,7 +42,7 @@ def setting_of(given: SettingColumns, known: Cluster | None = None) -> Setting:
         global_batch=given.global_batch,
         precision=given.precision or "bf16",  # type: ignore[arg-type]
     )
-    cluster = (_known_cluster(given, known) if known else None) or _cluster(given)
+    cluster = (_sized(given, base) if base else None) or _cluster(given)
     peaks = cluster.pool.device.peak_flops
     if workload.peak_precision not in peaks:
         rule = f"{given.device} has no such matrix units"
@@ -61,10 +61,10 @@ def _check(given: SettingColumns) -> None:
         raise InputError(problems)
 
 
-def _known_cluster(given: SettingColumns, known: Cluster) -> Cluster | None:
+def _sized(given: SettingColumns, base: Cluster) -> Cluster | None:
     """Return the known cluster with the run's number of devices; None if its devices are of another kind."""
-    pool = next((pool for pool in known.pools if pool.device.id == given.device), None)
-    return of_size(known, pool, given.devices) if pool else None
+    pool = next((pool for pool in base.pools if pool.device.id == given.device), None)
+    return of_size(base, pool, given.devices) if pool else None
 
 
 def of_size(cluster: Cluster, pool: Pool, count: int) -> Cluster:

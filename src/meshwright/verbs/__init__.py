@@ -1,1 +1,1 @@
-"""The longer verbs, one file each: they join the floors below, and ``api`` hands them to the command line."""
+"""The longer verbs, one file each: they combine the floors below; ``api`` passes them to the command line."""

@@ -1,4 +1,4 @@
-"""A plan that means the same wherever it is read: with whole paths in place of names of files.
+"""Make the file names in a plan absolute, so that it means the same in any folder.
 
 ``plans/resolve.py`` reads relative names from the plan's folder or the present one; a plan that is written elsewhere
 has neither. What is no file keeps its name: models of the zoo and of hubs, clusters in short, stacks, even where a

@@ -1,4 +1,4 @@
-"""Calibrate a cluster on a table of runs: the catalogue's, or one that is known better, such as a measured one."""
+"""Calibrate a cluster on a table of runs, from the catalogue or from a measured cluster file."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -29,16 +29,16 @@ def calibrated(path: str | Path, on: str | None) -> Calibrated:
     ``on`` is a cluster that is known better than the table says: what it knows is kept, and the catalogue need not have
     its device.
     """
-    known = load_cluster(on) if on else None
-    own = [pool.device.id for pool in known.pools] if known else []
-    usable = usable_runs(read_runs(path, own), known)
-    observations = on_cluster(usable.observations, known) if known else usable.observations
+    base = load_cluster(on) if on else None
+    own = [pool.device.id for pool in base.pools] if base else []
+    usable = usable_runs(read_runs(path, own), base)
+    observations = on_cluster(usable.observations, base) if base else usable.observations
     found = fit_cluster_constants(observations, usable.skipped)
-    cluster = _as_known(known, found) if known else found.cluster
+    cluster = _with_constants(base, found) if base else found.cluster
     parts = {field.name: getattr(found, field.name) for field in fields(found)}
     return Calibrated(**parts | {"cluster": cluster}, remarks=usable.remarks)
 
 
-def _as_known(known: Cluster, found: ClusterCalibration) -> Cluster:
+def _with_constants(base: Cluster, found: ClusterCalibration) -> Cluster:
     """Return the cluster in its own size, with the fitted constants."""
-    return replace(known, calibration=found.cluster.calibration)
+    return replace(base, calibration=found.cluster.calibration)

@@ -1,7 +1,7 @@
-"""Check a plan or another framework's file: is it legal, does it fit, how far is it from the best, what would mend it.
+"""Check a plan or another framework's file: legality, memory, distance from the best plan, and the smallest fix.
 
 Everything that is wrong comes at once, in the words of the file. An illegal plan has no figures. A plan that fits is
-laid beside the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
+compared with the best plan of the same model, cluster, batch and stack; the distance is a problem only beyond what the
 interval of two predictions' ratio allows.
 """
 
@@ -103,11 +103,11 @@ class Checked:
         }
 
 
-def check_text(text: str, where: str, wanted: ImportRequest) -> Checked:
+def check_text(text: str, where: str, request: ImportRequest) -> Checked:
     """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows."""
     if is_plan(text):
-        return _check_plan_file(text, where, wanted)
-    imported = import_text(text, wanted, launcher_beside(where))
+        return _check_plan_file(text, where, request)
+    imported = import_text(text, request, launcher_beside(where))
     foreign, setting = imported.foreign, None
     if imported.plan is None:
         return Checked(problems=imported.problems, unread=foreign.unread)
@@ -116,11 +116,11 @@ def check_text(text: str, where: str, wanted: ImportRequest) -> Checked:
     return _checked(imported.plan, setting, list(imported.problems), foreign)
 
 
-def _check_plan_file(text: str, where: str, wanted: ImportRequest) -> Checked:
+def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
     plan = with_files_read(parse_plan(text, where), Path(where).parent)
-    changes = {"model": wanted.model, "cluster": wanted.on, "stack": wanted.stack}
+    changes = {"model": request.model, "cluster": request.on, "stack": request.stack}
     plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
-    numbers = {"seq_len": wanted.seq_len, "global_batch": wanted.global_batch}
+    numbers = {"seq_len": request.seq_len, "global_batch": request.global_batch}
     workload = plan.workload.model_copy(update={name: n for name, n in numbers.items() if n})
     plan = plan.model_copy(update={"workload": workload})
     nouns = load_nouns(plan)

@@ -51,16 +51,16 @@ def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
 
 
 def _describe_file(path: Path, long: bool) -> dict[str, Any]:
-    """Describe the plan, cluster or stack of a YAML file; its keys tell them apart."""
+    """Describe the plan, cluster or stack of a YAML file, recognised by its keys."""
     text = read_file(path, "file", "check the path")
     kind = _kind_of_file(read_mapping(text, str(path)))
     if kind == "cluster":
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if kind == "stack":
         return {"kind": "stack", **describe_stack(load_stack(path))}
-    said = load_plan(path)
-    plan = with_files_read(said, path.parent)
-    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, said=said)}
+    read = load_plan(path)
+    plan = with_files_read(read, path.parent)
+    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, read=read)}
 
 
 def _kind_of_file(keys: Iterable[str]) -> str:

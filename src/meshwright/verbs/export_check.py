@@ -1,4 +1,4 @@
-"""Ask the target of an export what it makes of it: ``CHECKS`` lists the ways."""
+"""Check an export with its target: ``CHECKS`` lists the ways, from parsing to a run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Import another framework's file: what it says, with a model and a cluster, as a plan that we would accept or not."""
+"""Import another framework's file, with a model and a cluster, as a plan, and report what is not accepted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ class Imported:
     own_model: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
 
-    def beside(self, stem: str) -> dict[str, str]:
+    def named_files(self, stem: str) -> dict[str, str]:
         """Files that the plan names: the model that only the file describes, the framework as the file runs it."""
         stack = {f"{stem}-stack.yaml": stack_text(self.stack)} if self.own_stack else {}
         return stack | ({f"{stem}-model.json": config_text(dict(self.own_model))} if self.own_model else {})
@@ -79,7 +79,7 @@ class Imported:
             "release": self.foreign.release,
             "plan": self.plan_for(stem).to_data() if self.plan else None,
             "plan_text": dump_plan(self.plan_for(stem), self.notes()) if self.plan else None,
-            "beside": self.beside(stem),
+            "beside": self.named_files(stem),
             "unread": [{"key": u.key, "value": u.value, "why": u.why} for u in self.foreign.unread],
             "problems": [problem.to_json() for problem in self.problems],
         }
@@ -91,14 +91,14 @@ class Imported:
         return {path: fact.words for path, fact in self.foreign.facts.items() if fact.words}
 
 
-def import_text(text: str, wanted: ImportRequest, launcher: str = "") -> Imported:
+def import_text(text: str, request: ImportRequest, launcher: str = "") -> Imported:
     """Read a file. Raises InputError where it, the model or the cluster can not be read at all.
 
-    ``launcher`` is the text of the one that we wrote beside it, if there is one.
+    ``launcher`` is the text of the launch file in the same folder, if we wrote one.
     """
-    foreign = with_launcher(read_framework_file(text, wanted.source, wanted.variables), launcher)
+    foreign = with_launcher(read_framework_file(text, request.source, request.variables), launcher)
     problems: list[Problem] = []
-    names = _names(foreign, wanted, problems)
+    names = _names(foreign, request, problems)
     if problems:
         raise InputError([*foreign.problems, *problems])
     config, model, found = _model(foreign, names["model"])
@@ -111,8 +111,8 @@ def import_text(text: str, wanted: ImportRequest, launcher: str = "") -> Importe
         cluster=names["on"],
         stack=names["stack"],
         devices=cluster.devices,
-        seq_len=wanted.seq_len,
-        global_batch=wanted.global_batch,
+        seq_len=request.seq_len,
+        global_batch=request.global_batch,
     )
     plan, more = assemble(foreign, target, model.architecture)
     found += more
@@ -127,11 +127,11 @@ def import_text(text: str, wanted: ImportRequest, launcher: str = "") -> Importe
     return Imported(foreign, plan, model, cluster, changed, changed != stack, config, all_problems)
 
 
-def _names(foreign: ImportedFile, wanted: ImportRequest, problems: list[Problem]) -> dict[str, str]:
+def _names(foreign: ImportedFile, request: ImportRequest, problems: list[Problem]) -> dict[str, str]:
     """Model, cluster and stack by name: as asked, as the file says, or as its sizes betray."""
-    alike = [] if wanted.model or foreign.value("model") else matching_zoo_models(foreign)
-    model = wanted.model or foreign.value("model") or (alike[0] if len(alike) == 1 else None)
-    on = wanted.on or foreign.value("cluster")
+    alike = [] if request.model or foreign.value("model") else matching_zoo_models(foreign)
+    model = request.model or foreign.value("model") or (alike[0] if len(alike) == 1 else None)
+    on = request.on or foreign.value("cluster")
     if model is None and not alike and config_from_sizes(foreign):
         model = OWN
     if model is None:
@@ -143,7 +143,7 @@ def _names(foreign: ImportedFile, wanted: ImportRequest, problems: list[Problem]
     return {
         "model": model or "",
         "on": on or "",
-        "stack": wanted.stack or foreign.value("stack", GENERIC),
+        "stack": request.stack or foreign.value("stack", GENERIC),
     }
 
 
@@ -155,8 +155,8 @@ def _model(foreign: ImportedFile, name: str) -> tuple[Mapping[str, Any] | None, 
     if not needs_multi_token_layers(foreign, arch):
         return config, model, []
     more = config_with_multi_token_layers(foreign, config or load_config(name), arch)
-    said = [multi_token_problem(foreign, arch, made=more is not None)]
-    return (config, model, said) if more is None else (more, _described(more, arch.name), said)
+    remarks = [multi_token_problem(foreign, arch, made=more is not None)]
+    return (config, model, remarks) if more is None else (more, _described(more, arch.name), remarks)
 
 
 def _described(config: Mapping[str, Any], name: str) -> ModelGraph:

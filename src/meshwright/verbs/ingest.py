@@ -25,7 +25,7 @@ from meshwright.validation.model_to_columns import facts_without_column, model_c
 from meshwright.validation.run_model import local_model
 from meshwright.verbs.absolute_paths import with_whole_paths
 
-BESIDE, METRICS = "plan.yaml", "metrics.jsonl"
+PLAN_OF_LOG, METRICS = "plan.yaml", "metrics.jsonl"
 GIGABIT = 1e9 / 8
 
 
@@ -118,7 +118,7 @@ class _Planned(NamedTuple):
 
 
 def _planned(log: str, plan: str | None) -> _Planned:
-    path = Path(plan) if plan else Path(log).parent / BESIDE
+    path = Path(plan) if plan else Path(log).parent / PLAN_OF_LOG
     if plan is None and not path.is_file():
         return _Planned({}, None)
     read = with_whole_paths(with_files_read(load_plan(path), path.parent))

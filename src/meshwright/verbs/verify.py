@@ -43,11 +43,11 @@ class Verified:
 
     @property
     def equal(self) -> bool:
-        """Whether every small plan is equal to one device."""
+        """True if every small plan equals one device."""
         return all(outcome.equal for _, outcome in self.trials)
 
     def to_json(self) -> dict[str, Any]:
-        """The public form. ``parameter`` is what has the largest error; null where a rank failed."""
+        """Return the public form. ``parameter`` has the largest error; null where a rank failed."""
         _, worst = max(self.trials, key=lambda trial: trial[1].worst.value)
         shown = worst.to_json()
         return {
@@ -56,7 +56,7 @@ class Verified:
             "parameter": shown["parameter"],
             "bound": shown["bound"],
             "plans": [_trial_data(small, outcome) for small, outcome in self.trials],
-            "features": {name: feature.said for name, feature in self.features.items()},
+            "features": {name: feature.text for name, feature in self.features.items()},
             "combinations_covered": [list(one) for one in self.covered],
             "combinations_not_covered": [list(one) for one in self.not_covered],
             "remarks": [problem.to_json() for problem in self.remarks],
@@ -76,11 +76,11 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         raise UnsupportedError(wrong)
     setting = resolved.setting
     form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
-    small = small_plans(resolved.long, model, ranks, hands_on=form == "hierarchical")
+    small = small_plans(resolved.long, model, ranks, forwarding=form == "hierarchical")
     programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
-        label = f"plan {number + 1} of {len(programs)}: {plan.said}"
+        label = f"plan {number + 1} of {len(programs)}: {plan.text}"
         trials.append((plan, _tried(program, plan, label, number / len(programs), progress)))
     return Verified(
         tuple(trials),
@@ -116,7 +116,7 @@ def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:
     arch = small.model.architecture
     sizes = {"layers": arch.layers, "hidden": arch.hidden, "heads": arch.heads, "kv_heads": arch.kv_heads}
     return {
-        "plan": small.said,
+        "plan": small.text,
         "ranks": small.ranks,
         "features": list(small.features),
         "model": sizes | {"vocab": arch.vocab},

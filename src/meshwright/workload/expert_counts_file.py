@@ -1,4 +1,4 @@
-"""Counts of experts in a file: a line for each routed layer, a number for each expert, commas between.
+"""Read counts of experts from a file: a line for each routed layer, a number for each expert.
 
 Pairs begin with the line ``pairs``; then come, for each routed layer, as many lines as there are experts: how often a
 token chose the line's expert and each other one, and on the diagonal how often it chose the line's at all.

@@ -55,16 +55,16 @@ def _diagonals(pairs: Pairs) -> Counts:
 class Routing:
     """A workload's routing."""
 
-    said: RoutingValue
+    value: RoutingValue
 
     def __str__(self) -> str:
-        if isinstance(self.said, Pairs):
-            return f"{self.said.layers} tables of pairs"
-        return f"{len(self.said)} rows of counts" if isinstance(self.said, tuple) else str(self.said)
+        if isinstance(self.value, Pairs):
+            return f"{self.value.layers} tables of pairs"
+        return f"{len(self.value)} rows of counts" if isinstance(self.value, tuple) else str(self.value)
 
     @property
     def counts(self) -> Counts | None:
         """Return the counts of each expert's tokens; None where they were not counted."""
-        if isinstance(self.said, Pairs):
-            return self.said.counts
-        return self.said if isinstance(self.said, tuple) else None
+        if isinstance(self.value, Pairs):
+            return self.value.counts
+        return self.value if isinstance(self.value, tuple) else None

@@ -1,4 +1,4 @@
-"""Documents that share sequences and do not attend to each other, as a workload says them.
+"""Documents packed into sequences: their lengths, and attention within each document only.
 
 The data are documents of these lengths, in turn, one behind the other, cut every ``seq_len`` tokens. Attention is
 causal within a document; one that a cut parts begins again in the next sequence. Where their lengths together divide

@@ -1,4 +1,4 @@
-"""The workload noun: what is to be done, independent of where and how.
+"""The workload noun: task, sequence length, batch, precision and optimizer of a step.
 
 A step processes ``global_batch`` sequences of ``seq_len`` tokens, each of them one text, or packed with documents
 that do not attend to each other. Tasks other than pre-training and full
@@ -79,7 +79,7 @@ class Workload:
         return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()
 
     def _wrong_routing(self) -> list[Problem]:
-        counts = self.routing.said if self.routing else "balanced"
+        counts = self.routing.value if self.routing else "balanced"
         if isinstance(counts, str | Pairs):
             return []
         if not isinstance(counts, tuple):

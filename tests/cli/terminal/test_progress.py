@@ -14,7 +14,7 @@ def clock(monkeypatch):
 
 
 def test_a_long_verb_says_now_and_then_how_far_it_is(clock, capsys):
-    tell = progress.ProgressLine(told=0.0)
+    tell = progress.ProgressLine(printed_at=0.0)
     for second in range(0, 46, 5):
         clock[0] = float(second)
         tell("1F0", second / 50)
@@ -22,7 +22,7 @@ def test_a_long_verb_says_now_and_then_how_far_it_is(clock, capsys):
 
 
 def test_a_short_one_says_nothing(clock, capsys):
-    tell = progress.ProgressLine(told=0.0)
+    tell = progress.ProgressLine(printed_at=0.0)
     for second in range(15):
         clock[0] = float(second)
         tell("1F0", second / 15)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.overlap_and_optimizer import (
-    beside_gather,
+    during_gather,
     optimizer_seconds,
     reduction_slowdown,
     reduction_tail,
@@ -26,7 +26,7 @@ laws = settings(deadline=None, max_examples=80)
 @laws
 @given(seconds, seconds)
 def test_a_pass_beside_a_gather_takes_at_least_both_and_at_most_their_sum(compute, left):
-    together = beside_gather(compute, left, FORMS)
+    together = during_gather(compute, left, FORMS)
     assert max(compute, left) <= together <= (compute + left) * ABOVE
 
 

@@ -18,7 +18,7 @@ def _name(item):
         return f"{item.operator.name} {item.phase}"
     if isinstance(item, Collective):
         return f"{item.kind} {item.phase}"
-    return [_name(part) for part in (*item.compute, *item.beside)]
+    return [_name(part) for part in (*item.compute, *item.overlapped)]
 
 
 def test_input_gradients_come_last_operator_first():
@@ -101,7 +101,7 @@ def test_where_no_exchange_is_kept_the_whole_layer_is_walked_again_first():
     walked = []
     for item in forward:
         if isinstance(item, Overlap):
-            walked += [f"{c.kind} R" for c in item.beside]
+            walked += [f"{c.kind} R" for c in item.overlapped]
         elif isinstance(item, Collective) or item.operator.name in again:
             walked.append(names([item])[0][:-1] + "R")
     assert names(items)[: len(walked)] == walked

@@ -88,8 +88,8 @@ def test_no_collective_has_a_group_of_one(short):
     program = lowered(short).program
     items = [item for items in program.block_items.values() for item in items]
     collectives = [i for i in items if isinstance(i, Collective)]
-    collectives += [c for i in items if not isinstance(i, Collective | Compute) for c in i.beside]
-    collectives += [c for body in program.bodies.values() for segment in body for c in segment.beside]
+    collectives += [c for i in items if not isinstance(i, Collective | Compute) for c in i.overlapped]
+    collectives += [c for body in program.bodies.values() for segment in body for c in segment.overlapped]
     for collective in collectives:
         assert program.group_size(collective.axes) > 1
         assert collective.logical_bytes > 0

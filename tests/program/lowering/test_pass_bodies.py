@@ -12,7 +12,7 @@ KEPT = UnitExchanges(gathers=GATHER, reductions=REDUCE, ahead=frozenset("F"))
 
 def body(kind, units, blocks=(A, B, B), **options):
     return [
-        (s.block, s.count, [c.logical_bytes for c in s.beside])
+        (s.block, s.count, [c.logical_bytes for c in s.overlapped])
         for s in pass_body(blocks, kind, units, **options)
     ]
 

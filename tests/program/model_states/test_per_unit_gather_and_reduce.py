@@ -24,12 +24,14 @@ WITH_UNITS = [name for name, kind in SCHEDULES.items() if kind.usual_unit is not
 SHAPES = [(p, v, m, u) for p in (2, 4) for v in (2, 3, 4) for m in (4 * p, 8 * p) for u in (p, 2 * p)]
 
 
-def exchanged(lists, size, beside=BESIDE):
+def exchanged(lists, size, overlapped=BESIDE):
     """Every rank's list with the exchanges of all its stages."""
     made = []
     for actions in lists:
         mine = {action.stage for action in actions}
-        made.append(exchange_units(actions, UnitRule(size=size, gathered=mine, reduced=mine, beside=beside)))
+        made.append(
+            exchange_units(actions, UnitRule(size=size, gathered=mine, reduced=mine, overlapped=overlapped))
+        )
     return made
 
 
@@ -77,7 +79,7 @@ def test_what_no_ranks_share_is_left_alone():
 
 
 def test_gathers_beside_compute_begin_one_run_ahead_but_not_before_their_stage_is_freed():
-    text = shown("0F0 1F0 1I0 0I0 0F1 1F1 1I1 0I1 0W0 1W0", size=1, reduced=(), beside=BESIDE)
+    text = shown("0F0 1F0 1I0 0I0 0F1 1F1 1I1 0I1 0W0 1W0", size=1, reduced=(), overlapped=BESIDE)
     assert text == (
         "0GATHER 1GATHER 0F0 0FREE 0GATHER 1F0 1I0 1FREE 0I0 0FREE 0GATHER 1GATHER 0F1 0FREE 0GATHER 1F1 1I1 "
         "1FREE 0I1 0FREE 0W0 1W0"
@@ -89,12 +91,12 @@ def test_a_gather_is_under_way_while_messages_are_waited_for_and_a_reduction_hol
     assert format_actions(exchange_units(second, UnitRule(size=1, gathered={1}, reduced={1}))) == (
         "1GATHER 1RECV_F0 1F0 1B0 1FREE 1SEND_B0 1REDUCE"
     )
-    beside = UnitRule(size=1, gathered={0}, reduced={0}, beside=BESIDE)
-    assert format_actions(exchange_units(first, beside)) == (
+    overlapped = UnitRule(size=1, gathered={0}, reduced={0}, overlapped=BESIDE)
+    assert format_actions(exchange_units(first, overlapped)) == (
         "0GATHER 0F0 0SEND_F0 0RECV_B0 0B0 0FREE 0REDUCE"
     )
     assert format_actions(
-        exchange_units(second, UnitRule(size=1, gathered={1}, reduced={1}, beside=BESIDE))
+        exchange_units(second, UnitRule(size=1, gathered={1}, reduced={1}, overlapped=BESIDE))
     ) == ("1GATHER 1RECV_F0 1F0 1B0 1FREE 1REDUCE 1SEND_B0")
 
 
@@ -116,9 +118,9 @@ def test_with_one_stage_a_rank_gathers_are_units_times_stages(p, m, unit):
 
 @pytest.mark.parametrize(("p", "v", "m", "unit"), SHAPES)
 def test_one_stage_is_whole_at_a_time_or_two_where_gathers_run_beside_compute(p, v, m, unit):
-    for beside, most in ((frozenset(), 1), (BESIDE, 2)):
-        for rank, actions in enumerate(exchanged(lists_of("zeropp", p, v, m, unit), unit, beside)):
-            whole = peak_unsharded_stages(actions, range(rank, p * v, p), beside)
+    for overlapped, most in ((frozenset(), 1), (BESIDE, 2)):
+        for rank, actions in enumerate(exchanged(lists_of("zeropp", p, v, m, unit), unit, overlapped)):
+            whole = peak_unsharded_stages(actions, range(rank, p * v, p), overlapped)
             parameters, gradients = ([sum(of[i]) for of in whole] for i in (0, 1))
             assert (max(parameters), max(gradients)) == (most, most)
             assert max(max(of[0]) for of in whole) == 1
@@ -130,17 +132,17 @@ def test_one_stage_is_whole_at_a_time_or_two_where_gathers_run_beside_compute(p,
     v=st.integers(2, 3),
     rounds=st.integers(1, 4),
     more=st.integers(0, 3),
-    beside=st.sampled_from((frozenset(), BESIDE, frozenset({"GATHER"}), frozenset({"REDUCE"}))),
+    overlapped=st.sampled_from((frozenset(), BESIDE, frozenset({"GATHER"}), frozenset({"REDUCE"}))),
 )
 @settings(max_examples=80, deadline=None)
 def test_every_pass_lies_between_gather_and_free_and_every_gradient_before_a_reduction(
-    name, p, v, rounds, more, beside
+    name, p, v, rounds, more, overlapped
 ):
     m, unit = rounds * p + more, p + more
     if SCHEDULES[name].fault(p, m, Knobs(unit=unit)) is not None:
         unit, m = p, rounds * p
     for plain, actions in zip(
-        lists := lists_of(name, p, v, m, unit), exchanged(lists, unit, beside), strict=True
+        lists := lists_of(name, p, v, m, unit), exchanged(lists, unit, overlapped), strict=True
     ):
         assert [action for action in actions if action.micro_batch is not None] == list(plain)
         whole, waiting, gathered, reduced = set(), set(), Counter(), Counter()

@@ -54,13 +54,13 @@ def test_parameters_that_stay_whole_are_gathered_once_and_a_layer_ahead():
         return sum(
             segment.count * c.logical_bytes
             for segment in body
-            for c in segment.beside
+            for c in segment.overlapped
             if c.kind == "all-gather" and (segment.block is None) == alone
         )
 
     (first, *_) = bodies[0, "F"]
     hidden, bare = gathered(bodies[0, "F"], alone=False), gathered(bodies[0, "F"], alone=True)
-    assert bare == sum(c.logical_bytes for c in first.beside) > 0
+    assert bare == sum(c.logical_bytes for c in first.overlapped) > 0
     assert hidden > 5 * bare
     assert (gathered(at_once[0, "F"], alone=False), gathered(at_once[0, "F"], alone=True)) == (
         0,

@@ -30,7 +30,7 @@ def watched():
         self.hear = hear
         walk(self, batches)
         actions = plan.program.lists[plan.pipeline_rank]
-        listed = peak_unsharded_stages(actions, plan.stages, plan.program.beside)
+        listed = peak_unsharded_stages(actions, plan.stages, plan.program.overlapped)
         for which in (0, 1):
             most = max(sum(counts[which]) for counts in listed)
             assert max(found[which] for found in seen) == most, (plan.pipeline_rank, which)

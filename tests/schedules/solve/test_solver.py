@@ -13,7 +13,7 @@ from meshwright.schedules.custom.check_lists import check_lists
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.pipeline import looped_placement, v_placement
-from meshwright.schedules.solve import Effort, Known, SolverInput, solve, solve_task
+from meshwright.schedules.solve import Effort, InitialList, SolverInput, solve, solve_task
 from meshwright.schedules.solve.initial_schedules import split_orders
 from meshwright.schedules.timeline import played
 
@@ -53,7 +53,7 @@ def test_nor_of_stages_that_hold_unequally_much(task):
 def test_lists_at_hand_are_where_a_search_begins():
     pipeline = unit_pipeline(4, 6, 6)
     found = solve(pipeline, SHORT)
-    task = replace(SolverInput.of(pipeline), known=(Known("mine", found.lists),))
+    task = replace(SolverInput.of(pipeline), initial=(InitialList("mine", found.lists),))
     again = solve_task(task, Effort(seconds=60, steps=1, method="local"))
     assert (again.found_by, again.makespan) == ("mine", 24)
 

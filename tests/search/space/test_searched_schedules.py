@@ -25,7 +25,7 @@ def test_all_schedules_are_those_of_the_stack_and_every_knob_is_one_of_both(name
     assert set(usual_schedules(stack)) <= set(found)
     assert len(set(found)) == len(found)
     for choice in found:
-        assert choice.heeded == choice.turned.keys() <= set(stack.schedule_knobs)
+        assert choice.heeded == choice.given_knobs.keys() <= set(stack.schedule_knobs)
 
 
 def test_limits_and_units_are_tried_where_the_stack_has_them():

@@ -22,9 +22,9 @@ KEPT = ("pp=8",)
 SHORT = ("pp=4", "micro_batch=1", "tp=2")
 
 
-def solved(*more, solving=STEPS, schedules="auto", tell=None, kept=KEPT, **asked):
+def solved(*more, solving=STEPS, schedules="auto", progress=None, kept=KEPT, **asked):
     return answer(
-        PlanRequest(SMALL, (*kept, *more), schedules=schedules, solving=solving, **asked), tell=tell
+        PlanRequest(SMALL, (*kept, *more), schedules=schedules, solving=solving, **asked), progress=progress
     )
 
 
@@ -133,7 +133,7 @@ def test_plans_that_a_solver_does_not_see(kept, why_not):
 
 def test_it_tells_the_best_so_far():
     told = []
-    solved(kept=SHORT, tell=lambda what, part: told.append((what, part)), schedules="zb-h1")
+    solved(kept=SHORT, progress=lambda what, part: told.append((what, part)), schedules="zb-h1")
     assert all(0 <= part <= 1 for _, part in told)
     assert "none below" in told[0][0]
 
@@ -146,7 +146,7 @@ def test_an_interrupt_returns_the_best_so_far():
         if len(told) == 3:
             raise KeyboardInterrupt
 
-    found = solved(solving=SolverOptions(seconds=600.0, steps=10**9), tell=interrupt)
+    found = solved(solving=SolverOptions(seconds=600.0, steps=10**9), progress=interrupt)
     assert len(told) == 3
     assert found.interrupted
     assert found.solved.interrupted

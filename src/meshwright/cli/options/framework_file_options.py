@@ -27,11 +27,11 @@ StackName = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--from", metavar="FORMAT", help="The file's format, where it does not show: {formats}."),
+    typer.Option("--from", metavar="FORMAT", help="The file's format, if it is not recognised: {formats}."),
 ]
 Variables = Annotated[
     list[str] | None,
     typer.Option(
-        "--variable", metavar="NAME=VALUE", help="A shell variable that a script would find. Repeatable."
+        "--variable", metavar="NAME=VALUE", help="A shell variable that the script reads. Repeatable."
     ),
 ]

@@ -1,4 +1,4 @@
-"""Options for clusters, objective, limits and the estimate of a whole training."""
+"""Options of ``plan`` and ``predict`` for clusters, objectives, limits and the cost of a whole training."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ On = Annotated[
 ]
 Aim = Annotated[
     str,
-    typer.Option("--objective", help="Of several clusters: throughput, cost, energy, goodput or time."),
+    typer.Option("--objective", help="Goal for clusters: throughput, cost, energy, goodput or time."),
 ]
 Tokens = Annotated[
     str | None,

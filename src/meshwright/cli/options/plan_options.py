@@ -18,7 +18,7 @@ Documents = Annotated[
     typer.Option(
         "--documents",
         metavar="N,…",
-        help="Tokens of the documents that are packed into sequences, apart; of several lengths in turn.",
+        help="Lengths in tokens of documents packed into sequences, one or several in turn; no attention across them.",
     ),
 ]
 Routing = Annotated[
@@ -26,7 +26,7 @@ Routing = Annotated[
     typer.Option(
         "--routing",
         metavar="balanced|S|FILE",
-        help="How unevenly tokens choose experts: Zipf's exponent, or a CSV file of counts or pairs of experts.",
+        help="Load of experts: balanced, Zipf's exponent, or a CSV file of counts or pairs of experts.",
     ),
 ]
 Capacity = Annotated[
@@ -42,7 +42,7 @@ Schedules = Annotated[
     typer.Option(
         "--schedule",
         metavar="auto|NAME,…",
-        help="Schedules to search, auto: all with their knobs; not beside --keep schedule=NAME.",
+        help="Schedules to search; auto: all, with their parameters. Excludes --keep schedule=NAME.",
     ),
 ]
 Solve = Annotated[
@@ -50,7 +50,7 @@ Solve = Annotated[
     typer.Option(
         "--solve",
         metavar="SECONDS",
-        help="Then search for better lists for the best plans, for so long.",
+        help="Seconds to search better schedules for the best plans.",
     ),
 ]
 SolveSteps = Annotated[
@@ -61,45 +61,43 @@ SolveSteps = Annotated[
         help="Steps of that search for each plan, instead of all that --solve leaves time for.",
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Of what --solve draws; 0 if not given.")
-]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of that search; 0 if not given.")]
 
 
-def lengths(said: str | None) -> tuple[int, ...] | None:
+def lengths(text: str | None) -> tuple[int, ...] | None:
     """Parse the lengths of documents. Raises InputError if they are not numbers."""
-    if said is None:
+    if text is None:
         return None
-    parts = [part.strip() for part in said.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     if all(part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts):
         return tuple(map(int, parts))
     rule = "must be whole numbers with commas between"
-    raise InputError(Problem("workload.documents", said, rule, "e.g. 900, or 512,512,3072"))
+    raise InputError(Problem("workload.documents", text, rule, "e.g. 900, or 512,512,3072"))
 
 
-def routing(said: str | None) -> "RoutingSpec | None":
+def routing(text: str | None) -> "RoutingSpec | None":
     """Parse the skew of expert choices. Raises InputError if it is not a word, number or file of counts."""
-    if said is None:
+    if text is None:
         return None
-    if said == "balanced":
+    if text == "balanced":
         return "balanced"
-    number = said.replace(".", "", 1)
+    number = text.replace(".", "", 1)
     if number.isascii() and number.isdigit() and len(number) < MAX_DIGITS:
-        return float(said)
+        return float(text)
     from meshwright.plans.files.expert_pairs_file import read_routing_file
 
-    return read_routing_file(said)
+    return read_routing_file(text)
 
 
-def capacity(said: str | None) -> "CapacitySpec | None":
+def capacity(text: str | None) -> "CapacitySpec | None":
     """Parse the experts' capacity. Raises InputError if it is neither a number nor a mapping."""
-    if said is None:
+    if text is None:
         return None
     from meshwright.plans.files.validation_messages import validated
     from meshwright.plans.files.yaml_text import read_value
     from meshwright.plans.forms.short import CapacitySpec
 
-    value = read_value(said, "capacity")
+    value = read_value(text, "capacity")
     try:
         return validated(CapacitySpec, value if isinstance(value, Mapping) else {"factor": value})
     except InputError as error:

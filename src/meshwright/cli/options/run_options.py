@@ -63,7 +63,7 @@ Epsilon = Annotated[
     float | None, typer.Option("--eps", metavar="NUMBER", help="AdamW's epsilon; 1e-8 if not given.")
 ]
 WeightDecay = Annotated[
-    float | None, typer.Option("--weight-decay", metavar="NUMBER", help="Of matrices; 0.1 if not given.")
+    float | None, typer.Option("--weight-decay", metavar="NUMBER", help="For matrices; 0.1 if not given.")
 ]
 Clip = Annotated[
     float | None,
@@ -72,7 +72,7 @@ Clip = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", help="Of random weights and the order of data; 0 if not given.")
+    int | None, typer.Option("--seed", help="Seed of random weights and the order of data; 0 if not given.")
 ]
 Precision = Annotated[
     str | None, typer.Option("--precision", help="bf16, fp32 or fp64; the plan's if not given.")

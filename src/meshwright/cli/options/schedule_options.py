@@ -19,7 +19,7 @@ MicroBatches = Annotated[
 Chunks = Annotated[
     int | None,
     typer.Option(
-        "--chunks", "--virtual-stages", metavar="V", help="Stages of each rank; what is usual if not given."
+        "--chunks", "--virtual-stages", metavar="V", help="Stages of each rank; as usual if not given."
     ),
 ]
 Times = Annotated[
@@ -27,7 +27,7 @@ Times = Annotated[
     typer.Option(
         "--times",
         metavar="F,I,W,COMM",
-        help="Of a micro-batch on a whole rank, all its chunks together, and of a message; 1,1,1,0 if not given.",
+        help="Times of a micro-batch on a rank, all its chunks together, and of a message; 1,1,1,0 if not given.",
     ),
 ]
 StageTimes = Annotated[
@@ -71,7 +71,7 @@ Unit = Annotated[
 Placement = Annotated[
     str | None,
     typer.Option(
-        "--placement", metavar="v|loop", help="How `auto` lays several stages of a rank; v if not given."
+        "--placement", metavar="v|loop", help="Order of a rank's stages for `auto`; v if not given."
     ),
 ]
 TimeBudget = Annotated[
@@ -87,12 +87,12 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="auto|exact|local",
-        help="How `auto` searches: by constraint programming, by local search, or as the size allows.",
+        help="Solver of `auto`: constraint programming, local search, or chosen by the problem's size.",
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Of what `auto` draws; 0 if not given."),
+    typer.Option("--seed", metavar="N", help="Seed of `auto`; 0 if not given."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write the lists, one row for each rank.")]
 Svg = Annotated[Path | None, typer.Option("--svg", help="Draw the timeline to this SVG file.")]

@@ -120,7 +120,7 @@ def write_all(files: Mapping[Path, str]) -> None:
     They are written to temporary files first and renamed last; scripts (``#!``) become executable. What is not a
     regular file (a pipe, a terminal) is written directly.
     """
-    beside: dict[Path, Path] = {}
+    temporary: dict[Path, Path] = {}
     path = Path()
     try:
         for path, text in files.items():
@@ -129,17 +129,17 @@ def write_all(files: Mapping[Path, str]) -> None:
             if path.exists() and not path.is_file():
                 path.write_text(text, encoding="utf-8")
             else:
-                beside[path.resolve()] = _written_beside(path.resolve(), text)
-        for path, written in beside.items():
+                temporary[path.resolve()] = _temporary_file(path.resolve(), text)
+        for path, written in temporary.items():
             os.replace(written, path)
     except OSError as error:
-        for written in beside.values():
+        for written in temporary.values():
             written.unlink(missing_ok=True)
         rule = f"cannot be written: {error.strerror or error}"
         raise InputError(Problem("output", str(path), rule, "another path")) from error
 
 
-def _written_beside(path: Path, text: str) -> Path:
+def _temporary_file(path: Path, text: str) -> Path:
     """Write a temporary file in the same directory, with the permissions of a new file. Removed if writing fails."""
     umask = os.umask(0)
     os.umask(umask)

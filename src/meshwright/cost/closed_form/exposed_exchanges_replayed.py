@@ -37,7 +37,7 @@ def exposed_state_exchanges(group: PlanGroup, passes: Passes, message: Floats, s
             *range(len(group.placement), len(group.placement) + shares),
             *group.stages_at.T.flatten().tolist(),
         ],
-        beside=(stack.overlap_parameter_gather, stack.overlap_gradient_reduction),
+        overlapped=(stack.overlap_parameter_gather, stack.overlap_gradient_reduction),
         forms=group.forms,
     )
     done = span

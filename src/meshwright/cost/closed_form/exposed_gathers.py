@@ -3,7 +3,7 @@
 import numpy as np
 
 from meshwright.cost.closed_form.exposed_exchanges_replayed import plays_state_exchanges
-from meshwright.cost.closed_form.overlap_and_optimizer import beside_gather
+from meshwright.cost.closed_form.overlap_and_optimizer import during_gather
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_seconds
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 
@@ -14,17 +14,17 @@ def exposed_gathers(group: PlanGroup, forward: Floats, message: Floats) -> tuple
     if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
         return nothing, nothing
     seconds = group.seconds(group.gathers_of)
-    beside = group.setting.stack.overlap_parameter_gather
-    if not beside and group.mode.gather != "per-step":
+    overlap = group.setting.stack.overlap_parameter_gather
+    if not overlap and group.mode.gather != "per-step":
         last = group.per_rank(seconds).max(1)
         return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
     if plays_state_exchanges(group) or _gathers_alone(group):
         return nothing, nothing  # played, or a matter of each rank
-    return _first_passes(group, forward, message, seconds, beside), nothing
+    return _first_passes(group, forward, message, seconds, overlap), nothing
 
 
 def _first_passes(
-    group: PlanGroup, forward: Floats, message: Floats, seconds: Floats, beside: bool
+    group: PlanGroup, forward: Floats, message: Floats, seconds: Floats, overlap: bool
 ) -> Floats:
     """Return the delay in seconds that gathers cause to the first micro-batch's pass over all stages."""
     arrival = np.zeros(len(message))
@@ -33,10 +33,10 @@ def _first_passes(
     in_turn = np.cumsum(seconds[:, group.stages_at], 1)
     for stage in range(group.ranks):
         turn = group.stages_at[:, stage].tolist().index(stage)
-        gathered = in_turn[:, turn, stage] if beside else whole[:, stage]
-        start = arrival if beside else np.maximum(arrival, gathered)
+        gathered = in_turn[:, turn, stage] if overlap else whole[:, stage]
+        start = arrival if overlap else np.maximum(arrival, gathered)
         left = np.maximum(0.0, gathered - start)
-        end = start + (beside_gather(forward[:, stage], left, group.forms) if beside else forward[:, stage])
+        end = start + (during_gather(forward[:, stage], left, group.forms) if overlap else forward[:, stage])
         arrival = end + message
         ideal = ideal + forward[:, stage] + message
     return arrival - ideal
@@ -49,13 +49,13 @@ def _gathers_alone(group: PlanGroup) -> bool:
 
 def rank_gather_delays(group: PlanGroup) -> Floats:
     """By how much gathers of whole stages delay each rank, where steps overlap and nobody waits meanwhile: (n, P)."""
-    beside = group.setting.stack.overlap_parameter_gather
-    first = group.mode.gather == "per-step" or (group.sharding in ("zero1", "zero2") and beside)
+    overlap = group.setting.stack.overlap_parameter_gather
+    first = group.mode.gather == "per-step" or (group.sharding in ("zero1", "zero2") and overlap)
     if not (_gathers_alone(group) and first):
         return np.zeros((len(group.plans), group.ranks))
     seconds = group.seconds(group.gathers_of)
-    if not beside:
+    if not overlap:
         return group.per_rank(seconds)
     turn = group.stages_at[0]
     forward = group.forward_s[:, turn]
-    return np.asarray(beside_gather(forward, seconds[:, turn], group.forms)) - forward
+    return np.asarray(during_gather(forward, seconds[:, turn], group.forms)) - forward

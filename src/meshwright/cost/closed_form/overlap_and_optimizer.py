@@ -1,6 +1,6 @@
 """Times of the actions around the schedule: optimizer, and what gathers and reductions expose.
 
-A gather at the start runs beside the first forward passes: stage j waits for what is left of its own when its first
+A gather at the start overlaps the first forward passes: stage j waits for what is left of its own when its first
 micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
 rest of that backward pass, and leaves at least 1/L of itself behind it. What is exchanged unit by unit comes and goes
 a whole stage at once: its first pass waits for the gather, a reduction for the one before it, and passes beside an
@@ -20,7 +20,7 @@ def optimizer_seconds(owned: Number, forms: HardwareTimes) -> Number:
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 
-def beside_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+def during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
     """Return the length of a pass that overlaps ``left`` seconds of data-parallel communication."""
     return compute + forms.constants["overlap_slowdown"] * np.minimum(compute, left)
 
@@ -29,20 +29,20 @@ def send_occupancy(chunked: bool, overlaps: bool, forms: HardwareTimes) -> float
     """Return the part of a message's time that blocks the sender's compute stream: 1, or the overlap slow-down.
 
     Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
-    interleaved ones send beside compute where the stack can.
+    interleaved ones overlap sends with compute where the stack can.
     """
     return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
 
 
-def beside_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
+def during_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
     """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
     return np.maximum(compute + forms.constants["overlap_slowdown"] * left, left)
 
 
 def reduction_slowdown(reduction: Number, backward: Number, units: Number, forms: HardwareTimes) -> Number:
     """Return the seconds by which an overlapping reduction slows the last backward pass of ``units`` blocks."""
-    beside = np.minimum(reduction, backward * (units - 1) / units)
-    return forms.constants["overlap_slowdown"] * beside
+    overlapped = np.minimum(reduction, backward * (units - 1) / units)
+    return forms.constants["overlap_slowdown"] * overlapped
 
 
 def reduction_tail(

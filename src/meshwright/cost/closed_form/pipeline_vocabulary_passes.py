@@ -1,4 +1,4 @@
-"""Step time where the vocabulary is spread: passes of shares, and what states exchange with them."""
+"""Step time with a vocabulary spread over pipeline ranks: its passes, and overlapped state exchanges."""
 
 from collections.abc import Callable
 

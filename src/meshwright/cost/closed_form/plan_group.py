@@ -37,7 +37,7 @@ from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.lower_plan import blocks_out, p2p_bytes
 from meshwright.program.lowering.pass_bodies import Shared, pass_body
 from meshwright.program.lowering.stage_blocks import stage_blocks
-from meshwright.program.lowering.step_collectives import beside_compute
+from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.data_parallel_collectives import (
     add,
     stage_gathers,
@@ -427,7 +427,7 @@ class PlanGroup:
         return UnitExchangeTimes(
             gather=self.seconds(self.gathers_of),
             reduce=self.seconds(self.reductions_of),
-            beside=beside_compute(self.setting.stack),
+            overlapped=overlapped_kinds(self.setting.stack),
             slowdown=self.forms.constants["overlap_slowdown"],
         )
 

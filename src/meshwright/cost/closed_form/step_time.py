@@ -1,4 +1,4 @@
-"""From when ranks begin and end their passes to the length of a step; of many steps where they overlap.
+"""Compute the step time from the start and end of each rank's passes, also if steps overlap.
 
 Ranks that step together end a step when the last one does. Where steps are validated afterwards (``program/
 step_validation.py``) each begins its next step when it has ended this one, so that all are at the pace of the one that

@@ -1,1 +1,1 @@
-"""Lower bounds and dominance rules that spare a search evaluations."""
+"""Lower bounds and dominance rules by which a search skips evaluations."""

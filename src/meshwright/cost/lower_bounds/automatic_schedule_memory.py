@@ -1,4 +1,4 @@
-"""A lower bound of the memory of an automatic schedule's ranks, before any list of it is made.
+"""A lower bound of the memory of an automatic schedule's ranks, computed without its action lists.
 
 Its limit only says what no rank holds more than. But all its lists (``schedules/split_backward/shortest_lists.py``)
 begin alike: a rank runs F of its first stage, as they come from the ranks before, until its memory is full, all

@@ -1,4 +1,4 @@
-"""Lower bounds of time and memory of very many plans at once: what a search knows of plans before it prices them.
+"""Cheap lower bounds of time and memory for very many plans at once, before any of them is priced.
 
 Most plans of a search take the same passes, or hold the same states, as others. So each bound is computed once for all
 plans that are equal in what it depends on, and looked up for the rest. A step is no shorter than
@@ -141,11 +141,11 @@ class VariantBounds:
         work, seconds = found.times
         if not len(self.exchanging):
             return seconds
-        beside = self._exchanged(order)
+        overlapped = self._exchanged(order)
         slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
-        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * beside
+        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * overlapped
         seconds = seconds.copy()
-        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, beside))
+        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, overlapped))
         return seconds
 
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
@@ -155,9 +155,9 @@ class VariantBounds:
         own = {name: getattr(variant, name)[first] for name in names}
         of_order = [] if variant.tp_and_cp_inner else own["order"][:1].tolist()
         codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
-        asked = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
-        if self._last is None or self._last[0] != asked:
-            self._last = asked, self._of_passes(replace(self.keys, **own))
+        key = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._of_passes(replace(self.keys, **own))
         return self._last[1]
 
     def _of_passes(self, keys: PlanArrays) -> _OfPasses:
@@ -387,6 +387,6 @@ def _exchanged_once(group: PlanGroup) -> Floats:
     for kind in group.pass_kinds:
         for count, body in zip(stages, group.bodies(kind), strict=True):
             for segment in body:
-                if segment.beside:
-                    result = result + count * group.per_plan(segment.count * group.prices.beside(segment))
+                if segment.overlapped:
+                    result = result + count * group.per_plan(segment.count * group.prices.overlapped(segment))
     return result / group.kind.chains

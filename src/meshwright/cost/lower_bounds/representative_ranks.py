@@ -1,4 +1,4 @@
-"""Representative pipeline ranks: the first of those with equal layers, with its stages and in-flight counts.
+"""Representative pipeline ranks: the first of each set with equal layers, its stages and in-flight counts.
 
 A rank that comes later holds no more than the first one that has the same, and ends no later than it must.
 """

@@ -1,4 +1,4 @@
-"""Bounds that need no pricing: plans that can not fit are never evaluated.
+"""Lower bounds of memory from states alone: plans above the capacity are never evaluated.
 
 Memory: the states of an average pipeline rank are at most those of the worst one, so P·states/P is a lower bound of
 the peak. Proof: the maximum of P numbers is at least their mean, and activations, buffers and workspace only add.

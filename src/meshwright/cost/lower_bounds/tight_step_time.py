@@ -1,4 +1,4 @@
-"""A lower bound of every plan's step time that needs no long lists: a search plays what it leaves possible.
+"""A tight lower bound of every plan's step time, without action lists; a search simulates what it leaves open.
 
 Before the first backward pass of rank r the first micro-batch has gone forward through all stages and back to the last
 stage of r: t_r = Σ F + Σ B of the stages behind + messages. Till then r runs n_r forward passes at most: no more than

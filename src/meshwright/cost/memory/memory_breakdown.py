@@ -1,4 +1,4 @@
-"""The memory ledger: what each pipeline rank holds at its peak, in bytes, from the Program.
+"""The memory ledger: the peak of each pipeline rank in bytes, by cause, from the Program.
 
 static      parameters, gradients, optimizer states (the state table); these twice where copies can undo a step
 activations Σ over stages of micro-batches in flight × bytes kept (schedule's lists × ``program/activation_bytes.py``)

@@ -1,4 +1,4 @@
-"""Micro-batches in flight: the number of each stage's that a rank holds at once.
+"""Micro-batches in flight: the number that a rank holds of each of its stages at once.
 
 With one stage a rank a schedule may declare the peak, which needs no lists (GPipe's are as long as the batch). Else a
 rank's list is walked: F holds one more of its stage, B one less; I turns one that waits for its backward pass into one

@@ -1,4 +1,4 @@
-"""Buffers of plans that exchange unit by unit: the most that a rank's list makes whole at once, as arrays.
+"""Buffers of plans with ``gather: per-unit``: the most that a rank holds unsharded at once, as arrays.
 
 Which moment holds most depends on the sizes of the stages; stages of equal content count together, so that few
 candidates remain, as for activations (``micro_batches_in_flight.py``).
@@ -14,7 +14,7 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.memory.memory_breakdown import unit_buffer_bytes
 from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import unit_lists
 from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists, stages_of_ranks
-from meshwright.program.lowering.step_collectives import beside_compute
+from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.pass_items import Collective
 from meshwright.schedules.action import Kind
@@ -26,7 +26,7 @@ Counts = NDArray[np.int64]
 
 def unit_buffers(group: PlanGroup) -> Floats:
     """Bytes of every plan and pipeline rank: (n, P)."""
-    stack, beside = group.setting.stack, beside_compute(group.setting.stack)
+    stack, overlapped = group.setting.stack, overlapped_kinds(group.setting.stack)
     parameters = [unit_buffer_bytes(stage.count, 0, stack) for stage in group.kind_elements]
     gradients = [unit_buffer_bytes(0, stage.of("gradient").count, stack) for stage in group.kind_elements]
     sizes = np.stack([np.asarray(size, dtype=np.float64) for size in parameters + gradients], 1)
@@ -41,7 +41,7 @@ def unit_buffers(group: PlanGroup) -> Floats:
     kinds = tuple(group.kind_of.tolist())
     result = np.zeros((len(group.plans), group.ranks))
     for count, times, rows in equal_lists(group.micro_batches, group.times):
-        whole = unsharded_stage_counts(group.schedule, group.ranks, count, kinds, times, beside)
+        whole = unsharded_stage_counts(group.schedule, group.ranks, count, kinds, times, overlapped)
         for rank, candidates in enumerate(whole):
             mine = np.bincount(group.kind_of[group.stages_at[:, rank]], minlength=len(group.stage_kinds))
             comes_and_goes = (np.where(shared, sizes, 0)[rows] @ candidates.T).max(1)
@@ -63,7 +63,7 @@ def unsharded_stage_counts(
     micro_batches: int,
     kinds: tuple[int, ...],
     times: StageTimes | None,
-    beside: frozenset[Kind],
+    overlapped: frozenset[Kind],
 ) -> tuple[Counts, ...]:
     """Per rank an array (candidates, 2·kinds of stages): how many of each kind have whole parameters, whole gradients.
 
@@ -72,10 +72,10 @@ def unsharded_stage_counts(
     chunks = len(kinds) // ranks
     one_hot = np.eye(max(kinds) + 1, dtype=np.int64)[list(kinds)]
     at = stages_of_ranks(schedule, ranks, chunks)
-    lists = unit_lists(schedule, ranks, micro_batches, chunks, times, beside)
+    lists = unit_lists(schedule, ranks, micro_batches, chunks, times, overlapped)
     result = []
     for rank, actions in enumerate(lists):
-        whole = np.array(peak_unsharded_stages(actions, at[:, rank].tolist(), beside))
+        whole = np.array(peak_unsharded_stages(actions, at[:, rank].tolist(), overlapped))
         of_kinds = whole @ one_hot[at[:, rank]]
         result.append(np.unique(of_kinds.reshape(len(whole), -1), axis=0))
     return tuple(result)

@@ -1,4 +1,4 @@
-"""The number of positions that a token attends to where sequences are packed with documents.
+"""The mean number of positions that a token attends to in sequences packed with documents.
 
 A row at x of a document that is not cut attends to x positions. Otherwise a cut falls anywhere alike. Then a row has, d
 positions before it, its own document with S(d) = Σ max(0, l − d) / Σ l, and attends in the mean to

@@ -1,4 +1,4 @@
-"""Forms: how long one kernel or one collective takes on a given device and node. All accept arrays.
+"""Formulas for the seconds of one kernel or collective on a device and node. All accept arrays.
 
 GEMM     t = t0 + ‖F/(e·P), bytes/(b·BW)‖_p with F = 2mkn and bytes = 2(mk + kn + mn) (fitted to measured
          kernels; 5–7 % error at training sizes), P the 16-bit peak. 8 and 4 bit are faster by a constant factor
@@ -111,7 +111,7 @@ class HardwareTimes:
         once: DeduplicatedBytes | None = None,
         congestion: Number = 1.0,
     ) -> Number:
-        """A collective of ``ranks`` members, ``local`` of them in each fast domain; 0 for one member.
+        """Return the seconds of a collective of ``ranks``, ``local`` of them in each fast domain; 0 for one.
 
         ``congestion``: how many times longer the network between domains takes than its cards alone. ``once``: what an
         all-to-all carries are tokens' copies for these experts, one to a domain and one to a rank.

@@ -1,8 +1,8 @@
 """Prices: seconds of items, passes over blocks, and whole bodies, for one plan or an array of plans.
 
-Compute that runs beside collectives slows down by ``overlap_slowdown`` of the time that it hides:
+Compute that overlaps collectives slows down by ``overlap_slowdown`` of the time that it hides:
 t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
-over a block where the stack runs those of one micro-batch beside the compute of another (``overlap_expert_exchange``).
+over a block if the stack overlaps them with another micro-batch's compute (``overlap_expert_exchange``).
 A pass over a block takes no less than its host launch time. ``Breakdown`` splits a time into compute and the exposed
 part of each axis.
 """
@@ -188,24 +188,24 @@ class Prices:
         if isinstance(item, Collective):
             return {CATEGORY[item.axes[-1]]: self.collective(item)}
         compute = sum((operator_seconds(c.operator, c.phase, self.local) for c in item.compute), start=0.0)
-        beside = self.collectives(item.beside)
-        return self.overlapped({"compute": compute}, beside, CATEGORY[item.beside[0].axes[-1]])
+        overlapped = self.collectives(item.overlapped)
+        return self.with_overlap({"compute": compute}, overlapped, CATEGORY[item.overlapped[0].axes[-1]])
 
     def block(self, block: int, kind: PassKind) -> Parts:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
             parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
             if self.local.stack.overlap_expert_exchange and EXCHANGED in parts:
-                parts = self.overlapped(parts, parts.pop(EXCHANGED), EXCHANGED)
+                parts = self.with_overlap(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
                 parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
             self._blocks[block, kind] = parts
         return self._blocks[block, kind]
 
-    def overlapped(self, compute: Parts, beside: Number, category: str) -> Parts:
+    def with_overlap(self, compute: Parts, overlapped: Number, category: str) -> Parts:
         """Return compute with overlapped collectives: the exposed part and the slow-down go to ``category``."""
         slowdown = self.local.forms.constants["overlap_slowdown"]
-        extra = np.maximum(slowdown * beside, beside - total(compute))
+        extra = np.maximum(slowdown * overlapped, overlapped - total(compute))
         return add_parts(compute, {category: extra})
 
     def body(self, body: Body) -> Parts:
@@ -213,16 +213,16 @@ class Prices:
         result: Parts = {}
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)
-            if segment.beside:
-                parts = self.overlapped(parts, self.beside(segment), "dp")
+            if segment.overlapped:
+                parts = self.with_overlap(parts, self.overlapped(segment), "dp")
             result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
         return result
 
-    def beside(self, segment: Segment) -> Number:
+    def overlapped(self, segment: Segment) -> Number:
         """Return the unoverlapped seconds of the state exchanges that run during a segment of a pass."""
         cut = self.local.mode.gather != "never"
         factor = self.local.stack.fsdp_communication_factor if cut else 1.0
-        return factor * self.collectives(segment.beside)
+        return factor * self.collectives(segment.overlapped)
 
     @cached_property
     def kept(self) -> list[Number]:

@@ -1,2 +1,1 @@
-"""Pipeline time with its bubbles: closed forms of GPipe and 1F1B; every other schedule's action lists played on
-arrays."""
+"""Pipeline time with its bubbles: closed forms of GPipe and 1F1B, simulated action lists for other schedules."""

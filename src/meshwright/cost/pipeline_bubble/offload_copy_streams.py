@@ -1,6 +1,6 @@
-"""Copies of activations to the host and back: what they take, where they stand in played lists, how they run.
+"""Copies of activations to host memory and back in played lists: duration, position, overlap.
 
-A device has a link to its host's memory with a direction out and a direction back, beside each other and beside
+A device has a link to its host's memory with a direction out and a direction back, which overlap each other and
 compute; a direction carries one copy at a time, in the order of the list. A copy takes bytes / (efficiency ·
 bandwidth). The copy out begins when compute comes to it, and neither the pass behind the next one nor a copy back there
 begins before its end; the copy back begins when compute comes to it, and the backward pass waits for its end

@@ -1,4 +1,4 @@
-"""The exchanges of units in a schedule's lists, for closed forms: how often they are, in which order, and how they run.
+"""Per-unit gathers and reductions during a schedule, for closed forms: their number, order and timing.
 
 The lists are those of the lowered Program without messages, which change no order on a rank. All stages have something
 to exchange there; plans of an array that have not, because no other rank shares their states, exchange in no time.
@@ -33,7 +33,7 @@ class UnitExchangeTimes(NamedTuple):
 
     gather: Array
     reduce: Array
-    beside: frozenset[Kind]
+    overlapped: frozenset[Kind]
     slowdown: float
 
     def take(self, rows: NDArray[np.int64]) -> "UnitExchangeTimes":
@@ -43,7 +43,7 @@ class UnitExchangeTimes(NamedTuple):
     def streams(self, ranks: int, zero: Any, larger: Operation, smaller: Operation) -> "UnitExchangeStreams":
         """Return the streams of all ranks before anything has run."""
         return UnitExchangeStreams(
-            self.beside, self.slowdown, zero, larger, smaller, [zero] * ranks, [zero] * ranks
+            self.overlapped, self.slowdown, zero, larger, smaller, [zero] * ranks, [zero] * ranks
         )
 
 
@@ -54,7 +54,7 @@ class UnitExchangeStreams:
     ``free`` is when each ends what it has, ``reduced`` when its last reduction ends; times are floats or arrays.
     """
 
-    beside: frozenset[Kind]
+    overlapped: frozenset[Kind]
     slowdown: float
     zero: Any
     larger: Operation
@@ -71,7 +71,7 @@ class UnitExchangeStreams:
         self.free[rank] = self.larger(self.free[rank], end)
         if kind == "REDUCE":
             self.reduced[rank] = self.larger(self.reduced[rank], end)
-        if kind not in self.beside:
+        if kind not in self.overlapped:
             clock[rank] = end
         return end
 
@@ -88,7 +88,7 @@ def unit_lists(
     micro_batches: int,
     chunks: int,
     times: StageTimes | None,
-    beside: frozenset[Kind],
+    overlapped: frozenset[Kind],
 ) -> tuple[tuple[Action, ...], ...]:
     """One list of passes and exchanges per rank."""
     size = schedule.unit_size(ranks, micro_batches)
@@ -96,7 +96,7 @@ def unit_lists(
     lists = []
     for actions in schedule.lists(ranks, micro_batches, chunks, times):
         mine = frozenset(action.stage for action in actions if action.stage is not None)
-        rule = UnitRule(size=size, gathered=mine, reduced=mine, beside=beside)
+        rule = UnitRule(size=size, gathered=mine, reduced=mine, overlapped=overlapped)
         lists.append(tuple(exchange_units(actions, rule)))
     return tuple(lists)
 

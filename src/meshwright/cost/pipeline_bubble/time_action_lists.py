@@ -221,10 +221,10 @@ def _play(
     states: tuple[StateExchanges, NDArray[np.int64]] | None = None,
 ) -> Span:
     exchanges = passes.exchanges
-    beside = None if exchanges is None else exchanges.beside
+    overlapped = None if exchanges is None else exchanges.overlapped
     copied = passes.copies and passes.copies.copied
     chunks = passes.forward.shape[1] // ranks
-    steps = action_order(schedule, ranks, micro_batches, chunks, times, beside, copied)
+    steps = action_order(schedule, ranks, micro_batches, chunks, times, overlapped, copied)
     by_kind = passes.by_kind
     if exchanges is not None:
         by_kind |= {"GATHER": exchanges.gather, "REDUCE": exchanges.reduce}
@@ -322,18 +322,18 @@ def action_order(
     micro_batches: int,
     chunks: int,
     times: StageTimes | None = None,
-    beside: frozenset[Kind] | None = None,
+    overlapped: frozenset[Kind] | None = None,
     copied: OffloadedStages | None = None,
 ) -> tuple[Step, ...]:
     """All actions of a schedule, each after its list predecessor and its data.
 
-    ``beside``: with the exchanges of units, these kinds of which run beside compute; None: without them. ``copied``:
-    with copies to the host.
+    ``overlapped``: kinds of per-unit exchanges that overlap compute; None: no exchanges. ``copied``: with copies to
+    the host.
     """
     lists = schedule.lists(ranks, micro_batches, chunks, times)
     steps = execution_order(lists, schedule.ways(ranks, chunks))
-    if beside is not None:
-        exchanged = unit_lists(schedule, ranks, micro_batches, chunks, times, beside)
+    if overlapped is not None:
+        exchanged = unit_lists(schedule, ranks, micro_batches, chunks, times, overlapped)
         steps = list(with_exchanges(steps, exchanged))
     if copied is not None:
         steps = list(

@@ -76,7 +76,7 @@ class RankView:
         assert action.stage is not None
         for segment in self.program.bodies[action.stage, action.kind]:
             for _ in range(segment.count):
-                yield tuple(self._sent(collective) for collective in segment.beside)
+                yield tuple(self._sent(collective) for collective in segment.overlapped)
                 if segment.block is not None:
                     yield from self._block(segment.block, segment.kind)
 

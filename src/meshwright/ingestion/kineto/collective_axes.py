@@ -86,13 +86,13 @@ class GroupCategories:
             for group in groups:
                 self.by_size.setdefault(len(group), {}).setdefault(frozenset(group), set()).add(category)
 
-    def category(self, kind: str, said: Collective) -> str:
+    def category(self, kind: str, collective: Collective) -> str:
         """Return the category, one of ``COMMUNICATIONS``, of a collective.
 
         ``kind`` is that of ``kernel_names.collective_kind``.
         """
-        left = self._of_ranks(said)
-        left = left & _of_name(said.description) or left
+        left = self._of_ranks(collective)
+        left = left & _of_name(collective.description) or left
         allowed = left & KINDS.get(kind, left)
         if kind in MESSAGES:  # may use any group that contains both ranks, such as the world
             left = allowed or self.every & KINDS[kind]
@@ -100,9 +100,9 @@ class GroupCategories:
             left = allowed
         return next(iter(left)) if len(left) == 1 else OTHER
 
-    def _of_ranks(self, said: Collective) -> frozenset[str]:
+    def _of_ranks(self, collective: Collective) -> frozenset[str]:
         """Return the categories of groups with the collective's ranks, or with its size if the ranks are not given."""
-        size, ranks = said.size or len(said.ranks), frozenset(said.ranks)
+        size, ranks = collective.size or len(collective.ranks), frozenset(collective.ranks)
         if not size or not self.by_size:
             return self.every
         fitting = (categories for group, categories in self.by_size.get(size, {}).items() if ranks <= group)

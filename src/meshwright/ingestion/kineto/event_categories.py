@@ -1,4 +1,4 @@
-"""Classify the events of a trace: the owner of each event's time, its kind of work, and its launch time on the host.
+"""Classify the events of a trace: kind of work, the event that owns the time, launch time on the host.
 
 On a device everything is compute except the optimizer (launched inside an ``Optimizer.step#…`` annotation, or Adam by
 name), communication, and copies between host and device, which the host waits for. A CPU's trace has nested operators:
@@ -81,9 +81,9 @@ def device_work(trace: Trace, groups: GroupCategories) -> Work:
         if kind == COPY:
             return _owner_of_copy(kernel), kind
         if kind == COMMUNICATION or group != UNKNOWN:
-            told = trace.names[annotation] if annotation != UNKNOWN else ""
-            said = trace.collectives[group] if group != UNKNOWN else Collective(told)
-            return groups.category(collective_kind(said.name, kernel), said), COMMUNICATION
+            annotated = trace.names[annotation] if annotation != UNKNOWN else ""
+            collective = trace.collectives[group] if group != UNKNOWN else Collective(annotated)
+            return groups.category(collective_kind(collective.name, kernel), collective), COMMUNICATION
         return OPTIMIZING if optimizer or OPTIMIZER_KERNEL.search(kernel) else COMPUTE, kind
 
     columns = (spans.name, spans.group, optimizing.astype(np.int64), backend)
@@ -103,8 +103,8 @@ def host_work(trace: Trace, groups: GroupCategories) -> Work:
     def classes(name: int, optimizer: int) -> Classes:
         operator, kind = trace.names[name], kind_of(trace.names[name], OPERATORS)
         if kind == COMMUNICATION:
-            said = Collective(operator)
-            return groups.category(collective_kind(operator, ""), said), kind
+            collective = Collective(operator)
+            return groups.category(collective_kind(operator, ""), collective), kind
         return OPTIMIZING if optimizer else COMPUTE, kind
 
     owner, kind, kinds = _classified((spans.name, optimizing.astype(np.int64)), classes)
@@ -147,8 +147,8 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 def _enclosing(trace: Trace, prefixes: tuple[str, ...], time: Ints, lane: Ints) -> Ints:
     """Return the name of the annotation with such a prefix that encloses each time on a thread, or ``UNKNOWN``."""
-    wanted = np.array([name.startswith(prefixes) for name in trace.names])
-    spans = trace.annotations.take(wanted[trace.annotations.name])
+    matching = np.array([name.startswith(prefixes) for name in trace.names])
+    spans = trace.annotations.take(matching[trace.annotations.name])
     found = np.full(len(time), UNKNOWN)
     for thread in np.unique(spans.lane):
         rows = np.flatnonzero(lane == thread)

@@ -80,11 +80,11 @@ def kind_of(name: str, kinds: Mapping[str, re.Pattern[str]]) -> str:
     return next((kind for kind, pattern in kinds.items() if pattern.search(name)), OTHER_KIND)
 
 
-def collective_kind(said: str, kernel: str) -> str:
+def collective_kind(name: str, kernel: str) -> str:
     """Return the kind of a collective from the trace's name for it, else from its kernel; empty if neither tells."""
-    told = _collective(said)
-    if told:
-        return told
+    kind = _collective(name)
+    if kind:
+        return kind
     guessed = _collective(kernel)
     return FROM_KERNEL.get(guessed, guessed)
 

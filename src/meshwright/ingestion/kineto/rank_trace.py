@@ -156,13 +156,13 @@ class _Collected:
         """Return the index of a kernel's collective; ``UNKNOWN`` if the kernel records none."""
         if "Collective name" not in args:
             return UNKNOWN
-        said = Collective(
+        collective = Collective(
             str(args["Collective name"]),
             _whole(args.get("Group size")) or 0,
             str(args.get("Process Group Description") or ""),
             _ranks(args.get("Process Group Ranks")),
         )
-        key = (str(args.get("Process Group Name") or ""), said)
+        key = (str(args.get("Process Group Name") or ""), collective)
         return self.groups.setdefault(key, len(self.groups))
 
     def refuse_modelled(self) -> None:
@@ -226,9 +226,9 @@ def _completed(groups: Iterable[tuple[str, Collective]], world: Mapping[str, Any
         for entry in (listed if isinstance(listed, list) else ())
         if isinstance(entry, dict)
     }
-    for name, said in groups:
+    for name, collective in groups:
         ranks = known.get(name, ())
-        yield replace(said, ranks=ranks) if len(ranks) > len(said.ranks) else said
+        yield replace(collective, ranks=ranks) if len(ranks) > len(collective.ranks) else collective
 
 
 def _device_name(properties: object, number: str) -> str:

@@ -14,18 +14,18 @@ KINDS: dict[MemoryKind, str] = {
 """Kinds of peaks in order of preference, and the text of their origin."""
 
 
-def measured_columns(summary: LogSummary, known: Mapping[str, str]) -> Cells:
-    """Return the columns; ``known`` tells how much work a step is. A run out of memory has neither time nor peak."""
+def measured_columns(summary: LogSummary, plan_cells: Mapping[str, str]) -> Cells:
+    """Return the columns; a step's work is in ``plan_cells``. A run out of memory has neither time nor peak."""
     outcome = "oom" if summary.out_of_memory else "ok"
     words = "the message of PyTorch" if summary.out_of_memory else "its steps"
     cells: Cells = {"outcome": Fact(outcome, words)}
-    if known.get("outcome", outcome).lower() == "oom":
+    if plan_cells.get("outcome", outcome).lower() == "oom":
         return cells
-    return cells | _time(summary, known) | _memory(summary)
+    return cells | _time(summary, plan_cells) | _memory(summary)
 
 
-def _time(summary: LogSummary, known: Mapping[str, str]) -> Cells:
-    timing, work = summary.timing, units_per_step(summary.unit, known)
+def _time(summary: LogSummary, plan_cells: Mapping[str, str]) -> Cells:
+    timing, work = summary.timing, units_per_step(summary.unit, plan_cells)
     if timing is None or not work:
         return {}
     low, middle, high = (

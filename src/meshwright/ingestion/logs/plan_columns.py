@@ -61,7 +61,7 @@ def long_plan_columns(plan: LongPlan, architecture: Architecture) -> dict[str, s
 
 def fields_without_column(plan: ShortPlan) -> list[Problem]:
     """Return the fields of a short plan that no column has: schedule options, and an unusual gather of parameters."""
-    knobs = plan.pipeline.choice.turned
+    knobs = plan.pipeline.choice.given_knobs
     problems = [
         Problem(f"pipeline.schedule.{knob}", value, NO_COLUMN, "take it out, if that is what ran")
         for knob, value in knobs.items()
@@ -84,7 +84,7 @@ def _used_order(plan: ShortPlan, order: Sequence[str]) -> list[str]:
 def _machine(cluster: str) -> dict[str, str]:
     """Return device and number of a shorthand; nothing for the name of a file."""
     try:
-        known = parse_shorthand(cluster)
+        parsed = parse_shorthand(cluster)
     except InputError:
         return {}
-    return {"device": known.pool.device.id, "devices": str(known.devices)} if known else {}
+    return {"device": parsed.pool.device.id, "devices": str(parsed.devices)} if parsed else {}

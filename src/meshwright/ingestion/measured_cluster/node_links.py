@@ -21,11 +21,11 @@ def node_links(results: Results, cluster: Cluster, findings: list[str]) -> Links
     """Return the links as fractions of the best ones, if some are slower; the cluster's own links if none are."""
     pairs = results.in_scope("host pair")
     hosts = list(dict.fromkeys(results.machine.hosts))
-    wanted = len(hosts) * (len(hosts) - 1) // 2
+    expected = len(hosts) * (len(hosts) - 1) // 2
     if len(hosts) < FEWEST_HOSTS:
         return cluster.links
-    if len(pairs) < wanted:
-        findings.append(f"{len(pairs)} of {wanted} pairs of hosts were measured: links need all of them")
+    if len(pairs) < expected:
+        findings.append(f"{len(pairs)} of {expected} pairs of hosts were measured: links need all of them")
         return cluster.links
     if node_count(cluster.pool) != len(hosts):
         findings.append(f"pairs of {len(hosts)} hosts were measured, and the cluster file has other nodes")
@@ -38,7 +38,7 @@ def node_links(results: Results, cluster: Cluster, findings: list[str]) -> Links
         findings.append(f"no two hosts take {LEAST_SLOWDOWN:.0%} longer than the rest: links are alike")
         return cluster.links
     findings.append(
-        f"{len(slow) // 2} of {wanted} pairs of hosts are slower, down to {min(slow):.0%} of the rest"
+        f"{len(slow) // 2} of {expected} pairs of hosts are slower, down to {min(slow):.0%} of the rest"
     )
     kinds = cluster.links.kinds if cluster.links else ()
     return Links(shares=shares, kinds=kinds, source=results.origin)

@@ -73,7 +73,7 @@ def fit_collectives(records: Sequence[Measurement], cluster: Cluster) -> FittedC
 
 @dataclass(frozen=True, slots=True)
 class _Cards:
-    """Whether the cards ``bind``, the fraction of their rate ``reached``, and that at which they match the links."""
+    """The network cards' limit: does it ``bind``, their rate as ``reached``, and the rate that equals the links'."""
 
     bind: bool
     reached: float

@@ -128,20 +128,20 @@ def _rccl(records: Iterable[Any]) -> list[Table]:
     return list(tables.values())
 
 
-def _row(said: Mapping[str, Any]) -> Iterator[Row]:
+def _row(entry: Mapping[str, Any]) -> Iterator[Row]:
     """Yield a row if its figures are complete."""
-    size = _whole(said.get("size"))
-    time, algbw, busbw = (_number(said.get(key)) for key in ("time", "algBw", "busBw"))
-    dtype = str(said.get("type", "")).strip('" ')
+    size = _whole(entry.get("size"))
+    time, algbw, busbw = (_number(entry.get(key)) for key in ("time", "algBw", "busBw"))
+    dtype = str(entry.get("type", "")).strip('" ')
     if size is not None and time is not None and algbw is not None and busbw is not None:
-        wrong = _number(said.get("wrong"))
+        wrong = _number(entry.get("wrong"))
         yield Row(
             size=size,
-            count=_whole(said.get("count")),
+            count=_whole(entry.get("count")),
             dtype=dtype if dtype in ELEMENT_BYTES else "",
-            redop=str(said.get("redop") or "").strip('" '),
-            root=_whole(said.get("root")),
-            in_place=said.get("inPlace") in (True, 1, "1"),
+            redop=str(entry.get("redop") or "").strip('" '),
+            root=_whole(entry.get("root")),
+            in_place=entry.get("inPlace") in (True, 1, "1"),
             time_us=time,
             algbw=algbw,
             busbw=busbw,

@@ -46,14 +46,14 @@ CHARACTERS: Mapping[str, CollectiveTraits] = {
 """Traits by collective; other tests are known by name only. Send-receive prints a reduction that it does not do."""
 
 
-def measurements(table: Table, known: TableOverrides, problems: list[Problem]) -> Iterator[Measurement]:
+def measurements(table: Table, overrides: TableOverrides, problems: list[Problem]) -> Iterator[Measurement]:
     """Yield the measurements of a table; append its problems to ``problems``."""
     rows = [row for row in table.rows if _is_credible(row, table.where, problems)]
     _note_gaps(table, problems)
     if not rows or _is_without_mpi(table, problems):
         return
-    ranks = known.ranks or _ranks(table, rows, problems)
-    collective = known.collective or (_collective(table, rows, ranks, problems) if ranks else "")
+    ranks = overrides.ranks or _ranks(table, rows, problems)
+    collective = overrides.collective or (_collective(table, rows, ranks, problems) if ranks else "")
     if not collective:
         missing = "which collective it measured" if ranks else "how many ranks took part"
         problems.append(Problem(table.where, table.name, f"does not say {missing}", "say it beside the file"))
@@ -65,7 +65,7 @@ def measurements(table: Table, known: TableOverrides, problems: list[Problem]) -
         yield Measurement(
             collective=collective,
             ranks=ranks,
-            nodes=known.nodes or (hosts if listed else None),
+            nodes=overrides.nodes or (hosts if listed else None),
             processes=processes if listed else table.processes,
             bytes=row.size,
             seconds=row.time_us * MICRO,
@@ -117,11 +117,11 @@ def _is_without_mpi(table: Table, problems: list[Problem]) -> bool:
 def _ranks(table: Table, rows: Sequence[Row], problems: list[Problem]) -> int:
     """Return the ranks implied by the figures, else those listed; 0 if neither tells."""
     listed = table.ranks or len(table.members)
-    told = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
-    if told and listed and told != listed:
-        rule = f"lists {listed} ranks, and its figures are those of {told}"
-        problems.append(Problem(table.where, listed, rule, f"the figures count: {told}", "warning"))
-    return told or listed
+    inferred = _ranks_of_counts(rows) or _ranks_of_bandwidths(rows, listed)
+    if inferred and listed and inferred != listed:
+        rule = f"lists {listed} ranks, and its figures are those of {inferred}"
+        problems.append(Problem(table.where, listed, rule, f"the figures count: {inferred}", "warning"))
+    return inferred or listed
 
 
 def _ranks_of_counts(rows: Sequence[Row]) -> int:

@@ -26,31 +26,31 @@ class NcclTests:
     problems: tuple[Problem, ...]
 
 
-def read_nccl_tests(path: str | Path, known: TableOverrides | None = None) -> NcclTests:
+def read_nccl_tests(path: str | Path, overrides: TableOverrides | None = None) -> NcclTests:
     """Read the measurements of a file. Raises InputError if it has none."""
     reason = ""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) <= MAX_BYTES:
-            return parse_nccl_tests(raw.decode("utf-8", "replace"), known)
+            return parse_nccl_tests(raw.decode("utf-8", "replace"), overrides)
         reason = f"is too large: more than {MAX_BYTES >> 20} MiB"
     except (OSError, ValueError) as error:
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise InputError(Problem("nccl-tests", str(path), reason, HINT))
 
 
-def parse_nccl_tests(text: str, known: TableOverrides | None = None) -> NcclTests:
-    """Return the measurements in a text; ``known`` completes its tables. Raises InputError if it has none."""
-    known = known or TableOverrides()
-    if known.collective is not None and known.collective not in COLLECTIVES.values():
-        hint = nearest(known.collective, COLLECTIVES.values())
-        raise InputError(Problem("collective", known.collective, "is none of nccl-tests", hint))
+def parse_nccl_tests(text: str, overrides: TableOverrides | None = None) -> NcclTests:
+    """Return the measurements in a text; ``overrides`` completes its tables. Raises InputError if it has none."""
+    overrides = overrides or TableOverrides()
+    if overrides.collective is not None and overrides.collective not in COLLECTIVES.values():
+        hint = nearest(overrides.collective, COLLECTIVES.values())
+        raise InputError(Problem("collective", overrides.collective, "is none of nccl-tests", hint))
     problems: list[Problem] = []
     tables = tables_of_file(text)
     if tables is None:
         tables = tables_of_text(text, problems)
-    records = tuple(record for table in tables for record in measurements(table, known, problems))
+    records = tuple(record for table in tables for record in measurements(table, overrides, problems))
     if not records:
         raise InputError(problems or [Problem("nccl-tests", text[:60], "has no table of measurements", HINT)])
     return NcclTests(records, tuple(problems))

@@ -75,17 +75,17 @@ def read_windows(fields: Fields, layers: int, window: int | None, sliding: Calla
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
 
 
-def read_layer_types(fields: Fields, layers: int, known: Sequence[str]) -> Sequence[str] | None:
-    """Read ``layer_types``, one of those ``known`` for each layer; None if absent."""
+def read_layer_types(fields: Fields, layers: int, supported: Sequence[str]) -> Sequence[str] | None:
+    """Read ``layer_types``, one of those ``supported`` for each layer; None if absent."""
     kinds = fields.items("layer_types", lambda kind: isinstance(kind, str), "names of layer types")
     if kinds is None:
         return None
     if fields.sound("num_hidden_layers") and len(kinds) != layers:
         rule = f"len(layer_types) = {len(kinds)} must be num_hidden_layers = {layers}"
         fields.problem("layer_types", f"{len(kinds)} entries", rule, "one entry for each layer")
-    for kind in sorted(set(kinds) - set(known)):
+    for kind in sorted(set(kinds) - set(supported)):
         rule = f"layers of type {kind} are not supported"
-        fields.unsupported("layer_types", kind, rule, "supported are " + ", ".join(known))
+        fields.unsupported("layer_types", kind, rule, "supported are " + ", ".join(supported))
     return kinds
 
 

@@ -59,11 +59,11 @@ def layers_pooled(fields: Fields, arch: Architecture) -> LoadBalance | None:
     return _balance(fields, coefficient * share, by_sequence=False)
 
 
-def refuse_other_values(fields: Fields, key: str, *known: str) -> str:
+def refuse_other_values(fields: Fields, key: str, *supported: str) -> str:
     """Return the value of a key of which only some values are supported; absent is the first of them."""
-    value = fields.text(key, default=known[0])
-    if value not in known:
-        fields.unsupported(key, value, f"{key} must be " + " or ".join(known), known[0])
+    value = fields.text(key, default=supported[0])
+    if value not in supported:
+        fields.unsupported(key, value, f"{key} must be " + " or ".join(supported), supported[0])
     return value
 
 

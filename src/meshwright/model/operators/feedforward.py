@@ -87,8 +87,8 @@ def _routed(arch: Architecture, moe: Experts) -> tuple[Operator, ...]:
     router = _small(
         arch, "router", "mlp.gate", moe.experts, moe.router_bias, saves_input=not moe.shared_intermediate
     )
-    beside = tuple(op.name for op in shared if op.name in ("leave_shared", "shared_gate"))
-    return (*shared, router, *_experts(arch, moe, beside))
+    shared_results = tuple(op.name for op in shared if op.name in ("leave_shared", "shared_gate"))
+    return (*shared, router, *_experts(arch, moe, shared_results))
 
 
 def _small(
@@ -106,10 +106,10 @@ def _small(
     )
 
 
-def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple[Operator, ...]:
+def _experts(arch: Architecture, moe: Experts, shared_results: tuple[str, ...]) -> tuple[Operator, ...]:
     """Return dispatch → up → activation → down → combine.
 
-    The combine also adds the results of ``beside``.
+    The combine also adds the results of ``shared_results``.
     """
     count, active, width, bias = moe.experts, moe.experts_per_token, moe.intermediate, moe.expert_bias
     groups, chosen = _groups(arch)
@@ -163,7 +163,7 @@ def _experts(arch: Architecture, moe: Experts, beside: tuple[str, ...]) -> tuple
             experts_per_token=active,
             groups=groups,
             chosen_groups=chosen,
-            reads=("expert_down", *beside),
+            reads=("expert_down", *shared_results),
         ),
     )
 

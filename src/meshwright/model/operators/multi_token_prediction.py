@@ -47,8 +47,8 @@ def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
     if not count:
         return arch
     if not fields.flag(ASKED, False):
-        said = f"{COUNT} = {count}: layers that predict further tokens; {ASKED}: true plans them"
-        return replace(arch, left_out=(said,))
+        text = f"{COUNT} = {count}: layers that predict further tokens; {ASKED}: true plans them"
+        return replace(arch, left_out=(text,))
     return with_prediction_layers(arch, count, fields.number(WEIGHT, default=USUAL_WEIGHT, positive=True))
 
 

@@ -163,11 +163,11 @@ def _numerics(
     if numerics.refused:
         return numerics
     growth, routing = numerics.query_growth, numerics.routing
-    turned = arch.latent.qk_rope_dim if arch.latent else arch.head_dim
+    rotary_dim = arch.latent.qk_rope_dim if arch.latent else arch.head_dim
     width = LATENT.qk_rope_dim if arch.latent else head_dim
     return replace(
         numerics,
-        rotary=tuple(_rotary(numerics.rotary[layer], width, turned, lengths) for layer in chosen),
+        rotary=tuple(_rotary(numerics.rotary[layer], width, rotary_dim, lengths) for layer in chosen),
         attention_scales=tuple(
             numerics.attention_scales[layer] * (arch.head_dim / head_dim) ** 0.5 for layer in chosen
         ),

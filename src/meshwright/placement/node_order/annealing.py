@@ -23,7 +23,7 @@ LOOK_UPS = 3 * 10**7
 ROUNDS = 200, 4000
 """Moves of each walk, at least and at most."""
 OF_MEAN = 0.05
-"""What the mean over all hops counts beside the slowest one."""
+"""Weight of the mean over all hops, relative to the slowest one."""
 COLDEST = 1e-3
 KEPT = 4
 

@@ -1,4 +1,4 @@
-"""All orders of few nodes, or of many that are alike: which of them the step is shortest under, by enumeration.
+"""Enumerate all orders of few nodes, or of many alike nodes, and return the one with the shortest step.
 
 Two nodes are alike where they can change places and every link stays as fast as it was, and every tier as it was. Nodes
 of one kind are interchangeable, so N!/(n_1!·n_2!·…) arrangements stand for all N! orders. Of these only those are

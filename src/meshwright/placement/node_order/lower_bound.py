@@ -1,4 +1,4 @@
-"""A lower bound: no order makes a kind of groups quicker than the links that it needs at least.
+"""A lower bound of the step over all node orders, from the fastest links that each kind of group must use.
 
 Where a kind's hops are all to be on links of at most x, the graph of such links must have room for the graph of hops:
 node by node enough neighbours (the k-th largest degree of one against that of the other), and components whose sizes
@@ -21,22 +21,22 @@ def least_slowdowns(task: Task) -> Floats:
 def _least(fabric: Fabric, hops: Hops) -> float:
     if not len(hops):
         return 1.0
-    wanted = _degrees(hops, fabric.nodes)
+    needed = _degrees(hops, fabric.nodes)
     divisor = int(np.gcd.reduce(_component_sizes(_table(hops, fabric.nodes))))
     values = np.unique(np.maximum(1.0, fabric.slowness[~np.eye(fabric.nodes, dtype=bool)]))
     low, high = 0, len(values) - 1
     while low < high:
         middle = (low + high) // 2
-        if _has_room(fabric.slowness <= values[middle], wanted, divisor):
+        if _has_room(fabric.slowness <= values[middle], needed, divisor):
             high = middle
         else:
             low = middle + 1
     return float(values[low])
 
 
-def _has_room(linked: np.ndarray, wanted: Ints, divisor: int) -> bool:
+def _has_room(linked: np.ndarray, needed: Ints, divisor: int) -> bool:
     table = linked & ~np.eye(len(linked), dtype=bool)
-    if (np.sort(table.sum(1)) < wanted).any():
+    if (np.sort(table.sum(1)) < needed).any():
         return False
     return not (_component_sizes(table) % divisor).any()
 

@@ -1,4 +1,4 @@
-"""Nodes in an order in which near ones stand together, whatever the plan: what a search over plans takes them to be in.
+"""Order the nodes so that near ones are neighbours, for any plan; searches over plans assume this order.
 
 Groups of nodes are joined, those first that are least slow to each other in the mean (average linkage), the one with
 the lower nodes in front; nodes of different units of a tier are farther apart by its oversubscription. Where all are

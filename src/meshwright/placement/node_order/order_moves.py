@@ -1,4 +1,4 @@
-"""Changes of an order, many orders at once: two nodes swapped, one moved, a run reversed, two blocks swapped.
+"""Moves on many orders at once: swap two nodes, move one, reverse a run, swap two blocks.
 
 A run that is reversed is what 2-opt does to a ring; blocks are runs of one length that begin at its multiples, which is
 where the groups of a grid lie. (Pipette's moves, arXiv 2405.18093, are the first three and insertions of runs.)

@@ -1,4 +1,4 @@
-"""An order improved by swaps, all of them looked at together, until none helps.
+"""Improve an order by the best of all swaps until none helps.
 
 The slowest hop of a kind is a maximum, which hardly any swap changes; so kinds are summed up by power means in its
 place, E_p = Σ_c (Σ_h w_c(h)^p)^(1/p) with w_c(h) the seconds that hop h would cost, for ever larger p. For one p what

@@ -1,4 +1,4 @@
-"""The lists of a plan whose schedule is a file: read once, where the plan is, and kept with it.
+"""Read the action lists of a plan whose schedule is a CSV file; the plan keeps them.
 
 From then on the plan is a value like any other: nothing reads the file again. What is printed or saved of it names the
 file with the SHA-256 of its lines; a plan that states one means these lines and no others.

@@ -1,4 +1,4 @@
-"""The routing counts of a plan that names a file: read with the plan, and kept with it."""
+"""Read the routing counts of a plan that names a file; the plan keeps them."""
 
 import os
 from dataclasses import replace
@@ -30,29 +30,29 @@ def with_routing_read(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | L
 
     Raises InputError where the file can not be read, or has other pairs than the plan says.
     """
-    said = plan.workload.routing
-    if not isinstance(said, RoutingFile) or said.values is not None:
+    routing = plan.workload.routing
+    if not isinstance(routing, RoutingFile) or routing.values is not None:
         return plan
-    path = folder / said.pairs if (folder / said.pairs).exists() else Path(said.pairs)
+    path = folder / routing.pairs if (folder / routing.pairs).exists() else Path(routing.pairs)
     try:
         found = read_routing_file(path)
     except InputError as error:
         raise InputError(replace(p, field=f"{FIELD}.pairs") for p in error.problems) from None
     if not isinstance(found, RoutingFile):
         raise InputError(Problem(f"{FIELD}.pairs", str(path), "has counts, and no pairs", HINT_OF_PAIRS))
-    if said.sha256 not in (None, found.sha256):
+    if routing.sha256 not in (None, found.sha256):
         rule = f"{path} has {found.sha256}: it was changed since, or is another file"
         hint = "take sha256 out, or give the file that it is of"
-        raise InputError(Problem(f"{FIELD}.sha256", said.sha256, rule, hint))
+        raise InputError(Problem(f"{FIELD}.sha256", routing.sha256, rule, hint))
     return plan.model_copy(update={"workload": plan.workload.model_copy(update={"routing": found})})
 
 
 def with_routing_path_from(plan: P, folder: Path) -> P:
     """Return the plan with the path of its file of pairs, if any, relative to a folder."""
-    said = plan.workload.routing
-    if not isinstance(said, RoutingFile):
+    routing = plan.workload.routing
+    if not isinstance(routing, RoutingFile):
         return plan
-    named = said.model_copy(update={"pairs": os.path.relpath(said.pairs, folder)})
+    named = routing.model_copy(update={"pairs": os.path.relpath(routing.pairs, folder)})
     workload = plan.workload.model_copy(update={"routing": named})
     return cast(P, plan.model_copy(update={"workload": workload}))
 

@@ -1,4 +1,4 @@
-"""Validation errors of a plan's types, in the words of a plan file, with a suggestion each."""
+"""Turn validation errors of a plan's types into messages with the plan file's keys and a suggestion."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ TYPES = {
     "missing": "is required",
     "extra_forbidden": "unknown key",
 }
-SAID_ABOVE = ("name", "file", "sha256", "lists")
+KEYS_OF_A_NAME = ("name", "file", "sha256", "lists")
 """What a mapping says that may also be a name: its name, or what stands for one."""
 Facts = Mapping[str, Any]
 LONG_SECTIONS: Mapping[tuple[str | int, ...], type[Strict]] = {
@@ -110,7 +110,7 @@ def sections(kind: type[Strict]) -> dict[str, str]:
             found[name] = name
         if inner is not None:
             below = {key: f"{name}.{path}" for key, path in sections(inner).items()}
-            found |= {key: path for key, path in below.items() if key not in SAID_ABOVE}
+            found |= {key: path for key, path in below.items() if key not in KEYS_OF_A_NAME}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Short form → long form, and back where the short form can say it.
+"""Convert the short form of a plan to the long form, and back if the short form can express it.
 
 The law: ``expand(shorten(expand(p))) == expand(p)``.
 

@@ -1,4 +1,4 @@
-"""The long form of a plan: what floors 2 and above read. Every key of the plan language has its type here.
+"""The long form of a plan, read by floors 2 and above. Every key of the plan language has its type here.
 
 What no part of the house supports yet is parsed and then refused by name (``plans/rules/not_in_this_release.py``);
 so an older file never changes its meaning when support grows.
@@ -81,7 +81,7 @@ class ExpertGrid(Strict):
 
 
 class Layout(Strict):
-    """How one group's devices are arranged. ``order``: fastest varying rank first; ``node_order``: nodes as filled.
+    """The device mesh of one group. ``order``: fastest varying axis first; ``node_order``: nodes as they are filled.
 
     ``expert_order``: experts as ranks hold them, a row for each routed layer or one for all.
     ``context`` is the form of context parallelism; None: a ring.
@@ -113,7 +113,7 @@ class States(Strict):
 
 
 class LayerRule(Strict):
-    """What holds for a range of layers (``0..57``), or for ``embed`` or ``head``. First match wins."""
+    """Layout and recomputation of a range of layers (``0..57``), of ``embed`` or of ``head``. First match wins."""
 
     layout: str
     recompute: Recompute = "none"
@@ -159,7 +159,7 @@ class SequencePolicy(Strict):
 
 
 class Synchronisation(Strict):
-    """What is exchanged, over which axis, how often."""
+    """A periodic exchange of one kind of model state over an axis, every ``every`` steps."""
 
     state: Literal["parameter", "gradient", "optimizer"]
     over: str
@@ -181,7 +181,7 @@ class Call(Strict):
 
 
 class CallEdge(Strict):
-    """What one call hands to another. ``from`` is a Python keyword, hence the alias."""
+    """Data that one call passes to another. ``from`` is a Python keyword, hence the alias."""
 
     source: Annotated[str, Field(alias="from")]
     to: str

@@ -1,4 +1,4 @@
-"""The short plan nearest to a legal long one, and what of the long one it does not say.
+"""The short plan nearest to a legal long one, and the differences between the two.
 
 Names of layouts and groups, the way ranges of layers are cut and axes of degree 1 carry no meaning: plans that differ
 only in them are the same. What each stage holds stands beside the short plan, for much can be said of a plan whose

@@ -82,7 +82,7 @@ RoutingSpec = Annotated[
 
 
 class CapacitySpec(Strict):
-    """How many tokens an expert takes, and which others are dropped (``workload/expert_capacity.py``)."""
+    """The number of tokens that an expert takes, and the drop policy (``workload/expert_capacity.py``)."""
 
     factor: float
     drop: DropPolicy = "probs"
@@ -218,7 +218,7 @@ NamedSchedule = Annotated[
 
 
 class ShortPipeline(Strict):
-    """How micro-batches pass the stages. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
+    """Pipeline schedule. ``micro_batch`` in sequences, ``virtual_stages`` per pp rank."""
 
     schedule: NamedSchedule = "1f1b"
     micro_batch: Degree = 1
@@ -236,7 +236,7 @@ class ShortPipeline(Strict):
 
 
 class Offload(Strict):
-    """What waits on the hosts' memory instead of the devices', from its forward to its backward pass.
+    """Activations kept in host memory from their forward to their backward pass.
 
     ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
     their pipeline rank before they are needed.

@@ -134,13 +134,13 @@ def _too_many(pipeline: Pipeline, stages: int, layers: int) -> list[Problem]:
 
 def _key_problem(field: str, key: str, layers: int) -> Problem | None:
     positions = parse_layer_key(key, layers)
-    known = f"embed, head, 0..{layers - 1} or a single layer"
+    legal = f"embed, head, 0..{layers - 1} or a single layer"
     if positions is None:
-        return Problem(field, key, "is no layer or range of layers", known)
+        return Problem(field, key, "is no layer or range of layers", legal)
     if not positions:
-        return Problem(field, key, "the range ends before it begins", f"the smaller number first; {known}")
+        return Problem(field, key, "the range ends before it begins", f"the smaller number first; {legal}")
     if key not in ("embed", "head") and positions[-1] >= layers:
-        return Problem(field, key, f"the model has {layers} layers, 0..{layers - 1}", known)
+        return Problem(field, key, f"the model has {layers} layers, 0..{layers - 1}", legal)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Partitions of the layers over stages that are not the usual one: written out, or such that weigh the head too.
+"""Uneven partitions of the layers over stages: given as counts, or balanced with the head's weight.
 
 Redistribution moves whole layers away from the last stage, which also has the head, until the largest stage has as
 few FLOPs as it can (the "redis" baseline of Yeung et al., arXiv 2411.05288, section 6.2). The embedding has no FLOPs.

@@ -1,4 +1,4 @@
-"""Rules on what waits on the hosts' memory: the stack does it, and the cluster says how far and how large that is."""
+"""Rules on activation offload: the stack supports it, and the cluster states the host's link and memory."""
 
 from collections.abc import Iterator
 
@@ -13,25 +13,25 @@ FEW = 8
 
 
 def offloading(case: RuleInput) -> Iterator[Problem]:
-    """Who offloads needs the host's link and memory."""
+    """Refuse offload if a node lacks the rate of its host link or the size of its host memory."""
     offload = case.plan.offload
     if offload is None or not offload.rule.share:
         return
     for index, pool in enumerate(case.cluster.pools):
-        where, known = f"cluster.pools.{index}.node", pool.node
-        if known.host_bytes_per_s is None:
-            rule = f"nobody has said how fast {known.name}'s devices reach the host's memory, and offload copies there"
+        where, node = f"cluster.pools.{index}.node", pool.node
+        if node.host_bytes_per_s is None:
+            rule = f"nobody has said how fast {node.name}'s devices reach the host's memory, and offload copies there"
             hint = "a cluster file whose node has host_gbyte_per_s_per_device (PCIe 5.0 x16 is 63)"
             yield Problem(f"{where}.host_gbyte_per_s_per_device", None, rule, hint)
-        if known.host_memory_bytes is None:
-            rule = f"nobody has said how large the memory of {known.name} is, and offload fills it"
+        if node.host_memory_bytes is None:
+            rule = f"nobody has said how large the memory of {node.name} is, and offload fills it"
             yield Problem(
                 f"{where}.host_memory_gib", None, rule, "a cluster file whose node has host_memory_gib"
             )
 
 
 def offloading_by_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack keeps activations of passes on the host."""
+    """Refuse offload if the stack keeps no activations on the host."""
     offload, stack = case.plan.offload, case.stack
     if offload is not None and offload.rule.share and not stack.offloads_activations:
         rule = f"{stack.id} does not keep activations of passes on the host"
@@ -40,7 +40,7 @@ def offloading_by_stack(case: RuleInput) -> Iterator[Problem]:
 
 
 def offload_has_effect(case: RuleInput) -> Iterator[Problem]:
-    """A pass goes out only while its rank is at work on others."""
+    """Warn if no pass is offloaded: with pp = 1 a backward pass follows its forward pass at once."""
     offload, choice = case.plan.offload, case.plan.pipeline.schedule.choice
     kind, count = known_kind(choice), case.micro_batches
     if offload is None or not offload.rule.share or case.pp > 1 or kind is None or kind.only or count is None:

@@ -36,8 +36,8 @@ def sequence_length(case: RuleInput) -> Iterator[Problem]:
         yield Problem("workload.seq_len", seq_len, rule, hint)
     if seq_len % cut:
         by_tp = case.layout.sequence_parallel and case.grid.tp > 1
-        said = "with sequence_parallel seq_len % (cp·tp)" if by_tp else "seq_len % cp"
-        rule = f"{said} = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
+        condition = "with sequence_parallel seq_len % (cp·tp)" if by_tp else "seq_len % cp"
+        rule = f"{condition} = {seq_len} % {cut} = {seq_len % cut} ≠ 0"
         yield Problem("workload.seq_len", seq_len, rule, hint)
 
 
@@ -123,7 +123,7 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
     choice, pp = case.plan.pipeline.schedule.choice, case.pp
     if known_kind(choice) is None:
         return
-    for knob, value in choice.turned.items():
+    for knob, value in choice.given_knobs.items():
         if knob not in choice.heeded:
             others = [name for name, kind in SCHEDULES.items() if knob in kind.depends_on]
             rule = f"{choice.name} does not look at it"
@@ -145,12 +145,12 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
 
 
 def written_lists(case: RuleInput) -> Iterator[Problem]:
-    """Lists that are written are for the plan's ranks and micro-batches, and keep to its memory limit."""
+    """Require custom lists to match the plan's ranks and micro-batches and to keep to its memory limit."""
     choice, workload = case.plan.pipeline.schedule.choice, case.workload
-    known = known_kind(choice)
-    if choice.written is None or known is None or known.only is None:
+    kind = known_kind(choice)
+    if choice.written is None or kind is None or kind.only is None:
         return
-    ranks, count = known.only
+    ranks, count = kind.only
     if case.pp != ranks:
         yield Problem(
             "layout.pp", case.pp, f"{choice.name} has lists of {ranks} pipeline ranks", f"pp: {ranks}"
@@ -175,15 +175,15 @@ def gathers_by_unit(case: RuleInput) -> Iterator[Problem]:
     if plan.sharding != "zero3":
         rule = f"is for sharded parameters, and sharding = {plan.sharding} leaves them whole"
         yield Problem("gather", plan.gather, rule, "sharding: zero3, or take gather out")
-    known = known_kind(choice)
-    if known and known.usual_unit is None:
+    kind = known_kind(choice)
+    if kind and kind.usual_unit is None:
         having = ", ".join(other for other, kind in SCHEDULES.items() if kind.usual_unit)
         rule = f"{choice.name} has no units of micro-batches that go through a rank's stages together"
         yield Problem("gather", plan.gather, rule, f"gather: {usual}, or a schedule of {having}")
 
 
 def _nearest_multiple(value: int, unit: int) -> int:
-    """The positive multiple of ``unit`` that is nearest to ``value``, the smaller of two."""
+    """Return the positive multiple of ``unit`` nearest to ``value``, the smaller of two."""
     return max(1, (2 * value + unit - 1) // (2 * unit)) * unit
 
 

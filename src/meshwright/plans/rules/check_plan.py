@@ -1,4 +1,4 @@
-"""Is this plan legal for this model, on this cluster, with this stack? Every problem at once.
+"""Check that a plan is legal for its model, cluster and stack. Reports every problem at once.
 
 Each rule is a small function from a case to problems, with its equation filled in and a change that would
 mend it. ``RULES`` is the whole list; a new rule is a function and a line there. Warnings do not make a plan

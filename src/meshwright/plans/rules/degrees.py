@@ -43,7 +43,7 @@ def _data_parallel_only(case: RuleInput) -> str:
 
 
 def _possible(case: RuleInput, axis: str, degree: int) -> bool:
-    """Whether the model can be cut this way."""
+    """Return true if the degree divides the model's widths (tp) or leaves each stage a layer (pp)."""
     if axis == "tp":
         return all(width % degree == 0 for width in _widths(case.arch).values())
     return axis != "pp" or degree <= case.arch.layers
@@ -74,7 +74,7 @@ def tensor_widths(case: RuleInput) -> Iterator[Problem]:
 
 
 def _widths(arch: Architecture) -> dict[str, int]:
-    """What tp cuts, in whole units."""
+    """Return the widths that tp must divide, by name."""
     widths = {"heads": arch.heads, "kv_heads": arch.kv_heads, "hidden": arch.hidden}
     if arch.latent is not None:
         del widths["kv_heads"]
@@ -86,7 +86,7 @@ def _widths(arch: Architecture) -> dict[str, int]:
 
 
 def _unpadded(case: RuleInput) -> int:
-    """The largest tp below the plan's for which the padding is small."""
+    """Return the largest tp below the plan's that pads the vocabulary by little."""
     vocab, least = case.arch.vocab, _vocab_multiple(case)
     fine = (
         tp for tp in range(case.grid.tp - 1, 1, -1) if -vocab % (least * tp) <= (PADDING_WARNING - 1) * vocab
@@ -95,12 +95,12 @@ def _unpadded(case: RuleInput) -> int:
 
 
 def _vocab_multiple(case: RuleInput) -> int:
-    """What the vocabulary is padded to a multiple of for every rank of tp."""
+    """Return the factor by which, times tp, the padded vocabulary must be divisible."""
     return max(1, case.stack.vocab_multiple) * (case.pp if case.plan.choice.form else 1)
 
 
 def vocabulary_padding(case: RuleInput) -> Iterator[Problem]:
-    """The vocabulary is padded to a multiple of vocab_multiple·tp; more than a quarter is worth a word."""
+    """Warn if padding to a multiple of vocab_multiple·tp adds more than a quarter to the vocabulary."""
     vocab, multiple = case.arch.vocab, _vocab_multiple(case) * case.grid.tp
     padded = -(-vocab // multiple) * multiple
     if padded > PADDING_WARNING * vocab:
@@ -149,7 +149,7 @@ def expert_product(case: RuleInput) -> Iterator[Problem]:
 
 
 def _mesh_hint(case: RuleInput) -> str:
-    """A mesh that fills the ranks: the same ep and etp if they divide them, smaller ones if not."""
+    """Suggest a mesh that fills the ranks: the same ep and etp if they divide them, else smaller ones."""
     mesh = case.layout.experts
     assert mesh is not None
     etp = largest_divisor(case.stage_ranks, mesh.etp)
@@ -158,7 +158,7 @@ def _mesh_hint(case: RuleInput) -> str:
 
 
 def _mesh(case: RuleInput, ep: int, etp: int) -> str:
-    """The whole mesh that goes with ``ep`` and ``etp``."""
+    """Write the whole expert mesh that ``ep`` and ``etp`` lead to."""
     if case.stage_ranks > MAX_DEGREE:
         return "take smaller degrees"
     fit = expert_grid(case.grid, ep, etp, case.plan.sharding == "none")
@@ -166,7 +166,7 @@ def _mesh(case: RuleInput, ep: int, etp: int) -> str:
 
 
 def _legal_ep(case: RuleInput) -> int:
-    """The largest ep up to the present one that divides the experts and the ranks of a stage."""
+    """Return the largest ep up to the present one that divides the experts and the ranks of a stage."""
     mesh, moe = case.layout.experts, case.arch.moe
     if mesh is None or moe is None:
         return 1

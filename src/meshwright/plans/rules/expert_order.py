@@ -1,4 +1,4 @@
-"""Which experts lie on which rank: rows of a file, and rules on them.
+"""The order of experts on ep ranks: rows of a CSV file, and rules on them.
 
 A row lists the experts of a routed layer, each once, in the order in which ep's ranks hold them: E/ep on each. One row
 does for all layers. Nothing reads the file again: a plan that is read has the rows.
@@ -16,12 +16,12 @@ from meshwright.workload.expert_counts_file import read_expert_counts
 
 FIELD = "layout.expert_order"
 HINT = "a row for each routed layer, or one for all, that names each expert once"
-SHOWN = 60
+MOST_CHARACTERS = 60
 """Characters of a row that a problem shows."""
 
 
 def read_expert_order(path: str | Path, field: str = FIELD) -> tuple[tuple[int, ...], ...]:
-    """The rows that a CSV file has. Raises InputError."""
+    """Read the rows of a CSV file. Raises InputError."""
     rows = read_expert_counts(path, field)
     if any(number != int(number) or number < 0 for row in rows for number in row):
         raise InputError(Problem(field, str(path), "must be whole numbers, the experts from 0 on", HINT))
@@ -29,7 +29,7 @@ def read_expert_order(path: str | Path, field: str = FIELD) -> tuple[tuple[int, 
 
 
 def with_expert_order_read(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:
-    """The plan with the rows of its file, whose relative name is meant from ``folder`` if it is there.
+    """Replace the name of an expert order's file by its rows; relative names start at ``folder`` if found there.
 
     Raises InputError where the file can not be read or has other things than experts.
     """
@@ -50,7 +50,7 @@ def with_expert_order_read(plan: ShortPlan | LongPlan, folder: Path) -> ShortPla
 
 
 def rows_by_layer(order: ExpertOrder | None, routed: tuple[bool, ...]) -> tuple[tuple[int, ...] | None, ...]:
-    """The row of each layer of a legal order; None where ranks hold the experts as the model has them."""
+    """Return the row of each layer of a legal order; None for the model's own order."""
     if order is None or isinstance(order, str):
         return ()
     rows = iter(order * sum(routed) if len(order) == 1 else order)
@@ -76,23 +76,23 @@ def expert_orders(case: RuleInput) -> Iterator[Problem]:
     for number, row in enumerate(order):
         if sorted(row) != list(range(moe.experts)):
             rule = f"row {number} must name each of the experts 0 to {moe.experts - 1} once"
-            yield Problem(FIELD, _shown(row), rule, HINT)
+            yield Problem(FIELD, _shortened(row), rule, HINT)
     if mesh is None or mesh.ep == 1:
         rule = "changes nothing: ep = 1, every rank has all experts"
         yield Problem(FIELD, f"{len(order)} rows", rule, "ep: 2 or more", "warning")
 
 
 def expert_order_by_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack can be told which experts lie where."""
+    """Refuse an order of experts if the stack cannot change theirs."""
     order = case.layout.expert_order
     if order is not None and not isinstance(order, str) and not case.stack.orders_experts:
         rule = f"{case.stack.id} has the experts as the model numbers them"
         yield Problem(FIELD, f"{len(order)} rows", rule, f"stack: {OWN_STACK}, or take it out")
 
 
-def _shown(row: tuple[int, ...]) -> str:
+def _shortened(row: tuple[int, ...]) -> str:
     text = ",".join(map(str, row))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
 
 
 EXPERT_RULES: tuple[Rule, ...] = (expert_orders,)

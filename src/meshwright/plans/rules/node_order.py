@@ -1,4 +1,4 @@
-"""Rules on the order of nodes: each of them once, all of them full, and something that tells them apart."""
+"""Rules on ``node_order``: every node once, full nodes only, and a cluster whose links differ."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the plan language can say and this release does not do: refused by name, never ignored.
+"""Parts of the plan language that this release does not support; a plan that uses one is refused by name.
 
 The types of the long form are complete; this table shrinks as support grows, so that a file never changes its
 meaning. ``unsupported`` looks at the plan alone; ``plans/rules/check_plan.py`` adds what model, cluster and stack
@@ -35,7 +35,7 @@ def unsupported(plan: LongPlan) -> list[Problem]:
 
 
 def workload_of(plan: ShortPlan | LongPlan) -> Workload:
-    """The workload of ``plan``. Raises InputError where its numbers or names make none."""
+    """Return the workload of ``plan``. Raises InputError for wrong numbers or names."""
     spec = plan.workload
     return Workload(
         task=cast(Task, spec.task),
@@ -50,18 +50,18 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
 
 
 def _capacity(spec: WorkloadSpec) -> Capacity | None:
-    said = spec.capacity
-    if isinstance(said, CapacitySpec):
-        return Capacity(**said.model_dump())
-    return None if said is None else Capacity(factor=said)
+    capacity = spec.capacity
+    if isinstance(capacity, CapacitySpec):
+        return Capacity(**capacity.model_dump())
+    return None if capacity is None else Capacity(factor=capacity)
 
 
-def _lengths(said: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (said,) if isinstance(said, int) else said
+def _lengths(documents: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (documents,) if isinstance(documents, int) else documents
 
 
 def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:
-    """What is wrong with a plan's workload, or refused of it, whatever the model."""
+    """Yield a workload's problems, wrong values and unsupported ones, that do not depend on the model."""
     try:
         workload = workload_of(plan)
     except InputError as error:
@@ -106,7 +106,7 @@ def _shares(field: str, layout: Layout) -> Iterator[Problem]:
 
 
 def zero_name(plan: LongPlan, layout: Layout) -> ShardingName | None:
-    """The name of how a plan shards states on a layout, where an axis of degree 1 shards nothing."""
+    """Return the short name of a plan's sharding on a layout; axes of degree 1 shard nothing."""
     split = {axis for axis, degree in layout.grid.model_dump().items() if degree > 1}
     plain: list[ShardingName] = ["none"] if layout.experts is None or layout.experts.edp_shard == 1 else []
     names = (*plain, plan.sharding, *ZERO_STATES)

@@ -1,4 +1,4 @@
-"""Rules on what a workload says of experts: the model has them, as many and in as many layers; the stack can do it."""
+"""Rules on a workload's expert routing and capacity: they fit the model's experts, and the stack supports them."""
 
 from collections.abc import Iterator
 
@@ -15,21 +15,21 @@ CAPACITY = "workload.capacity"
 
 
 def routing_of_experts(case: RuleInput) -> Iterator[Problem]:
-    """What is said fits the model's experts."""
+    """Require routing and capacity to fit the model's experts."""
     workload = case.workload
     if workload is not None:
         yield from routing_problems(workload, case.arch)
 
 
 def capacity_by_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack bounds the tokens of an expert in this way."""
+    """Refuse a capacity that the stack does not have."""
     workload = case.workload
     if workload is not None and case.arch.moe is not None and workload.capacity is not None:
         yield from capacity_problems(workload.capacity, case.stack)
 
 
 def padded_scopes(case: RuleInput) -> Iterator[Problem]:
-    """A rank that pads knows by itself what is left to fill."""
+    """Refuse padding if ranks of cp or tp share a scope: none of them knows how many places are free."""
     workload, grid = case.workload, case.grid
     if workload is not None and shares_padding(workload) and grid.cp * grid.tp > 1:
         scope = workload.capacity and workload.capacity.scope
@@ -38,13 +38,13 @@ def padded_scopes(case: RuleInput) -> Iterator[Problem]:
 
 
 def shares_padding(workload: Workload) -> bool:
-    """Whether the ranks of cp and tp would have to fill places together."""
+    """Return true if ranks of cp and tp would have to fill places together."""
     capacity = workload.capacity
     return capacity is not None and capacity.pad and capacity.scope != "rank"
 
 
 def routing_problems(workload: Workload, arch: Architecture) -> Iterator[Problem]:
-    """What is wrong with what a workload says of the experts of a model."""
+    """Yield conflicts of a workload's routing and capacity with a model's experts."""
     routing, capacity, moe = workload.routing, workload.capacity, arch.moe
     if routing is not None and moe is None:
         yield Problem(FIELD, str(routing), "the model has no experts", "leave it out")
@@ -76,7 +76,7 @@ def _factor(capacity: Capacity, moe: Experts) -> Iterator[Problem]:
 
 
 def capacity_problems(capacity: Capacity, stack: Stack) -> Iterator[Problem]:
-    """What of a capacity a stack does not have."""
+    """Yield the parts of a capacity that a stack does not have."""
     if not stack.capacity_scopes:
         rule = f"{stack.id} gives experts all tokens that chose them"
         yield Problem(CAPACITY, str(capacity), rule, "leave it out, or another stack")

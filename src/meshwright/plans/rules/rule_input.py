@@ -1,4 +1,4 @@
-"""A plan beside its model, cluster and stack: what the rules of ``plans/rules/check_plan.py`` look at.
+"""The input of plan rules (``plans/rules/check_plan.py``): a plan with its model, cluster and stack.
 
 Rules speak in the words of the short form (``layout.tp``); ``with_long_form_field`` renames the fields where the
 plan cannot be said in short.
@@ -95,7 +95,7 @@ Rule = Callable[[RuleInput], Iterator[Problem]]
 
 
 def largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of ``number`` that is at most ``limit``."""
+    """Return the largest divisor of ``number`` that is at most ``limit``."""
     return next(d for d in range(max(1, min(number, limit)), 0, -1) if number % d == 0)
 
 

@@ -1,4 +1,4 @@
-"""Rules on what the stack can do, what the devices know, and what the network makes slow."""
+"""Rules on the features of the stack, the precisions of the devices, and slow links."""
 
 from collections.abc import Iterator
 from math import prod
@@ -20,7 +20,7 @@ from meshwright.stack.stack import OWN_STACK
 
 
 def stack_axes(case: RuleInput) -> Iterator[Problem]:
-    """The stack knows every kind of parallelism that the plan uses."""
+    """Refuse kinds of parallelism that the stack does not have."""
     mesh, grid, stack = case.layout.experts, case.grid, case.stack
     for axis, degree, able in (
         ("tp", grid.tp, stack.tp),
@@ -34,7 +34,7 @@ def stack_axes(case: RuleInput) -> Iterator[Problem]:
 
 
 def stack_choices(case: RuleInput) -> Iterator[Problem]:
-    """The stack knows the schedule, the sharding and how it gathers."""
+    """Refuse schedules, knobs, shardings and gathers that the stack does not have."""
     stack, sharding, choice = case.stack, case.plan.sharding, case.plan.pipeline.schedule.choice
     name = choice.name
     if choice.written and not stack.written_lists:
@@ -46,7 +46,7 @@ def stack_choices(case: RuleInput) -> Iterator[Problem]:
     if known_kind(choice) and case.pp > 1:
         for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
             rule = f"{stack.id} has no choice of it"
-            yield Problem(f"pipeline.schedule.{knob}", choice.turned[knob], rule, "take it out")
+            yield Problem(f"pipeline.schedule.{knob}", choice.given_knobs[knob], rule, "take it out")
     if sharding not in stack.shardings:
         hint = nearest(sharding, stack.shardings)
         yield Problem("sharding", sharding, f"{stack.id} does not shard this way", hint)
@@ -60,13 +60,13 @@ def _lists_field(case: RuleInput) -> str:
 
 
 def recomputation(case: RuleInput) -> Iterator[Problem]:
-    """The stack can recompute it."""
+    """Refuse recomputation that the stack does not have."""
     rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
     if len(set(rules.values())) > 1 and not case.stack.recomputes_by_layer:
-        said = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
+        text = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
         rule = f"{case.stack.id} recomputes all layers alike"
         hint = f"recompute: full for all of them, or stack: {OWN_STACK}"
-        yield Problem("layers", said, rule, hint)
+        yield Problem("layers", text, rule, hint)
     for field, recompute in _recomputes(case):
         for name in (recompute,) if isinstance(recompute, str) else recompute:
             if name not in case.stack.recomputes:
@@ -75,7 +75,7 @@ def recomputation(case: RuleInput) -> Iterator[Problem]:
 
 
 def recomputed_operators(case: RuleInput) -> Iterator[Problem]:
-    """The model has the operators that are named."""
+    """Refuse recomputation of operators that the model does not have."""
     have = recomputable(case.arch)
     for field, recompute in _recomputes(case):
         for name in recompute if not isinstance(recompute, str) else ():
@@ -92,7 +92,7 @@ def _recomputes(case: RuleInput) -> Iterator[tuple[str, Recompute]]:
 
 
 def recomputable(arch: Architecture) -> tuple[str, ...]:
-    """The operators of this model that a recomputation list may name."""
+    """Return the operators of this model that a recomputation list may name."""
     names = ["core_attn", "layernorm"]
     if arch.intermediate:
         names.append("mlp")
@@ -104,7 +104,7 @@ def recomputable(arch: Architecture) -> tuple[str, ...]:
 
 
 def precision(case: RuleInput) -> Iterator[Problem]:
-    """The devices have a peak at this precision."""
+    """Require devices with matrix units of the workload's precision."""
     workload = case.workload
     if workload is None:
         return
@@ -127,7 +127,7 @@ def one_pool(case: RuleInput) -> Iterator[Problem]:
 
 
 def sequence_parallelism(case: RuleInput) -> Iterator[Problem]:
-    """The stack cuts sequences over tp."""
+    """Refuse sequence parallelism if the stack does not have it."""
     if case.layout.sequence_parallel and case.grid.tp > 1 and not case.stack.sequence_parallel:
         rule = f"{case.stack.id} has no sequence parallelism"
         yield Problem("layout.sequence_parallel", True, rule, "sequence_parallel: false")

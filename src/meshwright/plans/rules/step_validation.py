@@ -1,4 +1,4 @@
-"""Rules on when an optimizer step is held against the norm of all gradients."""
+"""Rules on validation of an optimizer step against the global gradient norm, before or after the step."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,18 @@ FIELD = "pipeline.schedule.step_validation"
 
 def validation_in_pipeline(case: RuleInput) -> Iterator[Problem]:
     """Only where there are several pipeline ranks does one of them step before it knows what the others have."""
-    said = case.plan.choice.step_validation
-    if said == "after" and case.pp == 1:
+    validation = case.plan.choice.step_validation
+    if validation == "after" and case.pp == 1:
         rule = "the norm comes from rank to rank of a pipeline, and pp = 1"
-        yield Problem(FIELD, said, rule, "pp: 2 or more, or take it out")
+        yield Problem(FIELD, validation, rule, "pp: 2 or more, or take it out")
 
 
 def validation_by_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack does it."""
-    said, stack = case.plan.choice.step_validation, case.stack
-    if said is not None and said not in stack.step_validations:
+    """Refuse a kind of step validation that the stack does not have."""
+    validation, stack = case.plan.choice.step_validation, case.stack
+    if validation is not None and validation not in stack.step_validations:
         rule = f"{stack.id} knows the norm of all gradients before it steps, always"
-        yield Problem(FIELD, said, rule, f"take it out, or stack: {OWN_STACK}")
+        yield Problem(FIELD, validation, rule, f"take it out, or stack: {OWN_STACK}")
 
 
 def tied_embedding_delays_ends(case: RuleInput) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Rules on a vocabulary that is spread over the pipeline ranks."""
+"""Rules on a vocabulary spread over the pipeline ranks."""
 
 from collections.abc import Iterator
 
@@ -37,19 +37,19 @@ def vocabulary_parallel_pipeline(case: RuleInput) -> Iterator[Problem]:
 
 
 def _in_lists(choice: ScheduleChoice) -> Iterator[Problem]:
-    """Lists that are written have the passes of the form that the plan says."""
-    known, form = known_kind(choice), choice.form
-    if choice.written is None or known is None:
+    """Require custom lists to have the passes of the plan's form of vocabulary parallelism, and no others."""
+    kind, form = known_kind(choice), choice.form
+    if choice.written is None or kind is None:
         return
-    fitting = [name for name, other in FORMS.items() if other.barriers in known.barriers and not other.only]
+    fitting = [name for name, other in FORMS.items() if other.barriers in kind.barriers and not other.only]
     if form is None:
-        if known.barriers:
+        if kind.barriers:
             rule = f"{choice.name} has passes of a vocabulary that is spread"
             yield Problem(FIELD, None, rule, f"vocabulary: {fitting[0]}")
-    elif not known.barriers:
+    elif not kind.barriers:
         rule = f"{choice.name} has no passes of a vocabulary that is spread"
         yield Problem(FIELD, choice.vocabulary, rule, "take it out, or a schedule by name")
-    elif form.barriers not in known.barriers:
+    elif form.barriers not in kind.barriers:
         rule = f"with its {form.barriers} barriers the ranks of {choice.name} wait for each other"
         yield Problem(FIELD, choice.vocabulary, rule, f"vocabulary: {fitting[0]}")
 
@@ -71,7 +71,7 @@ def vocabulary_parallel_states(case: RuleInput) -> Iterator[Problem]:
 
 
 def vocabulary_parallel_stack(case: RuleInput) -> Iterator[Problem]:
-    """The stack spreads vocabularies."""
+    """Refuse a form of vocabulary parallelism that the stack does not have."""
     choice, stack = case.plan.choice, case.stack
     if choice.vocabulary is not None and choice.form and choice.vocabulary not in stack.vocabularies:
         rule = f"{stack.id} does not spread the vocabulary over pipeline ranks this way"

@@ -1,4 +1,4 @@
-"""A few small sets of features in which every three of them meet.
+"""Choose a few small sets of features that cover every combination of three.
 
 Faults of parallel training come from what meets: a pipeline and sharding, tensor parallelism and a tied table. Most
 faults that a combination triggers need one to three of its parts (Kuhn, Wallace and Gallo, IEEE TSE 30(6), 2004), so
@@ -27,27 +27,27 @@ class Covering:
 
 
 def covering(costs: Mapping[str, int], limit: int, meshes: Meshes = ()) -> Covering:
-    """Sets of features whose costs multiply to at most ``limit``.
+    """Return sets of features, each of cost at most ``limit``, that together cover all affordable combinations.
 
     ``meshes`` are sets of features that lie on the same ranks: of these products only the largest counts. Of three
     features that are too dear together, every two meet if they can, and each is in a set if it can be.
     """
     names = tuple(costs)
     size = min(STRENGTH, len(names))
-    wanted = {n: list(combinations(names, n)) for n in range(size + 1)}
-    left = {one for ones in wanted.values() for one in ones if cost_of(one, costs, meshes) <= limit}
-    covered = tuple(one for one in wanted[size] if one in left and one)
+    by_size = {n: list(combinations(names, n)) for n in range(size + 1)}
+    left = {one for ones in by_size.values() for one in ones if cost_of(one, costs, meshes) <= limit}
+    covered = tuple(one for one in by_size[size] if one in left and one)
     candidates = _largest(names, costs, limit, meshes)
     sets: list[tuple[str, ...]] = []
     while left:
         best = max(candidates, key=lambda features: sum(set(one) <= set(features) for one in left))
         sets.append(best)
         left = {one for one in left if not set(one) <= set(best)}
-    return Covering(tuple(sets), covered, tuple(one for one in wanted[size] if one and one not in covered))
+    return Covering(tuple(sets), covered, tuple(one for one in by_size[size] if one and one not in covered))
 
 
 def cost_of(names: Collection[str], costs: Mapping[str, int], meshes: Meshes) -> int:
-    """The ranks that a plan with these features has at least."""
+    """Return the least number of ranks of a plan with these features."""
     others = prod(costs[name] for name in names if not any(name in mesh for mesh in meshes))
     of_meshes = (prod(costs[name] for name in names if name in mesh) for mesh in meshes)
     return others * max(of_meshes, default=1)

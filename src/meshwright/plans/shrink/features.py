@@ -1,4 +1,4 @@
-"""What a plan does that one device does not: its features, by name, and what each asks of a small copy of the plan."""
+"""Features of a plan to prove (tp, zero3, recomputation, …) and their cost in ranks of a small plan."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -20,22 +20,22 @@ OFFLOADING_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """``said`` describes it for people; ``ranks`` is the factor by which it multiplies a small plan's ranks.
+    """A feature as ``text``, and the factor ``ranks`` by which it multiplies a small plan's ranks.
 
     Lists that are written are for all of their pipeline ranks; of every other pipeline two ranks show what it does, or
     four where activations go to the host.
     """
 
-    said: str
+    text: str
     ranks: int = 1
 
 
 def features(
-    short: ShortPlan, long: LongPlan, model: ModelGraph, *, hands_on: bool = False
+    short: ShortPlan, long: LongPlan, model: ModelGraph, *, forwarding: bool = False
 ) -> dict[str, Feature]:
-    """The active features of a plan by name. ``short`` has its degrees; ``long`` its stages.
+    """Return the active features of a plan by name. ``short`` has its degrees; ``long`` its stages.
 
-    ``hands_on``: copies of tokens go from node to node, and are handed on inside of them.
+    ``forwarding``: copies of tokens go from node to node, and are handed on inside of them.
     """
     layout, found = short.layout, dict[str, Feature]()
     if layout.pp > 1:
@@ -49,8 +49,8 @@ def features(
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)
     if layout.ep > 1:
-        handed_on = Feature("experts over ep, copies of tokens handed on inside of nodes", AXIS_DEGREE**2)
-        found["ep"] = handed_on if hands_on else Feature("experts over ep", AXIS_DEGREE)
+        forwarded = Feature("experts over ep, copies of tokens handed on inside of nodes", AXIS_DEGREE**2)
+        found["ep"] = forwarded if forwarding else Feature("experts over ep", AXIS_DEGREE)
     if layout.expert_order is not None:
         found["expert_order"] = Feature("experts on other ranks than the model has them")
     if layout.etp > 1:
@@ -81,7 +81,7 @@ def _context(cp: int, context: Context) -> dict[str, Feature]:
     """Each dimension of context parallelism, and a ring that has a next rank and another one before."""
     found = {"cp": Feature(f"context parallelism, {context.form}", AXIS_DEGREE)}
     if context.pieces == "contiguous":
-        found["cp"] = replace(found["cp"], said=f"{found['cp'].said}, contiguous pieces")
+        found["cp"] = replace(found["cp"], text=f"{found['cp'].text}, contiguous pieces")
     if context.two_dimensional:
         found["cp_ulysses"] = Feature("heads exchanged inside of groups of cp", AXIS_DEGREE)
     if cp // context.heads(cp) > AXIS_DEGREE:
@@ -99,7 +99,7 @@ def context_of(context: Context, chosen: Collection[str]) -> tuple[int, Context]
 
 
 def pipeline_ranks(short: ShortPlan) -> int:
-    """How many pipeline ranks show what a pipeline does."""
+    """Return the number of pipeline ranks that a small copy of the pipeline needs."""
     if short.pipeline.choice.written:
         return short.layout.pp
     return min(

@@ -1,4 +1,4 @@
-"""A plan for thousands of devices as a few plans for at most eight ranks that do everything it does.
+"""Shrink a plan for thousands of devices to a few plans for at most eight ranks with the same features.
 
 Every axis of the plan becomes one of degree 2, or 4 of the pipeline where ranks are left; three axes fit in eight
 ranks. With more active axes than fit, a covering set (``plans/shrink/covering_sets.py``) has every three features of
@@ -80,12 +80,12 @@ class SmallPlan:
 
     @property
     def ranks(self) -> int:
-        """How many ranks it has."""
+        """The number of ranks."""
         (layout,) = self.long.layouts.values()
         return self.long.pipeline.ranks * prod(layout.grid.model_dump().values())
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The plan in a line."""
         short = short_of_only_layout(self.long)
         degrees = {axis: getattr(short.layout, axis) for axis in (*AXES, *EXPERT_AXES)}
@@ -104,13 +104,13 @@ class SmallPlans:
     plans: tuple[SmallPlan, ...]
 
 
-def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, hands_on: bool = False) -> SmallPlans:
+def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, forwarding: bool = False) -> SmallPlans:
     """Plans of at most ``ranks`` ranks for a plan of one layout that the runtime can run.
 
-    ``hands_on``: its copies of tokens go from node to node, and are handed on inside of them.
+    ``forwarding``: its copies of tokens go from node to node, and are handed on inside of them.
     """
     short = short_of_only_layout(plan)
-    active = features(short, plan, model, hands_on=hands_on)
+    active = features(short, plan, model, forwarding=forwarding)
     found = covering(
         {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(STAGE_AXES, EXPERT_AXES)
     )
@@ -123,7 +123,7 @@ def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, hands_on: bool
 def _small(
     short: ShortPlan, plan: LongPlan, model: ModelGraph, chosen: Mapping[str, Feature], ranks: int
 ) -> SmallPlan:
-    """The small plan that has the ``chosen`` features."""
+    """Build the small plan that has the ``chosen`` features."""
     degrees = _degrees(short, chosen, ranks)
     _, context = context_of(short.layout.context_in_full, chosen)
     schedule, chunks = _schedule(short, degrees["pp"])
@@ -188,7 +188,7 @@ def _small_short(
     pipeline: ShortPipeline,
     count: int,
 ) -> ShortPlan:
-    """The small plan of ``count`` micro-batches but for uneven stages."""
+    """Build the short form of a small plan of ``count`` micro-batches; uneven stages come later."""
     sharded, replicas = degrees["dp_shard"] > 1, degrees["dp_replicate"] * degrees["dp_shard"]
     batch = replicas * pipeline.micro_batch * count
     return ShortPlan(
@@ -220,28 +220,28 @@ def _small_short(
 
 
 def _with_order(one: ShortPlan, moe: Experts) -> ShortPlan:
-    """The small plan with its experts in an order, another one in every layer, whatever that of the large plan is."""
+    """Return the small plan with its experts rotated by another amount in every layer."""
     count = moe.experts
     rows = tuple(tuple((layer - place) % count for place in range(count)) for layer in range(sum(moe.layers)))
     return one.model_copy(update={"layout": one.layout.model_copy(update={"expert_order": rows})})
 
 
 def _documents(short: ShortPlan) -> int | None:
-    """A length, where sequences are packed: what is tried draws documents of its own."""
+    """Return a mean document length if the plan packs documents: ``verify`` draws its own."""
     return None if short.workload.documents is None else SEQ_LEN
 
 
 def _capacity(short: ShortPlan) -> CapacitySpec | None:
-    """The plan's, with so few places that some tokens are dropped."""
-    said = short.workload.capacity
-    if said is None:
+    """Return the plan's capacity, lowered until some tokens are dropped."""
+    capacity = short.workload.capacity
+    if capacity is None:
         return None
-    spec = said if isinstance(said, CapacitySpec) else CapacitySpec(factor=said)
+    spec = capacity if isinstance(capacity, CapacitySpec) else CapacitySpec(factor=capacity)
     return spec.model_copy(update={"factor": min(spec.factor, DROPPING)})
 
 
 def _offload(short: ShortPlan) -> Offload | None:
-    """What goes to the host, back at the last moment: small pipelines hold few passes for long."""
+    """Return the plan's offload with ``ahead`` = 1: small pipelines hold few passes for long."""
     out = short.offload
     return out.model_copy(update={"ahead": 1}) if out and out.rule.share else None
 
@@ -253,7 +253,7 @@ def _small_gather(plan: LongPlan, pipeline: ShortPipeline) -> Gather | None:
 
 
 def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:
-    """The schedule and its stages per rank; without a pipeline one stage in the usual order."""
+    """Return the schedule and its stages per rank; without a pipeline one stage in the usual order."""
     choice = short.pipeline.choice
     if choice.kind.only:
         return (choice, short.pipeline.virtual_stages) if pp == choice.kind.only[0] else (USUAL, 1)
@@ -263,7 +263,7 @@ def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:
 
 
 def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int) -> ScheduleChoice:
-    """The schedule with its knobs in proportion to the small pipeline: one micro-batch at least, and a legal unit."""
+    """Scale the schedule's knobs to the small pipeline: at least one micro-batch, a legal unit."""
     limit, unit = schedule.memory_limit, schedule.unit
     if limit is not None:
         limit = max(limit, 1 / pp)
@@ -296,25 +296,25 @@ def _small_counts(counts: Sequence[int], stages: int, kinds: int) -> tuple[int, 
 
 
 def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
-    """What a small plan does besides its degrees; ``recomputed`` says what its layers run again."""
-    pipeline, said = short.pipeline, []
+    """Describe the choices of a small plan other than its degrees; ``recomputed`` describes recomputation."""
+    pipeline, texts = short.pipeline, []
     if short.layout.pp > 1:
         chunks = f" ×{pipeline.virtual_stages}" if pipeline.virtual_stages > 1 else ""
         uneven = "" if long.pipeline.stages == "balanced" else " with uneven stages"
-        said.append(f"{pipeline.choice}{chunks}{uneven}")
+        texts.append(f"{pipeline.choice}{chunks}{uneven}")
     if short.sharding != "none":
-        said.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
+        texts.append(short.sharding + (f" {long.gather}" if short.sharding == "zero3" else ""))
     if short.layout.cp > 1 and short.layout.context is not None:
-        said.append(f"context {short.layout.context_in_full}")
+        texts.append(f"context {short.layout.context_in_full}")
     if short.layout.sequence_parallel:
-        said.append("sequence parallel")
+        texts.append("sequence parallel")
     if recomputed != "none":
-        said.append(f"recompute {recomputed}")
+        texts.append(f"recompute {recomputed}")
     if short.offload is not None:
-        said.append(f"offload {short.offload}")
+        texts.append(f"offload {short.offload}")
     if short.workload.documents is not None:
-        said.append("packed documents")
+        texts.append("packed documents")
     if short.workload.capacity is not None:
-        said.append("capacity of experts")
-    said.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
-    return said
+        texts.append("capacity of experts")
+    texts.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
+    return texts

@@ -17,7 +17,7 @@ SCHEDULES = 8
 def render_explanation(data: dict[str, Any], plan: str, other: str | None) -> None:
     """Print an explanation in its JSON form; ``other`` is the file of the plan that it is compared with."""
     out = console()
-    _told(out, f"{plan} against {other}" if other else plan, data["summary"])
+    _list(out, f"{plan} against {other}" if other else plan, data["summary"])
     if other:
         _print_against(out, data["against"], plan, other)
         return
@@ -25,44 +25,44 @@ def render_explanation(data: dict[str, Any], plan: str, other: str | None) -> No
     _print_choices(out, data)
     rates = [one["text"] for one in data["sensitivity"]]
     work = [f"{name}: {one['text']}" for name, tries in data["workload"].items() for one in tries]
-    _told(out, "How the step answers to the cluster (predicted again with each change)", rates)
-    _told(out, "This plan with another batch or sequence length (predicted)", work)
-    _told(out, "Where the answer changes", [one["text"] for one in data["turns"]])
+    _list(out, "How the step answers to the cluster (predicted again with each change)", rates)
+    _list(out, "This plan with another batch or sequence length (predicted)", work)
+    _list(out, "Where the answer changes", [one["text"] for one in data["turns"]])
     out.print(
         f"\n[dim]A tie: two predictions whose ratio is below {data['tie_ratio']:.3f}, inside its 80 % interval.[/dim]"
     )
     out.print(f"[dim]Times: {escape(data['origin']['step_time_s'])}.[/dim]")
 
 
-def _told(out: Console, title: str, lines: Iterable[str]) -> None:
+def _list(out: Console, title: str, lines: Iterable[str]) -> None:
     """Print a heading and a line for each sentence; nothing without sentences."""
-    told = list(lines)
-    if told:
+    texts = list(lines)
+    if texts:
         out.print(f"\n[bold]{escape(title)}[/bold]")
-    for line in told:
+    for line in texts:
         out.print(escape(fill(line, out.width, initial_indent="  ", subsequent_indent="    ")))
 
 
 def _print_parts(out: Console, data: dict[str, Any]) -> None:
-    _told(out, "Where the time goes (predicted)", data["time"]["text"])
+    _list(out, "Where the time goes (predicted)", data["time"]["text"])
     table = plain_table("  part", "time", "share")
     for part in data["time"]["parts"]:
         table.add_row(f"  {part['part']}", format_seconds(part["seconds"]), percent(part["share"]))
     out.print(table)
-    _told(out, "Where the memory goes (predicted)", data["memory"]["text"])
+    _list(out, "Where the memory goes (predicted)", data["memory"]["text"])
 
 
 def _print_choices(out: Console, data: dict[str, Any]) -> None:
     schedule = data["schedule"]
-    _told(out, "What each choice does: one step away (predicted)", [one["text"] for one in data["choices"]])
+    _list(out, "Effect of each choice: one step away (predicted)", [one["text"] for one in data["choices"]])
     others = [one["text"] for one in schedule["others"][:SCHEDULES]]
     refused = [f"{one['schedule']}: {one['rule']}" for one in schedule["refused"]]
-    _told(out, "The schedule (predicted)", [schedule["text"], *others, *refused])
-    _told(out, "The best others of a search (predicted)", [one["text"] for one in data["rivals"]])
+    _list(out, "The schedule (predicted)", [schedule["text"], *others, *refused])
+    _list(out, "The best others of a search (predicted)", [one["text"] for one in data["rivals"]])
 
 
 def _print_against(out: Console, data: dict[str, Any], plan: str, other: str) -> None:
     changes = [f"{name}: {a} → {b}" for name, (a, b) in data["changes"].items()]
-    _told(out, f"Choices: {plan} → {other}", changes)
-    _told(out, "Time and memory by part, the largest difference first (predicted)", data["lines"])
-    _told(out, "Where the order turns", [one["text"] for one in data["turns"]])
+    _list(out, f"Choices: {plan} → {other}", changes)
+    _list(out, "Time and memory by part, the largest difference first (predicted)", data["lines"])
+    _list(out, "Where the order turns", [one["text"] for one in data["turns"]])

@@ -27,8 +27,8 @@ def render_ingest(data: dict[str, Any], table: str, written: str | None) -> None
         print(f"\nput into {written}: {len(data['rows'])}", flush=True)
     for row in data["rows"]:
         for problem in row["problems"]:
-            said = f"Warning: {row['log']}: {problem['field']}: {problem['rule']}. {problem['suggestion']}"
-            print(said.rstrip(), file=sys.stderr)
+            warning = f"Warning: {row['log']}: {problem['field']}: {problem['rule']}. {problem['suggestion']}"
+            print(warning.rstrip(), file=sys.stderr)
 
 
 def _seconds(value: float | None) -> str:

@@ -30,7 +30,7 @@ def render_trained(data: dict[str, Any]) -> None:
         )
         if data["load_average"] >= 1:
             out.print(
-                f"Load average {data['load_average']:.1f} before it began: work beside it makes steps slower"
+                f"Load average {data['load_average']:.1f} before it began: other work makes steps slower"
             )
         out.print(_prediction(data))
     if data["stopped_by_signal"]:

@@ -113,8 +113,8 @@ def _frame(axis: Axis) -> list[str]:
     middle = SIDE / 2
     lines.append(f'<rect class="grid" width="{SIDE}" height="{SIDE}" style="stroke:var(--ink)"/>')
     lines.append(f'<text x="{middle}" y="{SIDE + 42}" text-anchor="middle">measured seconds per step</text>')
-    turned = f'transform="translate(-56,{middle}) rotate(-90)" text-anchor="middle"'
-    lines.append(f"<text {turned}>predicted seconds per step</text>")
+    rotation = f'transform="translate(-56,{middle}) rotate(-90)" text-anchor="middle"'
+    lines.append(f"<text {rotation}>predicted seconds per step</text>")
     return lines
 
 

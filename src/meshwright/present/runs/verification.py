@@ -29,8 +29,8 @@ def render_verified(data: dict[str, Any]) -> None:
     out.print(
         "Largest relative error of any step; gradients before clipping, parameters after the last step."
     )
-    for name, said in data["features"].items():
-        out.print(escape(f"  {name}: {said}"))
+    for name, text in data["features"].items():
+        out.print(escape(f"  {name}: {text}"))
     out.print(escape("\n".join(_combinations(data))))
     out.print(escape(_conclusion(data)))
     out.print(escape(data["proves"]))

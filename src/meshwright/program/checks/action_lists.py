@@ -114,38 +114,38 @@ def every_message_once(case: CheckedProgram) -> Iterator[Problem]:
 
     Where the vocabulary is spread, each rank takes part once in each exchange of each micro-batch.
     """
-    wanted = _wanted_messages(case)
+    expected = _expected_messages(case)
     complete = True
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind in MESSAGES)
-        if found == wanted[rank]:
+        if found == expected[rank]:
             continue
-        for action in (wanted[rank] - found).elements():
+        for action in (expected[rank] - found).elements():
             complete = False
             yield Problem(f"lists.{rank}", str(action), "a message that is missing", "add it")
-        for action in (found - wanted[rank]).elements():
+        for action in (found - expected[rank]).elements():
             complete = False
             yield Problem(f"lists.{rank}", str(action), "a message that nobody needs", "take it out")
     if complete:
         yield from check_messages(case.program.lists, case.placement, ways=case.program.ways)
 
 
-def _wanted_messages(case: CheckedProgram) -> list[Counter[Action]]:
-    wanted: list[Counter[Action]] = [Counter() for _ in case.program.lists]
+def _expected_messages(case: CheckedProgram) -> list[Counter[Action]]:
+    expected: list[Counter[Action]] = [Counter() for _ in case.program.lists]
     placement, ways, total = case.placement, case.program.ways, case.program.micro_batches
     for stage in range(ways.stages):
         if ways.is_last(stage) or placement[stage] == placement[stage + 1]:
             continue
         low, high = placement[stage], placement[stage + 1]
         for m in ways.micro_batches_of(stage, total):
-            wanted[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
-            wanted[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
+            expected[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
+            expected[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
     for share in case.program.shares:
         for kind in EXCHANGES:
             if (share.index, kind) in case.program.collectives:
                 numbers = range(case.program.micro_batches)
-                wanted[share.rank].update(Action(kind, share.index, m) for m in numbers)
-    return wanted
+                expected[share.rank].update(Action(kind, share.index, m) for m in numbers)
+    return expected
 
 
 def memory_as_declared(case: CheckedProgram) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Rules on layers that several pipeline ranks hold, one for each chain of stages: their copies stay equal.
+"""Rules on layers of bidirectional schedules, held by two pipeline ranks: the copies stay equal.
 
 A copy steps by itself, so that it must have the gradient that the others have: the same exchange, on ranks of their
 own, in one order.

@@ -29,9 +29,9 @@ def every_layer_once(case: CheckedProgram) -> Iterator[Problem]:
 def _chain_problems(case: CheckedProgram, stages: Sequence[Stage]) -> Iterator[Problem]:
     model = case.model
     blocks = [block for stage in stages for block in stage.blocks]
-    wanted = [block for block, repeat in model.chain for _ in range(repeat)]
-    if blocks != wanted:
-        rule = f"the stages hold {_first_difference(blocks, wanted)}"
+    expected = [block for block, repeat in model.chain for _ in range(repeat)]
+    if blocks != expected:
+        rule = f"the stages hold {_first_difference(blocks, expected)}"
         yield Problem("stages", blocks, rule, "every block of the model once, in order")
     layers = [layer for stage in stages for layer in stage.layers]
     if layers != list(range(len(model.layer_blocks))):
@@ -39,11 +39,11 @@ def _chain_problems(case: CheckedProgram, stages: Sequence[Stage]) -> Iterator[P
         yield Problem("stages", layers, rule, f"layers 0 … {len(model.layer_blocks) - 1} once, in order")
 
 
-def _first_difference(found: Sequence[int], wanted: Sequence[int]) -> str:
-    at = next((i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
+def _first_difference(found: Sequence[int], expected: Sequence[int]) -> str:
+    at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
     if at is None:
-        return f"{len(found)} where the model has {len(wanted)}"
-    return f"{found[at]} in place {at} where the model has {wanted[at]}"
+        return f"{len(found)} where the model has {len(expected)}"
+    return f"{found[at]} in place {at} where the model has {expected[at]}"
 
 
 def every_state_once(case: CheckedProgram) -> Iterator[Problem]:
@@ -98,10 +98,10 @@ def bodies_hold_stages(case: CheckedProgram) -> Iterator[Problem]:
         for kind in sorted(kinds):
             key = (stage.index, kind)
             blocks = _blocks(program.bodies[key]) if key in program.bodies else []
-            wanted = list(stage.blocks) if kind == "F" else list(reversed(stage.blocks))
-            if blocks != wanted:
-                rule = f"the pass holds {_first_difference(blocks, wanted)}"
-                yield Problem(f"bodies.{stage.index}{kind}", blocks, rule, str(wanted))
+            expected = list(stage.blocks) if kind == "F" else list(reversed(stage.blocks))
+            if blocks != expected:
+                rule = f"the pass holds {_first_difference(blocks, expected)}"
+                yield Problem(f"bodies.{stage.index}{kind}", blocks, rule, str(expected))
     for share in program.shares:
         for passed in SHARE_PASSES:
             body = program.bodies.get((share.index, passed), ())

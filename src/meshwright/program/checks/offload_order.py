@@ -1,4 +1,4 @@
-"""Rules on activations that go to the host: each goes once and comes back once, in order, with a pass in between."""
+"""Rules on activation offload: each activation goes out once and comes back once, in order, with a pass in between."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rules on what a list exchanges unit by unit: parameters are whole when they are needed, gradients go somewhere.
+"""Rules on per-unit exchanges: parameters are gathered before use, no gradient is lost.
 
 A list is walked with the stages that are whole and those whose gradients are not reduced yet. How often a stage is
 gathered is no matter of these rules: a list that gathers less often and keeps them is as right

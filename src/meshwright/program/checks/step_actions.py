@@ -1,4 +1,4 @@
-"""Rules on what surrounds the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
+"""Rules on the actions around the schedule: gathers, reductions, gradient norm, optimizer, and their groups.
 
 All ranks of a class run one list, so the members of a group inside a class agree by construction. Groups across
 classes are those of REDUCE_MIRRORED (pipeline ranks that hold the same layers), REDUCE_TIED (two pipeline ranks) and
@@ -35,14 +35,14 @@ def step_actions_once(case: CheckedProgram) -> Iterator[Problem]:
     elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.by_unit else ())
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind not in elsewhere)
-        wanted = Counter(_wanted(case, rank))
-        for action in (wanted - found).elements():
+        expected = Counter(_expected(case, rank))
+        for action in (expected - found).elements():
             yield Problem(f"lists.{rank}", str(action), "is missing", "add it")
-        for action in (found - wanted).elements():
+        for action in (found - expected).elements():
             yield Problem(f"lists.{rank}", str(action), "has nothing to do, or is there twice", "take it out")
 
 
-def _wanted(case: CheckedProgram, rank: int) -> Iterator[Action]:
+def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     program = case.program
     elsewhere = UNIT_KINDS if program.mode.by_unit else ()
     for stage in program.parts_of(rank):
@@ -64,7 +64,7 @@ def _wanted(case: CheckedProgram, rank: int) -> Iterator[Action]:
 def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
     """Require the order passes, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM, STEP, with gathers around them."""
     program = case.program
-    early = program.mode.gather == "per-step" or "GATHER" in program.beside
+    early = program.mode.gather == "per-step" or "GATHER" in program.overlapped
     for rank, actions in enumerate(program.lists):
         for stage in program.parts_of(rank) if not program.mode.by_unit else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))

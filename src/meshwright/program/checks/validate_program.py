@@ -1,4 +1,4 @@
-"""Is this Program sound? Every problem at once; a lowered legal plan has none (property test).
+"""Check that a Program is sound. Reports every problem at once; a lowered legal plan has none (property test).
 
 The rules look at coverage (stages, states, passes), dependencies, messages and deadlock, what surrounds the
 schedule, copies of activations, and memory in flight. They count for themselves what

@@ -1,4 +1,4 @@
-"""The sequence positions of each cp rank, and the attention mask between two ranks' positions. Pure.
+"""Sequence positions of each cp rank, and attention masks between two ranks' positions. Pure.
 
 A sequence is cut over the ring ranks first: with head and tail into 2·r pieces, of which ring rank i has pieces i and
 2r − 1 − i, else into r pieces. What a ring rank has is then cut, in order, over the ranks that exchange heads.

@@ -51,12 +51,12 @@ def expert_load(
     if capacity is not None:
         places = capacity.places(scope_tokens, moe.experts, moe.experts_per_token)
         room = places * moe.experts / (scope_tokens * moe.experts_per_token)
-    said = "balanced" if routing is None else routing.said
+    value = "balanced" if routing is None else routing.value
     if capacity is not None and capacity.pad:
         return ExpertLoad(room, 1.0, 1.0)
     sent, busy = min(1.0, room), 1.0
-    if said != "balanced":
-        sent, busy = _load(said, ep, moe.experts, moe.experts_per_token, order, room)
+    if value != "balanced":
+        sent, busy = _load(value, ep, moe.experts, moe.experts_per_token, order, room)
     return ExpertLoad(sent, None if routing is None else busy, room / sent)
 
 
@@ -71,10 +71,10 @@ def scope_tokens(workload: Workload, micro_batch: Any, cut: Any) -> Any:
 
 @cache
 def _load(
-    said: float | Counts | Pairs, ep: int, experts: int, chosen: int, order: ExpertOrder | None, room: float
+    value: float | Counts | Pairs, ep: int, experts: int, chosen: int, order: ExpertOrder | None, room: float
 ) -> tuple[float, float]:
     """Return the fraction of choices that is kept, and the busiest rank's rows over the mean rank's."""
-    counts = said.counts if isinstance(said, Pairs) else said
+    counts = value.counts if isinstance(value, Pairs) else value
     shares = (
         rows_in_rank_order(np.array(counts), order)
         if isinstance(counts, tuple)

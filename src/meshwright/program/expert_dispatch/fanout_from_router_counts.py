@@ -29,15 +29,15 @@ class RouterCounts(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def router_counts(said: Counts | Pairs, chosen: int) -> RouterCounts:
+def router_counts(value: Counts | Pairs, chosen: int) -> RouterCounts:
     """Return the router counts per token."""
-    counts = np.array(said.counts if isinstance(said, Pairs) else said)
+    counts = np.array(value.counts if isinstance(value, Pairs) else value)
     tokens = counts.sum(1) / chosen
     singles = counts / tokens[:, None]
-    if not isinstance(said, Pairs):
+    if not isinstance(value, Pairs):
         return RouterCounts(singles, None)
-    experts = said.experts
-    tables = np.frombuffer(said.values).reshape(-1, experts, experts) / tokens[:, None, None]
+    experts = value.experts
+    tables = np.frombuffer(value.values).reshape(-1, experts, experts) / tokens[:, None, None]
     tables[:, np.arange(experts), np.arange(experts)] = 0
     return RouterCounts(singles, tables)
 
@@ -46,16 +46,16 @@ def fanout_from_counts(
     routing: Routing | None, moe: Experts | None, order: ExpertOrder | None
 ) -> Fanout | None:
     """Return the mean fanout over layers from pair counts; None without pairs."""
-    if routing is None or moe is None or not isinstance(routing.said, Pairs):
+    if routing is None or moe is None or not isinstance(routing.value, Pairs):
         return None
-    return _reached_by(routing.said, moe.experts_per_token, order)
+    return _reached_by(routing.value, moe.experts_per_token, order)
 
 
 @lru_cache(maxsize=16)
-def _reached_by(said: Pairs, chosen: int, order: ExpertOrder | None) -> Fanout:
-    found = router_counts(said, chosen)
+def _reached_by(value: Pairs, chosen: int, order: ExpertOrder | None) -> Fanout:
+    found = router_counts(value, chosen)
     assert found.pairs is not None
-    singles, experts = rows_in_rank_order(found.singles, order), said.experts
+    singles, experts = rows_in_rank_order(found.singles, order), value.experts
     rows = rows_in_rank_order(np.arange(experts, dtype=np.float64)[None], order).astype(np.int64)
     layers = np.arange(len(singles)) % len(found.pairs)
     tables = found.pairs[layers[:, None, None], rows[:, :, None], rows[:, None, :]]

@@ -1,4 +1,4 @@
-"""Hops between nodes: which nodes the groups over some axes go between, and what an order of the nodes makes of that.
+"""Hops between nodes: the nodes that the groups of an axis connect, under a given order of the nodes.
 
 Ranks fill *places* of ``per_node`` ranks one after the other; an order says which node each place is. A ring goes
 through its members in the order of their ranks and back to the first, a chain does not go back, all-to-all goes between

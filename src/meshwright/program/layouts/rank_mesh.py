@@ -1,4 +1,4 @@
-"""Ranks on a grid of named axes, and the groups that an axis (or several) makes of them.
+"""Device mesh: ranks on a grid of named axes, and the process groups of one or several axes.
 
 Axes are listed from fastest to slowest varying: with ``order = (tp, pp)`` rank = tp_index + tp·pp_index. The
 attention mesh and the experts' mesh are two grids over the same ranks. Group sizes, strides and the number of
@@ -57,8 +57,8 @@ class RankGrid:
 
     def has(self, axes: Sequence[str]) -> bool:
         """Return true if the grid has all of some axes, its own or parts of them."""
-        known = {*self.sizes, *(part for parts in self.parts.values() for part in parts)}
-        return known.issuperset(axes)
+        present = {*self.sizes, *(part for parts in self.parts.values() for part in parts)}
+        return present.issuperset(axes)
 
     def _refined(self, axes: Sequence[str]) -> "tuple[RankGrid, tuple[str, ...]]":
         """Return a grid whose order names all of ``axes``, and their names in it."""

@@ -1,4 +1,4 @@
-"""From one layout of a tensor to another, as a sequence of collectives.
+"""Convert one layout of a tensor to another by a sequence of collectives.
 
 With |T| the whole tensor's bytes and p ranks along the axis, all ranks together send (OneFlow, arXiv 2110.15032,
 table 2; ring algorithms):
@@ -128,14 +128,14 @@ def _add_up(axis: str, current: Layout, target: Layout) -> _Move | None:
 
 
 def _gather(axis: str, current: Layout, target: Layout) -> _Move | None:
-    wanted = not isinstance(target.placement(axis), Partial) and _innermost(axis, current)
-    return _Move("all-gather", axis, Replicate()) if wanted else None
+    fits = not isinstance(target.placement(axis), Partial) and _innermost(axis, current)
+    return _Move("all-gather", axis, Replicate()) if fits else None
 
 
 def _become_summand(axis: str, current: Layout, target: Layout) -> _Move | None:
     free = isinstance(current.placement(axis), Replicate) or _innermost(axis, current)
-    wanted = isinstance(target.placement(axis), Partial)
-    return _Move("slice", axis, Partial()) if wanted and free else None
+    fits = isinstance(target.placement(axis), Partial)
+    return _Move("slice", axis, Partial()) if fits and free else None
 
 
 PREFERENCE: tuple[Callable[[str, Layout, Layout], _Move | None], ...] = (

@@ -1,4 +1,4 @@
-"""Layouts: how one tensor lies on the ranks of a grid.
+"""Layouts: the shard or partial sum of one tensor on each rank of a grid.
 
 Every axis of the grid has a placement of the tensor: Shard(dim), Replicate, or Partial (the tensor is the sum of
 what the ranks along the axis hold); the notions are those of OneFlow's SBP (arXiv 2110.15032) and of GSPMD (arXiv

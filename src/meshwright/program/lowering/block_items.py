@@ -1,4 +1,4 @@
-"""From a block to the items of its forward and backward pass.
+"""Lower a block to the items of its forward and backward passes.
 
 Compute operators come through as they are; boundary operators become collectives. A dispatch also puts the tokens in
 the order of their experts, and a combine puts them back and adds them up, weighed, which is compute on the tokens'
@@ -13,7 +13,7 @@ Dispatch       all-to-all ep, all-gather etp       reduce-scatter etp, all-to-al
 Combine        reduce-scatter etp, all-to-all ep   all-gather etp, all-to-all ep
 =============  ==================================  =====================================
 
-With sequence parallelism the backward pass gathers the input of the region again, beside the gradient of that input
+With sequence parallelism the backward pass gathers the input of the region again, during the gradient of that input
 (Korthikanti et al., arXiv 2205.05198, section 4.2.2). What attention exchanges over cp is in
 ``program/context_parallel/attention_collectives.py``, what linear attention does in
 ``program/context_parallel/linear_attention_collectives.py``. Full recomputation repeats the whole forward pass with
@@ -83,7 +83,7 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
         gradient = _input_gradient(op, shape, mode, stack)
         if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
             gradient = [
-                _beside([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
+                _overlapped([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
             ]
         items += gradient
     if block.kind == "head":
@@ -321,7 +321,7 @@ def _loss_collectives(op: Loss, shape: LocalShape, stack: Stack) -> list[Collect
     return [Collective("all-gather", ("tp",), logits, op.name)]
 
 
-def _beside(compute: list[Compute], collective: Collective) -> Overlap:
+def _overlapped(compute: list[Compute], collective: Collective) -> Overlap:
     return Overlap(tuple(compute), (collective,))
 
 
@@ -333,5 +333,5 @@ def _again(item: Item) -> Item:
         return replace(item, phase="R")
     return Overlap(
         tuple(Compute(c.operator, "R") for c in item.compute),
-        tuple(replace(collective, phase="R") for collective in item.beside),
+        tuple(replace(collective, phase="R") for collective in item.overlapped),
     )

@@ -1,4 +1,4 @@
-"""lower: a long plan becomes a Program. Pure; refuses nothing (``plans/rules/check_plan.py`` has spoken before).
+"""Lower a long plan to a Program. Pure; assumes a legal plan (``plans/rules/check_plan.py``).
 
 The steps, in order: grids from the layout's degrees and rank order; the local shape and mode; blocks from what each
 layer runs again; stages from the partition and placement; the state table; bodies of passes; data-parallel collectives;
@@ -118,7 +118,7 @@ def lower(
         block_items=_block_items(model, step, choice),
         bodies=_bodies(step, model),
         collectives=collectives,
-        beside=step.beside,
+        overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
         weight_gradient_bytes=tuple(
@@ -304,7 +304,7 @@ def _live_items(items: tuple[Item, ...], step: StepPlan) -> tuple[Item, ...]:
             live.append(item)
         elif isinstance(item, Collective):
             live += step.live((item,))
-        elif step.live(item.beside):
+        elif step.live(item.overlapped):
             live.append(item)
         else:
             live += item.compute

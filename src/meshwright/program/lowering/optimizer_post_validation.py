@@ -1,4 +1,4 @@
-"""Optimizer steps that are validated after they are taken, so that no rank waits for the norm of all gradients.
+"""Optimizer post-validation: step first, check the global norm later, so that no rank waits for it.
 
 Zero Bubble (Qi et al., arXiv 2401.10241, section 4). With one all-reduce before it, an optimizer step begins on all
 pipeline ranks at once, and what ranks have begun earlier they lose. Here a step ends on rank r with

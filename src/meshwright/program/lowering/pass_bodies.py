@@ -1,7 +1,7 @@
-"""From the blocks of a stage to the bodies of its passes, with states gathered and reduced layer by layer.
+"""Build the bodies of a stage's passes from its blocks, with states gathered and reduced layer by layer.
 
-With ``gather: per-layer`` the parameters of the next unit are gathered beside the current one, forward and
-backward, and the gradients of the unit before are reduced beside it; the first gather and the last reduction of
+With ``gather: per-layer`` the parameters of the next unit are gathered during the current one, forward and
+backward, and the gradients of the unit before are reduced during it; the first gather and the last reduction of
 a pass have nothing to hide behind (FSDP's implicit prefetch; Zhao et al., arXiv 2304.11277, section 3.3). With
 ``per-micro-batch`` parameters stay whole from the forward to the end of the backward pass: they come one ahead in the
 forward pass, or a whole stage at once before it (``Stack.gathers_layers_ahead``). Gradients that are reduced once a
@@ -24,7 +24,7 @@ Shared = tuple[int, int]
 class UnitExchanges:
     """State exchanges of passes by block: ``gathers`` of parameters, ``reductions`` of gradients.
 
-    ``ahead`` are the passes that gather layer by layer; ``hidden``: reductions run beside the next block.
+    ``ahead`` are the passes that gather layer by layer; ``hidden``: reductions overlap the next block.
     """
 
     gathers: UnitCollectives
@@ -84,7 +84,7 @@ def _layer_by_layer(
     reduced: list[tuple[Collective, ...]],
     hidden: bool,
 ) -> Body:
-    """Blocks with the gathers of the next and the reductions of the last one beside them."""
+    """Return the blocks of a pass, each overlapped with the next one's gathers and the last one's reductions."""
     behind = [(), *reduced] if hidden else [()] * len(order) + [tuple(c for of in reduced for c in of)]
     steps: list[tuple[int | None, tuple[Collective, ...]]] = [(None, needed[0])]
     for block, ahead, left in zip(order, [*needed[1:], ()], behind, strict=False):

@@ -1,7 +1,7 @@
 """The actions around the schedule in a step: gathers before, reductions after, gradient norm, optimizer.
 
 A rank's list becomes: GATHER of each stage (when sharded parameters are made whole once a step), the schedule
-with REDUCE right after a stage's last backward action where the stack runs it beside compute (after the whole
+with REDUCE right after a stage's last backward action where the stack overlaps it with compute (after the whole
 schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
 (``program/model_states/bidirectional_gradient_reduction.py``), REDUCE_TIED where two ranks share the embedding
 table, NORM (with more around it where steps are validated after they are taken: ``optimizer_post_validation.py``),
@@ -80,9 +80,9 @@ class StepPlan:
         return self.mode.reduce in LISTED
 
     @property
-    def beside(self) -> frozenset[Kind]:
+    def overlapped(self) -> frozenset[Kind]:
         """Return the kinds of actions that overlap compute."""
-        return beside_compute(self.stack)
+        return overlapped_kinds(self.stack)
 
     @property
     def tied_ranks(self) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ class StepPlan:
         return grid.size(axes)
 
 
-def beside_compute(stack: Stack) -> frozenset[Kind]:
+def overlapped_kinds(stack: Stack) -> frozenset[Kind]:
     """Return the kinds of actions that overlap compute in a stack."""
     kinds: set[Kind] = set()
     if stack.overlap_parameter_gather:
@@ -182,14 +182,14 @@ def _wrap(
         return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
     mine = [share.index for share in step.shares if share.rank == rank] + mine
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
-    first = step.mode.gather == "per-step" or "GATHER" in step.beside
+    first = step.mode.gather == "per-step" or "GATHER" in step.overlapped
     wrapped = list(gather) if first else []
     last = _last_backward(actions)
     for position, action in enumerate(actions):
         wrapped.append(action)
-        if "REDUCE" in step.beside and position in last:
+        if "REDUCE" in step.overlapped and position in last:
             wrapped += _after_last(last[position], step, collectives)
-    if "REDUCE" not in step.beside:
+    if "REDUCE" not in step.overlapped:
         wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
     wrapped += _end(rank, mine, step, collectives)
     return tuple(wrapped if first else wrapped + gather)
@@ -206,7 +206,7 @@ def _unit_by_unit(
         [stage for stage in stages if (stage, kind) in collectives] for kind in ("GATHER", "REDUCE")
     )
     return exchange_units(
-        actions, UnitRule(size=step.unit, gathered=gathered, reduced=reduced, beside=step.beside)
+        actions, UnitRule(size=step.unit, gathered=gathered, reduced=reduced, overlapped=step.overlapped)
     )
 
 
@@ -216,7 +216,7 @@ def _end(
     step: StepPlan,
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> list[Action]:
-    """What follows when all gradients of a rank are reduced."""
+    """Return a rank's actions after its gradient reductions: mirrored and tied weights, norm, optimizer step."""
     mirrored = [Action("REDUCE_MIRRORED", s) for s in stages if (s, "REDUCE_MIRRORED") in collectives]
     tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
     norm = [Action("NORM")] if (None, "NORM") in collectives else []

@@ -1,4 +1,4 @@
-"""Data-parallel collectives: what is gathered and reduced for a unit of parameters.
+"""Data-parallel collectives: gathers and reductions for a unit of parameters.
 
 =========  =====================================  ==========================================
 sharding   gradients                              parameters
@@ -44,7 +44,7 @@ def gathers(elements: Elements, what: str) -> tuple[Collective, ...]:
 
 
 def step_gathers(elements: Elements, sharding: str, what: str) -> tuple[Collective, ...]:
-    """Return the gathers of a step: all sharded parameters, or those that the optimizer has changed."""
+    """Return the parameter gathers of a step: everything under ZeRO-3, else what the optimizer changed."""
     return gathers(elements if sharding == "zero3" else elements.of("optimizer"), what)
 
 

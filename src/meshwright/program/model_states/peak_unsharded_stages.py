@@ -1,6 +1,6 @@
 """The peak of unsharded stages along a list: parameters from GATHER to FREE, gradients until REDUCE has ended.
 
-Gradients of a stage are whole from the first W (or B) behind the last REDUCE. A reduction that runs beside compute
+Gradients of a stage are whole from the first W (or B) behind the last REDUCE. A reduction that overlaps compute
 keeps them until it has ended: at the latest when the next one begins, for gradients of one stage at a time are on their
 way, or the norm needs them. A stage that the list never gathers, or never reduces, because no ranks share it, is whole
 all the time. Which moment holds most depends on the sizes of the stages; these are the candidates.
@@ -15,7 +15,7 @@ UnshardedStages = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def peak_unsharded_stages(
-    actions: Sequence[Action], stages: Sequence[int], beside: Collection[Kind]
+    actions: Sequence[Action], stages: Sequence[int], overlapped: Collection[Kind]
 ) -> list[UnshardedStages]:
     """Everything that is whole at one time or another in a list, without repetition; ``stages`` are the rank's."""
     alone = {kind: {a.stage for a in actions if a.kind == kind} for kind in ("GATHER", "REDUCE")}
@@ -29,7 +29,7 @@ def peak_unsharded_stages(
             parameters.add(stage)
         elif action.kind in MAKE_GRADIENTS and stage is not None:
             gradients.add(stage)
-        elif action.kind == "REDUCE" and "REDUCE" in beside:
+        elif action.kind == "REDUCE" and "REDUCE" in overlapped:
             on_its_way = stage
         elif action.kind == "NORM":
             on_its_way = None

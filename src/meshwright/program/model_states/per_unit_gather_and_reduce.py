@@ -1,4 +1,4 @@
-"""Runs: for which passes in a row the parameters of a stage are whole, where ``gather: per-unit``.
+"""Runs of passes between the gather and the release of a stage's parameters, under ``gather: per-unit``.
 
 A unit of micro-batches goes through a stage twice, all F and later all I (or B); each time is a run. What the passes of
 a run need is gathered before the first of them and freed behind the last, so that with n units and V stages on each of
@@ -7,7 +7,7 @@ the backward run of a unit follows its forward run with nothing in between that 
 stage of each rank under ``zeropp`` and ``looped-bfs``, the two are one: n·P·(2V − 1) gathers, units times stages for
 V = 1 (Tang et al., arXiv 2402.03791). Runs of one stage that overlap are one too, whatever their units.
 
-Where gathers run beside compute each begins one run ahead: when the run before the last one is left. So two stages are
+Gathers that overlap compute begin one run ahead: when the run before the last one is left. So two stages are
 whole at a time instead of one, where a rank's runs follow each other.
 
 Gradients of a stage are reduced once for each unit, behind the last W (or B) of the unit: n reductions of each stage.
@@ -45,14 +45,14 @@ class GatherRun:
 class UnitRule:
     """The exchange rule for the states of units of ``size`` micro-batches.
 
-    ``gathered`` and ``reduced`` are the stages that have something to exchange, ``beside`` the kinds of actions that
-    run beside compute.
+    ``gathered`` and ``reduced`` are the stages that have something to exchange, ``overlapped`` the kinds of actions
+    that overlap compute.
     """
 
     size: int
     gathered: Collection[int]
     reduced: Collection[int]
-    beside: Collection[Kind] = ()
+    overlapped: Collection[Kind] = ()
 
 
 def runs_of(actions: Sequence[Action], size: int) -> list[GatherRun]:
@@ -85,11 +85,11 @@ def exchange_units(actions: Sequence[Action], rule: UnitRule) -> list[Action]:
         slots[_behind(run.last)].append(Action("FREE", run.stage))
     for number, run in enumerate(runs):
         begins = _before(_with_receive(actions, run.first))
-        slot = _one_run_ahead(actions, runs[: number + 1]) if "GATHER" in rule.beside else begins
+        slot = _one_run_ahead(actions, runs[: number + 1]) if "GATHER" in rule.overlapped else begins
         slots[slot].append(Action("GATHER", run.stage))
     for at, stage in _complete(actions, rule.size):
         if stage in rule.reduced:
-            end = at if "REDUCE" in rule.beside else _with_send(actions, at)
+            end = at if "REDUCE" in rule.overlapped else _with_send(actions, at)
             slots[_behind(end)].append(Action("REDUCE", stage))
     return [
         step

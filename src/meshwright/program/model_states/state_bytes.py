@@ -1,4 +1,4 @@
-"""The state table: every parameter, gradient and optimizer entry, who holds how much of it, in which dtype.
+"""The state table: each parameter, gradient and optimizer entry with its dtype and the share of each rank.
 
 Entries are per stage and block ("unit") and per kind, dense and expert apart, because the two live on different
 meshes. Elements are those of one rank; uneven cuts are rounded up, as frameworks pad them.

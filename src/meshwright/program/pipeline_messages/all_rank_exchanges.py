@@ -1,4 +1,4 @@
-"""Exchanges between all pipeline ranks: who waits for whom, and whether all ranks meet in one order.
+"""Exchanges between all pipeline ranks: dependencies, and a check that all ranks meet in one order.
 
 Each kind of exchange has a communicator of its own, and each rank enters its exchanges in the order of its list, which
 must be the same on all ranks. A sum is entered with a rank's part of it and waited for by the pass that needs it, so

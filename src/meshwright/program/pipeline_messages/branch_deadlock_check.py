@@ -1,5 +1,4 @@
-"""Messages between ranks where stages form branches, in a form that ``nccl_deadlock_check.py`` plays under NCCL's
-rules.
+"""Messages between ranks whose stages form branches, as input of ``nccl_deadlock_check.py``.
 
 What a pass makes is sent to another rank once, right after the pass, however many stages need it there; it is received
 before the first pass that needs it. Each such crossing is written as a boundary of its own between two stages that
@@ -29,13 +28,13 @@ class _Crossings:
         self.ends: list[int] = []
         self._sends: dict[Key, list[int]] = defaultdict(list)
         self._receives: dict[Action, list[int]] = defaultdict(list)
-        known = set[tuple[Key, int]]()
+        received = set[tuple[Key, int]]()
         for rank, actions in enumerate(lists):
             for action in actions:
                 for key in sources(action, ways):
                     home = placement[key[1]]
-                    if home != rank and (key, rank) not in known:
-                        known.add((key, rank))
+                    if home != rank and (key, rank) not in received:
+                        received.add((key, rank))
                         self._sends[key].append(len(self.ends))
                         self._receives[action].append(len(self.ends) + 1)
                         self.ends += [home, rank]

@@ -18,7 +18,7 @@ from meshwright.schedules.action import format_actions
 
 LONG = 200
 """Longest value that is stored in full, in characters of JSON; longer ones are stored as digests."""
-SHOWN = 60
+MOST_CHARACTERS = 60
 """Longest value that an error message prints, in characters of JSON."""
 NAMES = ("name", "source", "assumed", "left_out")
 """Fields of an architecture that do not change the computation."""
@@ -103,7 +103,7 @@ def differences(
         here, there = stored[name], own[name]
         if here == there:
             continue
-        if max(len(json.dumps(value)) for value in (here, there)) > SHOWN:
+        if max(len(json.dumps(value)) for value in (here, there)) > MOST_CHARACTERS:
             yield Problem(f"{what}.{name}", "...", "is another one in the checkpoint", suggestion)
         else:
             yield Problem(f"{what}.{name}", here, f"in the checkpoint; this run has {there!r}", suggestion)

@@ -116,9 +116,9 @@ class StretchFiles:
         if found != ([len(stretch.values)], DTYPES[stretch.values.dtype]):
             yield damage(self.path, file, f"holds {stretch.name} as {found[1]} of shape {found[0]}")
 
-    def read(self, wanted: Iterable[Stretch]) -> None:
+    def read(self, pieces: Iterable[Stretch]) -> None:
         """Copy stretches from the files into this rank's memory. Raises InputError."""
-        for stretch in wanted:
+        for stretch in pieces:
             try:
                 stretch.values.copy_(self._handle(stretch.owner).get_tensor(stretch.name))
             except (OSError, SafetensorError) as error:

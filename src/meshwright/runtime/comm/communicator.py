@@ -307,10 +307,10 @@ def _groups_used(program: Program) -> set[tuple[str, Axes]]:
             legs = [leg for exchange in exchanges for leg in legs_of(exchange, program.expert_grid)]
             found |= {("", exchange.axes) for exchange in (*exchanges, *legs)}
             routed = isinstance(item, Compute) and isinstance(item.operator, Dispatch)
-            told = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
-            found |= {("", axes) for axes in told if program.group_size(axes) > 1}
+            count_axes = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
+            found |= {("", axes) for axes in count_axes if program.group_size(axes) > 1}
     for body in program.bodies.values():
-        found |= {("", c.axes) for segment in body for c in segment.beside}
+        found |= {("", c.axes) for segment in body for c in segment.overlapped}
     return found
 
 

@@ -71,8 +71,8 @@ class HeldOutBatches:
 
     def rows(self, step: int, indices: Sequence[int]) -> Batch:
         """Return the sequences with these indices of batch ``step``, 0 … count − 1."""
-        wanted = samples(self, step, indices)
-        known = wanted < len(self.numbers)
-        chosen = np.full_like(wanted, -1)
-        chosen[known] = self.numbers[wanted[known]]
+        numbers = samples(self, step, indices)
+        known = numbers < len(self.numbers)
+        chosen = np.full_like(numbers, -1)
+        chosen[known] = self.numbers[numbers[known]]
         return self.windows.rows(chosen)

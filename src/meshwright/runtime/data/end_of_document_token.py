@@ -32,15 +32,15 @@ def end_of_document(tokenizer: Tokenizer, file: Path, name: str | None) -> int:
             near = nearest(name, tokenizer.get_vocab())
             raise InputError(Problem("end_of_document", name, f"{file} has no such token", near))
         return found
-    said = _said_beside(tokenizer, file.parent)
+    configured = _configured_end(tokenizer, file.parent)
     usual = [i for i in map(tokenizer.token_to_id, USUAL_NAMES) if i is not None]
-    if said is None and not usual:
+    if configured is None and not usual:
         rule = "does not say which token ends a document"
         raise InputError(Problem("tokenizer", str(file), rule, "name it with end_of_document"))
-    return usual[0] if said is None else said
+    return usual[0] if configured is None else configured
 
 
-def _said_beside(tokenizer: Tokenizer, folder: Path) -> int | None:
+def _configured_end(tokenizer: Tokenizer, folder: Path) -> int | None:
     token = _field(folder / "tokenizer_config.json", "eos_token")
     name = token.get("content") if isinstance(token, dict) else token
     found = tokenizer.token_to_id(name) if isinstance(name, str) else None

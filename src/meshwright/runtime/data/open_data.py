@@ -75,13 +75,13 @@ def open_data(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
         return _synthetic(options, needs)
     source = _source(options, needs)
     source.corpus.check_vocabulary(needs.vocab)
-    wanted: list[tuple[str, object]] = (
+    requirements: list[tuple[str, object]] = (
         [("mask_document_starts", True)] if options.mask_document_starts else []
     )
-    wanted += [("workload.documents", str(needs.documents))] if needs.documents else []
-    if wanted and source.end_of_document is None:
+    requirements += [("workload.documents", str(needs.documents))] if needs.documents else []
+    if requirements and source.end_of_document is None:
         rule, hint = "which token ends a document is not known", "name its id with end_of_document"
-        raise InputError(Problem(name, value, rule, hint) for name, value in wanted)
+        raise InputError(Problem(name, value, rule, hint) for name, value in requirements)
     return _of_files(source, options, needs)
 
 

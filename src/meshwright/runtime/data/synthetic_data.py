@@ -58,12 +58,12 @@ class SyntheticBatches:
     def rows(self, step: int, indices: Sequence[int]) -> Batch:
         """Return the sequences with these indices of a step's batch."""
         circle = permutation(self.tokens_used, self.seed, CIRCLE)
-        wanted = samples(self, step, indices).tolist()
-        ids = self._rows(self._sequence(circle, sample) for sample in wanted)
+        numbers = samples(self, step, indices).tolist()
+        ids = self._rows(self._sequence(circle, sample) for sample in numbers)
         tokens, labels = ids[:, :-1].copy(), ids[:, 1:].copy()
         if self.documents is None:
             return Batch(tokens, labels)
-        begins = self._rows(self._begins(self.documents, sample) for sample in wanted)
+        begins = self._rows(self._begins(self.documents, sample) for sample in numbers)
         labels[begins[:, 1:] == np.arange(1, self.seq_len + 1)] = NO_LABEL
         return Batch(tokens, labels, begins[:, :-1].copy())
 

@@ -60,8 +60,8 @@ def _open_binary(path: Path) -> Ids:
     except OSError as error:
         raise InputError(unreadable(path, error)) from None
     if found != header.size_bytes:
-        said = f"{header.tokens} tokens of {header.dtype.itemsize} bytes"
-        rule = f"has {found} bytes; its header says {said}"
+        expected = f"{header.tokens} tokens of {header.dtype.itemsize} bytes"
+        rule = f"has {found} bytes; its header says {expected}"
         raise InputError(Problem("data", str(path), rule, "write the file and its header again"))
     return np.empty(0, header.dtype)
 

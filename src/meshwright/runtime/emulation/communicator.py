@@ -123,11 +123,11 @@ class EmulatedCommunicator(Communicator):
         action, at = self._owners[id(item)]
         seconds = self.times.exchanges[action.stage, action.kind]
         self._note(item.kind, item.axes, item.what, float(item.logical_bytes), self.ranks_of(item.axes))
-        if action.kind not in self.program.beside:
+        if action.kind not in self.program.overlapped:
             return self._in_line(action, item, seconds[at])
         if action.kind == "GATHER":
-            return self._beside_forward(action, item, seconds[at])
-        return self._beside_backward(action, item, seconds, at)
+            return self._overlap_gather(action, item, seconds[at])
+        return self._overlap_reduce(action, item, seconds, at)
 
     def _in_line(self, action: Action, item: Collective, seconds: float) -> Ending:
         clock = self.clock
@@ -144,7 +144,7 @@ class EmulatedCommunicator(Communicator):
             ending.wait()
         return ending
 
-    def _beside_forward(self, action: Action, item: Collective, seconds: float) -> Ending:
+    def _overlap_gather(self, action: Action, item: Collective, seconds: float) -> Ending:
         clock, stage = self.clock, action.stage
         assert stage is not None
         stamp = _moment(max(clock.begin(), clock.data_parallel))
@@ -158,7 +158,7 @@ class EmulatedCommunicator(Communicator):
 
         return Ending(self.latest(stamp, item.axes, item.what), end)
 
-    def _beside_backward(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
+    def _overlap_reduce(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
         clock, stage = self.clock, action.stage
         assert stage is not None
         if at == 0:

@@ -47,7 +47,7 @@ from meshwright.schedules.action import Action
 
 TOO_LATE = 0.05
 """Share of late starts above which a run is repeated."""
-TOLD_EVERY_S = 0.5
+REPORT_EVERY_S = 0.5
 GRACE_S = 20.0
 """Seconds allowed for start-up, and for a wait beyond the modelled one."""
 TIMED_OUT = "Timed out"
@@ -81,7 +81,7 @@ def emulate(
     times: ModelledTimes,
     expected_s: float,
     *,
-    tell: ProgressCallback = lambda what, part: None,
+    report: ProgressCallback = lambda what, part: None,
     prepare: Prepare = lambda interpreter: None,
     scale: float | None = None,
     grace_s: float = GRACE_S,
@@ -95,7 +95,7 @@ def emulate(
 
     def run(at_scale: float) -> Emulation:
         waits = grace_s + 2 * at_scale * expected_s * steps_of(program)
-        return _run(EmulatedJob(program, times, at_scale, real_time, waits, prepare), tell)
+        return _run(EmulatedJob(program, times, at_scale, real_time, waits, prepare), report)
 
     first = run(chosen)
     if scale is None and first.late_share > TOO_LATE:
@@ -103,19 +103,19 @@ def emulate(
     return first
 
 
-def _run(job: EmulatedJob, tell: ProgressCallback) -> Emulation:
+def _run(job: EmulatedJob, report: ProgressCallback) -> Emulation:
     load, began = os.getloadavg()[0], monotonic()
 
-    def work(place: Place, store: dist.Store, tell: ProgressCallback) -> object:
-        return _rank(job, place, store, tell)
+    def work(place: Place, store: dist.Store, report: ProgressCallback) -> object:
+        return _rank(job, place, store, report)
 
     # the operation's own time-out names it, so the processes' limit is longer and only catches silent hangs
-    ranks = run_locally(work, job.program.grid.ranks, 2 * job.timeout_s + GRACE_S, tell)
+    ranks = run_locally(work, job.program.grid.ranks, 2 * job.timeout_s + GRACE_S, report)
     assert isinstance(ranks, list)
     return Emulation(tuple(ranks), job.scale, monotonic() - began, job.real_time, load)
 
 
-def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: ProgressCallback) -> list[RankRecord]:
+def _rank(job: EmulatedJob, place: Place, store: dist.Store, report: ProgressCallback) -> list[RankRecord]:
     """Run one emulated rank; return the records of all ranks."""
     if job.real_time and not into_real_time():
         raise RunError(f"rank {place.rank} may not run under SCHED_RR, its parent may")
@@ -129,7 +129,7 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: ProgressCallb
         timeout=timedelta(seconds=job.timeout_s),
     )
     try:
-        record = _step(job, place, tell)
+        record = _step(job, place, report)
     except RunError as error:
         if TIMED_OUT not in str(error):
             sleep(OTHERS_FIRST_S)  # let the rank that timed out report before the connections break
@@ -141,7 +141,7 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, tell: ProgressCallb
     return everyone
 
 
-def _step(job: EmulatedJob, place: Place, tell: ProgressCallback) -> RankRecord:
+def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecord:
     program, times = job.program, job.times
     clock = Clock(job.scale, SLACK * shortest_pass(program, times))
     communicator = EmulatedCommunicator(
@@ -157,7 +157,7 @@ def _step(job: EmulatedJob, place: Place, tell: ProgressCallback) -> RankRecord:
         hear=Listening(
             clock,
             steps_of(program) * len(program.lists[plan.pipeline_rank]),
-            tell if place.rank == 0 else None,
+            report if place.rank == 0 else None,
         ),
         begin_passes=stages.begin,
         spread=lambda plan, states: VocabularyShare(
@@ -194,9 +194,9 @@ class Listening:
 
     clock: Clock
     actions: int
-    tell: ProgressCallback | None
+    report: ProgressCallback | None
     ended: int = 0
-    told: float = field(default_factory=monotonic)
+    reported_at: float = field(default_factory=monotonic)
 
     def __call__(self, action: Action, word: str) -> None:
         """Handle the begin or end of an action."""
@@ -204,6 +204,6 @@ class Listening:
             self.clock.action = action
             return
         self.ended += 1
-        if self.tell is not None and monotonic() - self.told > TOLD_EVERY_S:
-            self.told = monotonic()
-            self.tell(str(action), self.ended / self.actions)
+        if self.report is not None and monotonic() - self.reported_at > REPORT_EVERY_S:
+            self.reported_at = monotonic()
+            self.report(str(action), self.ended / self.actions)

@@ -40,9 +40,9 @@ class ModelledTimes:
         a copy of each stage's activations to the host, or back.
     optimizer_s
         the optimizer's step of each pipeline rank.
-    beside_gather
+    during_gather
         (pass, left) → length of a forward pass that begins while its own gather has so many seconds left.
-    beside_exchange
+    during_exchange
         (pass, left) → length of a pass that overlaps exchanges of units for so many seconds.
     reduction_slowdown
         (reduction, pass, blocks) → seconds that an overlapped reduction adds to a last backward pass of so many blocks.
@@ -56,6 +56,6 @@ class ModelledTimes:
     exchange_occupancy: float
     copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]
-    beside_gather: Callable[[float, float], float]
-    beside_exchange: Callable[[float, float], float]
+    during_gather: Callable[[float, float], float]
+    during_exchange: Callable[[float, float], float]
     reduction_slowdown: Callable[[float, float, int], float]

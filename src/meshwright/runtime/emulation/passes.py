@@ -159,10 +159,10 @@ class EmulatedPasses:
         if self.stages.by_unit:
             whole = self.stages.times.passes[self.stage, kind].total_s
             left = max(0.0, self.stages.clock.data_parallel - start)
-            return self.stages.times.beside_exchange(whole, left) - whole
+            return self.stages.times.during_exchange(whole, left) - whole
         left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind in ("F", "E") else 0.0
         whole = self.stages.times.passes[self.stage, kind].total_s
-        return self.stages.times.beside_gather(whole, left) - whole if left > 0 else 0.0
+        return self.stages.times.during_gather(whole, left) - whole if left > 0 else 0.0
 
 
 @dataclass

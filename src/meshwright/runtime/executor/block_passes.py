@@ -125,7 +125,7 @@ class BlockRun:
 
     def _forward(self, op: Operator, item: Item, value: Value) -> Value:
         if isinstance(item, Overlap):
-            return self._attention(op).forward(value, self.visits[op.name], item.beside)
+            return self._attention(op).forward(value, self.visits[op.name], item.overlapped)
         if isinstance(item, Collective):
             if item.kind == "all-gather" and isinstance(op, EnterTensor):
                 self.gathered.put(op.name, value)
@@ -190,13 +190,13 @@ class BlockRun:
             return self._exchange(item, g).finish()
         if isinstance(item, Compute):
             return self.plan.kernel(item.operator).input_gradient(g, self.visits[item.operator.name])
-        if item.beside[0].kind == "ring":
+        if item.overlapped[0].kind == "ring":
             op = item.compute[0].operator
-            return self._attention(op).input_gradient(g, self.visits[op.name], item.beside)
-        beside = [self._exchange(collective, None) for collective in item.beside]
+            return self._attention(op).input_gradient(g, self.visits[op.name], item.overlapped)
+        overlapped = [self._exchange(collective, None) for collective in item.overlapped]
         for compute in item.compute:
             g = self._gradient(compute, g)
-        for exchange in beside:
+        for exchange in overlapped:
             exchange.finish()
         return g
 

@@ -115,18 +115,18 @@ class StageRun:
         order = list(range(len(self.runs)))
         if kind != "F":
             order.reverse()
-        beside = _Beside(self.plan, self.stage, kind, order)
+        overlap = _OverlappedExchanges(self.plan, self.stage, kind, order)
         at = 0
         for segment in body:
             if segment.block is None:
-                beside.alone(segment, at)
+                overlap.alone(segment, at)
                 continue
             for _ in range(segment.count):
-                going = beside.begin(segment.beside, at)
+                going = overlap.begin(segment.overlapped, at)
                 yield order[at]
                 for exchange in going:
                     exchange.finish()
-                beside.leave(at)
+                overlap.leave(at)
                 at += 1
 
 
@@ -135,23 +135,23 @@ class _Streams:
     """Gradients of the main stream and of the multi-token-prediction branch in a backward pass."""
 
     main: Value
-    beside: Value = None
+    branch: Value = None
 
     def back_through(self, run: BlockRun) -> None:
         """Run a block's input gradient; a block of the main stream takes the sum of both gradients."""
         if run.plan.block.predicts_further:
-            self.beside = run.input_gradient(self.beside)
+            self.branch = run.input_gradient(self.branch)
         else:
-            self.main, self.beside = run.input_gradient(self.together), None
+            self.main, self.branch = run.input_gradient(self.together), None
 
     @property
     def together(self) -> Value:
         """The sum of both gradients."""
-        return together(self.beside, self.main)
+        return together(self.branch, self.main)
 
 
 @dataclass
-class _Beside:
+class _OverlappedExchanges:
     """Gathers for the next block and reductions of the previous one, in a pass in ``order``."""
 
     plan: RankPlan
@@ -167,10 +167,10 @@ class _Beside:
 
     def alone(self, segment: Segment, at: int) -> None:
         """Run a segment without a block: the first gather of a pass, or its last reduction."""
-        if segment.beside[0].kind == "all-gather" and at == 0:
-            going = self._gathers(segment.beside, 0)
+        if segment.overlapped[0].kind == "all-gather" and at == 0:
+            going = self._gathers(segment.overlapped, 0)
         else:
-            going = self._reductions(segment.beside, at)
+            going = self._reductions(segment.overlapped, at)
         for exchange in going:
             exchange.finish()
 

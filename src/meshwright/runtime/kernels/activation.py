@@ -96,14 +96,14 @@ class ActivationKernel:
             return gradient(g, x)
         gate, up = x.chunk(2, -1)
         both = torch.empty_like(x)
-        ahead, beside = both.chunk(2, -1)
+        gate_half, up_half = both.chunk(2, -1)
         if self._clamped:
             of_gate, of_up = clamped_swiglu_gradients(self._clamped, g, gate, up)
-            ahead.copy_(of_gate)
-            beside.copy_(of_up)
+            gate_half.copy_(of_gate)
+            up_half.copy_(of_up)
             return both
-        torch.mul(g, function(gate), out=beside)
-        ahead.copy_(gradient(g * up, gate))
+        torch.mul(g, function(gate), out=up_half)
+        gate_half.copy_(gradient(g * up, gate))
         return both
 
     def weight_gradient(self, visit: OperatorCall) -> None:

@@ -49,7 +49,7 @@ class ParentPipe(NamedTuple):
     writing: int
 
 
-def run_locally(work: RankWork, processes: int, limit_s: float | None, tell: ProgressCallback) -> object:
+def run_locally(work: RankWork, processes: int, limit_s: float | None, report: ProgressCallback) -> object:
     """Run ``work`` on local ranks and return rank 0's result. Raises RunError naming the rank at fault.
 
     Without ``limit_s`` there is no time limit. An InputError of a rank is raised unchanged.
@@ -61,7 +61,7 @@ def run_locally(work: RankWork, processes: int, limit_s: float | None, tell: Pro
                 for number in range(processes):
                     place = Place(number, processes, number, "local")
                     ranks.append(_started(work, place, Path(folder) / "store", life))
-            return _result(ranks, limit_s, tell)
+            return _result(ranks, limit_s, report)
         finally:
             for rank in ranks:
                 rank.process.kill()
@@ -115,12 +115,12 @@ def _run(work: RankWork, place: Place, store: Path, pipe: Connection, life: Pare
     os.close(life.writing)
     Thread(target=_end_with_parent, args=(life.reading,), daemon=True).start()
 
-    def tell(what: str, part: float) -> None:
+    def report(what: str, part: float) -> None:
         pipe.send(("progress", (what, part)))
 
     with suppress(BrokenPipeError):
         try:
-            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), tell)))
+            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), report)))
         except InputError as error:
             pipe.send(("refused", error.problems))
         except Exception as error:
@@ -135,7 +135,7 @@ def _end_with_parent(reading: int) -> None:
     os._exit(1)
 
 
-def _result(ranks: Sequence[Rank], limit_s: float | None, tell: ProgressCallback) -> object:
+def _result(ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback) -> object:
     """Wait for all ranks and return rank 0's result."""
     working, value, began = {rank.pipe: rank for rank in ranks}, None, monotonic()
     while working:
@@ -146,23 +146,23 @@ def _result(ranks: Sequence[Rank], limit_s: float | None, tell: ProgressCallback
             raise RunError(f"not done within {limit_s:.0f} s: rank {late}")
         for pipe in ready:
             rank = next(rank for rank in ranks if rank.pipe is pipe)
-            word, said = _heard(rank, ranks)
+            word, content = _heard(rank, ranks)
             if word == "progress":
-                tell(*said)
+                report(*content)
             elif word == "refused":
-                raise InputError(said)
+                raise InputError(content)
             elif word == "failed":
-                raise RunError(_death(ranks) or said)
+                raise RunError(_death(ranks) or content)
             else:
-                value = said if rank.number == 0 else value
+                value = content if rank.number == 0 else value
                 del working[rank.pipe]
     return value
 
 
 def _heard(rank: Rank, ranks: Sequence[Rank]) -> tuple[str, Any]:
     try:
-        word, said = rank.pipe.recv()
-        return word, said
+        word, content = rank.pipe.recv()
+        return word, content
     except EOFError:
         return "failed", _death(ranks) or f"rank {rank.number} ended without a word"
 

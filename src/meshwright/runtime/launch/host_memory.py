@@ -15,10 +15,10 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 def free_host_bytes() -> int | None:
     """Return the free bytes; None if the system does not report them."""
-    return min(_known(), default=None)
+    return min(_readable(), default=None)
 
 
-def _known() -> Iterator[int]:
+def _readable() -> Iterator[int]:
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(FACTS), flags=re.MULTILINE)
     if found:
         yield int(found[1]) * 1024

@@ -43,5 +43,5 @@ def latent_heads(
     kv_BLHN = linear(tensors, f"{name}.kv_b_proj", norm(f"{name}.kv_a_layernorm", rows_BLC))
     kv_BLHN = kv_BLHN.unflatten(2, (-1, latent.qk_nope_dim + latent.v_dim))
     k_BLHN, v_BLHN = kv_BLHN.split((latent.qk_nope_dim, latent.v_dim), dim=3)
-    turned_BLHR = rotated(turning_BLR[:, :, None], rotary, begins_BL).expand(-1, -1, k_BLHN.shape[2], -1)
-    return q_BLHN, torch.cat((k_BLHN, turned_BLHR), dim=3), v_BLHN
+    rotated_BLHR = rotated(turning_BLR[:, :, None], rotary, begins_BL).expand(-1, -1, k_BLHN.shape[2], -1)
+    return q_BLHN, torch.cat((k_BLHN, rotated_BLHR), dim=3), v_BLHN

@@ -72,8 +72,8 @@ def rotated(x_BLHN: Tensor, rotary: Rotary, begins_BL: Tensor) -> Tensor:
     turning, rest = x_BLHN[..., :dim], x_BLHN[..., dim:]
     if rotary.interleaved:
         a, b = turning[..., 0::2], turning[..., 1::2]
-        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+        rotated = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
     else:
         a, b = turning[..., : dim // 2], turning[..., dim // 2 :]
-        turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-    return torch.cat((turned, rest), dim=-1)
+        rotated = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    return torch.cat((rotated, rest), dim=-1)

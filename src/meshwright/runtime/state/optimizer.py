@@ -162,11 +162,11 @@ def sum_of_squares(values: torch.Tensor) -> torch.Tensor:
     return rows.dot(rows) + values[square:].dot(values[square:])
 
 
-def ranges(unit: Unit, wanted: Collection[str]) -> Ranges:
+def ranges(unit: Unit, names: Collection[str]) -> Ranges:
     """Return the ranges of a unit's shard that hold the named parameters; adjacent ones are merged."""
     found: list[tuple[int, int]] = []
     for name, _, here in unit.spans():
-        if name not in wanted:
+        if name not in names:
             continue
         if found and found[-1][1] == here.start:
             found[-1] = (found[-1][0], here.stop)

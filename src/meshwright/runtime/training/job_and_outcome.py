@@ -11,7 +11,7 @@ from meshwright.runtime.training.options import TrainingOptions
 
 CHECKPOINTS, METRICS, PLAN, LISTS = "checkpoints", "metrics.jsonl", "plan.yaml", "schedule.csv"
 ROUTING, ROUTING_PAIRS = "routing.csv", "routing-pairs.csv"
-"""What a run writes below its output folder; ``ingest`` looks for the plan of a log beside it."""
+"""Files of a run in its output folder; ``ingest`` looks for a log's plan in the same folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

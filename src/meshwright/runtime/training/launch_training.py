@@ -41,17 +41,17 @@ def start(
 
     early: list[int] = []
 
-    def work(place: Place, store: dist.Store, tell: ProgressCallback) -> Outcome:
+    def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
         return train(place, store, training, data, console, early=early)
 
-    def launched_work(place: Place, store: dist.Store, tell: ProgressCallback) -> Outcome:
+    def launched_work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
         with sole_writers(place, store, training.options.output):
-            return work(place, store, tell)
+            return work(place, store, report)
 
     if place is not None:
         outcome = run_launched(launched_work, place)
     else:
-        with sole_writer(training.options.output), _stopping_ranks(early, told=console is not None):
+        with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
             outcome = run_locally(work, training.job.program.grid.ranks, None, lambda what, part: None)
     assert isinstance(outcome, Outcome)
     return outcome if place is None or place.rank == 0 else None
@@ -87,7 +87,7 @@ def torchrun_line(ranks: int, per_node: int = 8) -> str:
 
 
 @contextmanager
-def _stopping_ranks(early: list[int], *, told: bool) -> Iterator[None]:
+def _stopping_ranks(early: list[int], *, announce: bool) -> Iterator[None]:
     """Pass the first signal on, so that ranks finish their step; let the second one end them at once.
 
     A terminal that closes sends SIGHUP more than once, so that does not count as a second signal. Ranks that do not yet
@@ -106,7 +106,7 @@ def _stopping_ranks(early: list[int], *, told: bool) -> Iterator[None]:
             signal.signal(known, signal.SIG_IGN if known == signal.SIGHUP else at_once)
         for rank in active_children():
             rank.terminate()
-        if told:
+        if announce:
             acknowledge("; a second signal ends the run at once")
 
     if current_thread() is not main_thread():  # only the main thread receives signals

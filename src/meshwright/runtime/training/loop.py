@@ -118,14 +118,14 @@ class Loop:
         step = self._unknown
         self.losses.append(result.loss)
         self.norms.append(result.norm)
-        self._tell(step, self.times_s[step - self.first])
+        self._log_step(step, self.times_s[step - self.first])
 
     @property
     def _unknown(self) -> int:
         """The first step whose loss is not known."""
         return self.first + len(self.losses)
 
-    def _tell(self, step: int, seconds: float) -> None:
+    def _log_step(self, step: int, seconds: float) -> None:
         if self.log is None:
             return
         tokens = self.training.tokens_per_step

@@ -114,13 +114,13 @@ def _other_data(
 def _other_files(before: object, own: TrainingOptions) -> Problem:
     """Return the problem of differing files; ``before`` are the checkpoint's data names."""
     names = [str(name) for name in before] if isinstance(before, list) else []
-    said = ", ".join(names) if names else "synthetic data"
+    text = ", ".join(names) if names else "synthetic data"
     if names == list(own.data):
-        rule = f"are not what the checkpoint's run was trained on: {said} or its tokenizer has changed since"
+        rule = f"are not what the checkpoint's run was trained on: {text} or its tokenizer has changed since"
         return Problem("data", names, rule, f"the files and the tokenizer of then, or {ANOTHER}")
     again = " ".join(f"--data {name}" for name in names) if names else "leave --data out"
     return Problem(
-        "data", list(own.data), f"the checkpoint's run was trained on {said}", f"{again}, or {ANOTHER}"
+        "data", list(own.data), f"the checkpoint's run was trained on {text}", f"{again}, or {ANOTHER}"
     )
 
 

@@ -42,12 +42,12 @@ class Stopping:
     store: dist.Store
     meeting: Kind
     later: int = 0
-    asked: bool = False
+    requested: bool = False
     step: int = 0
 
     def hear(self, action: Action, word: str) -> None:
         """Write the step into the store before the action in which all ranks meet, if a stop was requested."""
-        if self.asked and word == "begin" and action.kind == self.meeting:
+        if self.requested and word == "begin" and action.kind == self.meeting:
             self.store.set(_key(self.step), "")
 
     def agreed(self) -> bool:
@@ -61,22 +61,22 @@ def _key(step: int) -> str:
 
 @contextmanager
 def stopping(
-    store: dist.Store, program: Program, *, told: bool, early: Sequence[int] = ()
+    store: dist.Store, program: Program, *, announce: bool, early: Sequence[int] = ()
 ) -> Iterator[Stopping]:
     """Handle signals inside the block. A forked rank receives only its parent's SIGTERM.
 
-    ``told``: print a message for the first signal. ``early`` are signals received before.
+    ``announce``: print a message for the first signal. ``early`` are signals received before.
     """
     met = program.steps_overlap or (None, "NORM") in program.collectives
     heard = Stopping(store, "NORM" if met else "STEP", int(program.steps_overlap))
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if told and not heard.asked:
+        if announce and not heard.requested:
             acknowledge()
-        heard.asked = True
+        heard.requested = True
 
     before = {number: signal.signal(number, hear) for number in handled_signals()}
-    heard.asked = heard.asked or bool(early)
+    heard.requested = heard.requested or bool(early)
     try:
         yield heard
     finally:

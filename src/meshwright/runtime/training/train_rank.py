@@ -52,9 +52,9 @@ def train(
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
     initial = Blank(job.model) if chosen else _tensors(training)
-    told = console is not None and place.rank == 0 and place.launcher != "local"  # local: the parent reports
+    announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
-        stopping(store, job.program, told=told, early=early) as heard,
+        stopping(store, job.program, announce=announce, early=early) as heard,
         rank_of(job, place, store, initial) as rank,
     ):
         if chosen:
@@ -63,7 +63,7 @@ def train(
         used = training.utilisation(device_name(device), device_bytes(device))
         other = None if used.planned else device_name(device)
         facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
-        with _told(place, training, first, facts, console) as (log, shown):
+        with _outputs(place, training, first, facts, console) as (log, shown):
             if training.goes_on:
                 shown.note(training.goes_on)
             loop = Loop(rank, training, data, heard, shown, log, used)
@@ -127,7 +127,7 @@ class Stored(Blank):
 
 
 @contextmanager
-def _told(
+def _outputs(
     place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
 ) -> Iterator[tuple[MetricsLog | None, Display]]:
     """Yield the metrics log and the display; only rank 0 has a log."""

@@ -47,7 +47,7 @@ class Outcome:
             "bytes": bool(self.traffic),
             "copies": bool(self.copies),
         }
-        return tuple(name for name, says_no in checks.items() if says_no)
+        return tuple(name for name, unequal in checks.items() if unequal)
 
     @property
     def equal(self) -> bool:

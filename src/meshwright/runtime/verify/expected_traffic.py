@@ -73,7 +73,7 @@ def in_pass(program: Program, action: Action) -> Iterator[Collective]:
     assert action.stage is not None
     for segment in program.bodies[action.stage, action.kind]:
         for _ in range(segment.count):
-            yield from segment.beside
+            yield from segment.overlapped
             if segment.block is not None:
                 yield from _of_block(program, segment.block, segment.kind)
 

@@ -55,43 +55,43 @@ class Record:
 
 
 def run_case(
-    trial: VerifyCase, tell: ProgressCallback, fault: Fault = no_fault, *, accelerated: bool = False
+    trial: VerifyCase, report: ProgressCallback, fault: Fault = no_fault, *, accelerated: bool = False
 ) -> Outcome:
     """Run a case. ``fault`` is called in every rank before it begins, to inject an error that should be detected.
 
     If ``accelerated``, ranks compute on accelerators; the reference is always computed on the CPU.
     """
 
-    def work(place: Place, store: dist.Store, tell: ProgressCallback) -> Outcome | None:
+    def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome | None:
         fault()
         job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
         with rank_of(job, place, store, trial.tensors()) as rank:
-            everyone = _everyones(_recorded(trial, rank, tell), place)
+            everyone = _everyones(_recorded(trial, rank, report), place)
             return None if place.rank else _judged(trial, everyone, reference_steps(trial))
 
     try:
-        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, tell)
+        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, report)
     except RunError as error:
         return Outcome(failure=str(error))
     assert isinstance(outcome, Outcome)
     return outcome
 
 
-def run_case_with_clipping(trial: VerifyCase, tell: ProgressCallback) -> Outcome:
+def run_case_with_clipping(trial: VerifyCase, report: ProgressCallback) -> Outcome:
     """Run a case; if steps overlap, run it again with a norm limit just below the first step's norm.
 
     With the usual, low limit most ranks know from partial sums that it is exceeded, and wait. With the higher one they
     learn it too late, and must undo their step.
     """
-    first = run_case(trial, tell)
+    first = run_case(trial, report)
     if not (trial.program.steps_overlap and first.equal):
         return first
     options = replace(trial.options, clip=JUST_BELOW * first.norms[0])
-    again = run_case(replace(trial, options=options), tell)
+    again = run_case(replace(trial, options=options), report)
     return again if again.worst.value > first.worst.value or not again.equal else first
 
 
-def _recorded(trial: VerifyCase, rank: Rank, tell: ProgressCallback) -> Record:
+def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record:
     """Run all steps and record the results."""
     record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
     states = rank.interpreter.states
@@ -102,7 +102,7 @@ def _recorded(trial: VerifyCase, rank: Rank, tell: ProgressCallback) -> Record:
         rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
         record.traffic.append(rank.communicator.log[before:])
         if rank.place.rank == 0:
-            tell(f"step {step + 1}", 0.0)
+            report(f"step {step + 1}", 0.0)
     finish_validation(rank.interpreter)
     buffers = rank.plan.buffers.items()
     whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]
@@ -132,14 +132,14 @@ def _everyones(record: Record, place: Place) -> list[Record]:
 def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Outcome:
     differing: dict[str, None] = {}
 
-    def error(pieces: Sequence[Sequence[Piece]], wanted: dict[str, torch.Tensor]) -> Error:
+    def error(pieces: Sequence[Sequence[Piece]], reference: dict[str, torch.Tensor]) -> Error:
         tensors, copies = joined(piece for of_rank in pieces for piece in of_rank)
         differing.update(dict.fromkeys(copies))
-        return tensor_error(tensors, wanted) if tensors else Error(float("inf"), copies[0])
+        return tensor_error(tensors, reference) if tensors else Error(float("inf"), copies[0])
 
     gradients = [
-        error([record.gradients[step] for record in everyone], dict(wanted))
-        for step, wanted in enumerate(expected.gradients)
+        error([record.gradients[step] for record in everyone], dict(reference))
+        for step, reference in enumerate(expected.gradients)
     ]
     parameters = error([record.parameters for record in everyone], dict(expected.parameters))
     results = [(step, result) for record in everyone for step, result in enumerate(record.results)]

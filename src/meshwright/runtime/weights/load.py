@@ -32,25 +32,25 @@ NEXT_TOKEN = "eh_proj.weight"
 
 
 def load(
-    folder: str | Path, model: ModelGraph, wanted: Mapping[str, Sequence[slice]] | None = None
+    folder: str | Path, model: ModelGraph, slices: Mapping[str, Sequence[slice]] | None = None
 ) -> dict[str, Tensor]:
     """Return tensors by our names, in the dtypes of the files.
 
-    ``wanted`` names the tensors to read, each with contiguous slices of its leading dims (none: the whole); without it
+    ``slices`` names the tensors to read, each with contiguous slices of its leading dims (none: the whole); without it
     everything is read. Names are checked against the whole checkpoint, shapes as tensors are read. Raises InputError
     with all tensors that are missing, unexpected or of another shape.
     """
     places = stored_places(model)
-    if wanted is None:
-        wanted = dict.fromkeys(places, ())
-    unknown = [_unknown(name, places) for name in wanted if name not in places]
+    if slices is None:
+        slices = dict.fromkeys(places, ())
+    unknown = [_unknown(name, places) for name in slices if name not in places]
     if unknown:
         raise InputError(unknown)
     with Folder(Path(folder)) as files:
         names = _found_names(checkpoint_of(model.architecture.family), places, files.files)
         problems = _name_problems(model, set(names.values()), files.files)
         stored: dict[str, StoredTensor] = {}
-        for part in (part for name, cut in wanted.items() for part in places[name].needed(cut)):
+        for part in (part for name, cut in slices.items() for part in places[name].needed(cut)):
             if names[part.name] in files.files:
                 try:
                     stored[part.name] = files.tensor(names[part.name])
@@ -59,7 +59,7 @@ def load(
                     problems += error.problems
         if problems:
             raise InputError({(problem.field, problem.rule): problem for problem in problems}.values())
-        return {name: places[name].read(lambda part: stored[part.name], cut) for name, cut in wanted.items()}
+        return {name: places[name].read(lambda part: stored[part.name], cut) for name, cut in slices.items()}
 
 
 def _unknown(name: str, places: Mapping[str, Place]) -> Problem:

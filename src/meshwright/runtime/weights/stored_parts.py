@@ -48,11 +48,11 @@ class Part:
         shape = shape[::-1] if self.transposed else shape
         return shape if self.stack is None else (self.stack[1], *shape)
 
-    def read(self, stored: StoredTensor, wanted: Sequence[slice] = ()) -> Tensor:
-        """Read our tensor, or the part of it in ``wanted``: contiguous slices of the leading dims."""
-        start, stop = _bounds(wanted[0] if wanted else slice(None), self.shape[0])
+    def read(self, stored: StoredTensor, slices: Sequence[slice] = ()) -> Tensor:
+        """Read our tensor, or the part of it in ``slices``: contiguous slices of the leading dims."""
+        start, stop = _bounds(slices[0] if slices else slice(None), self.shape[0])
         others = tuple(
-            slice(*_bounds(cut, size)) for cut, size in zip(wanted[1:], self.shape[1:], strict=False)
+            slice(*_bounds(cut, size)) for cut, size in zip(slices[1:], self.shape[1:], strict=False)
         )
         others += tuple(slice(0, size) for size in self.shape[1 + len(others) :])
         if self.shape[0] == self.runs > 1:
@@ -98,19 +98,19 @@ class Place:
     shape: tuple[int, ...]
     parts: tuple[Part, ...]
 
-    def needed(self, wanted: Sequence[slice]) -> tuple[Part, ...]:
+    def needed(self, slices: Sequence[slice]) -> tuple[Part, ...]:
         """Return the parts that a slice is read from; all parts for an empty slice."""
         if not self._stacked:
             return self.parts
-        cut = slice(*_bounds(wanted[0] if wanted else slice(None), len(self.parts)))
+        cut = slice(*_bounds(slices[0] if slices else slice(None), len(self.parts)))
         return self.parts[cut] or self.parts
 
-    def read(self, stored: Callable[[Part], StoredTensor], wanted: Sequence[slice] = ()) -> Tensor:
-        """Read the tensor, or the part of it in ``wanted``: contiguous slices of the leading dims."""
+    def read(self, stored: Callable[[Part], StoredTensor], slices: Sequence[slice] = ()) -> Tensor:
+        """Read the tensor, or the part of it in ``slices``: contiguous slices of the leading dims."""
         if not self._stacked:
-            return self.parts[0].read(stored(self.parts[0]), wanted)
-        start, stop = _bounds(wanted[0] if wanted else slice(None), len(self.parts))
-        pieces = [part.read(stored(part), wanted[1:]) for part in self.needed(wanted)]
+            return self.parts[0].read(stored(self.parts[0]), slices)
+        start, stop = _bounds(slices[0] if slices else slice(None), len(self.parts))
+        pieces = [part.read(stored(part), slices[1:]) for part in self.needed(slices)]
         return torch.stack(pieces)[: stop - start]
 
     def piece(self, tensor: Tensor, index: int) -> Tensor:

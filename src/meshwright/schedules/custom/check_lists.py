@@ -1,4 +1,4 @@
-"""Are bare lists of passes, of any origin, a pipeline schedule? Every problem, with the actions that are at fault.
+"""Check that lists of passes form a pipeline schedule. Reports every problem, with the actions at fault.
 
 Rules, each a function below: a pass stands on its stage's rank; every micro-batch has F and then B, or I and W, of all
 stages of its way, once each; on a rank nothing stands before what it needs; the ranks do not wait for each other in a
@@ -122,14 +122,14 @@ def _pass_problems(
 ) -> Iterator[Problem]:
     field = f"lists.{case.shape.placement[stage]}"
     split = found["I"] + found["W"] > 0 or (case.split and not found["B"])
-    wanted: tuple[Kind, ...] = ("F", "I", "W") if split else ("F", "B")
+    expected: tuple[Kind, ...] = ("F", "I", "W") if split else ("F", "B")
     for kind, number in found.items():
         text = str(Action(kind, stage, micro_batch))
         if number > 1:
             yield Problem(field, text, f"is there {number} times", f"{text} once")
-        elif number == 0 and kind in wanted:
+        elif number == 0 and kind in expected:
             yield Problem(field, text, "is missing", f"add {text}")
-        elif number and kind not in wanted:
+        elif number and kind not in expected:
             yield Problem(field, text, "is there beside I or W, which it consists of", f"take {text} out")
 
 

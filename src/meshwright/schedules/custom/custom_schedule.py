@@ -1,4 +1,4 @@
-"""Lists that somebody wrote, as a schedule of their own: they are for so many ranks and micro-batches and no others.
+"""Custom schedules: action lists that a user wrote for one number of ranks and micro-batches.
 
 They are judged before anything is made of them, with every fault at once and where it stands: by ``check_lists.py``,
 and by what plans ask for beyond that: equally many stages on each rank, backward passes that are all whole or all

@@ -1,4 +1,4 @@
-"""The pipeline that bare lists are for, inferred: ranks, stages, chains of stages, micro-batches.
+"""Infer the pipeline of given lists: ranks, stages, chains of stages, micro-batches.
 
 Stages and micro-batches are numbered from 0 without gaps. A stage lies on the rank that has most of its passes. The
 stages form one way through the model, or two of equal length (``schedules/dependencies.py``) if each has as many

@@ -1,4 +1,4 @@
-"""A spread vocabulary in lists that somebody wrote: E, S, T and D of every micro-batch on every rank.
+"""Check the vocabulary passes of custom lists: E, S, T and D of every micro-batch on every rank.
 
 Those of rank r have the stage K + r, behind the K stages. The exchanges around them are put in as messages are: each
 kind has a communicator of its own, on which all ranks take the micro-batches in one order. So E, S, T and D come in one
@@ -81,8 +81,8 @@ def _one_order(lists: ActionLists, shape: Shape) -> Iterator[Problem]:
     for kind in VOCABULARY_KINDS:
         kinds, stage = LEADS.get(kind, ((kind,), None))
         leader = 0 if stage is None else shape.placement[stage]
-        wanted = None if stage is None else range(shape.ways.stages)[stage]
-        order = [a for a in lists[leader] if a.kind in kinds and (wanted is None or a.stage == wanted)]
+        at_stage = None if stage is None else range(shape.ways.stages)[stage]
+        order = [a for a in lists[leader] if a.kind in kinds and (at_stage is None or a.stage == at_stage)]
         for rank, actions in enumerate(lists):
             mine = [action for action in actions if action.kind == kind]
             for action, first in zip(mine, order, strict=True):

@@ -1,4 +1,4 @@
-"""Pictures of pipeline schedules: who does what when, and what every rank holds meanwhile."""
+"""Pictures of pipeline schedules: a Gantt chart of all ranks, and each rank's memory."""
 
 from meshwright.schedules.picture.panel import Panel, Style
 from meshwright.schedules.picture.svg_document import schedule_svg, schedules_svg

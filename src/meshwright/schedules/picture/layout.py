@@ -1,4 +1,4 @@
-"""Where things are: as wide as the boxes want to be, rows the lower the more there are."""
+"""Layout of a picture: its width from the boxes, its row height from the number of ranks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from meshwright.schedules.picture.svg_elements import WIDE
 from meshwright.schedules.picture.time_axis import Axis, axis_of, windows_of
 
 LEFT, RIGHT = 70.0, 64.0
-"""Pixels beside the axis: numbers of ranks, and peaks."""
+"""Pixels next to the axis: numbers of ranks, and peaks."""
 BOX_WIDTH = 22.0
 """What a box of middle length wants."""
 WIDTH = (640.0, 1200.0)
@@ -21,7 +21,7 @@ CURVES, CURVE = 260.0, (8.0, 40.0)
 MESSAGE_GAP = 8.0
 FONT = (6.0, 11.0)
 MARGIN = 0.35
-"""Of the font size, beside a number."""
+"""Margin of a number, in font sizes."""
 FITTING = 0.1
 """The part of the boxes that may be too narrow for their numbers before all numbers get smaller."""
 
@@ -55,8 +55,8 @@ def layout_of(panels: Sequence[Panel], style: Style) -> Layout:
     """Return the layout of a picture of ``panels``."""
     windows = windows_of(panels, style.max_boxes)
     lengths = [length for _, length in _lengths(panels)]
-    wanted = BOX_WIDTH * sum(high - low for low, high in windows) / median(lengths) if lengths else 0.0
-    axis = axis_of(windows, style.width - LEFT - RIGHT if style.width else _between(wanted, WIDTH))
+    natural = BOX_WIDTH * sum(high - low for low, high in windows) / median(lengths) if lengths else 0.0
+    axis = axis_of(windows, style.width - LEFT - RIGHT if style.width else _between(natural, WIDTH))
     share = sqrt(len(panels)) / max(1, sum(p.ranks for p in panels))
     row, strip = _between(ROWS * share, ROW), _between(CURVES * share, CURVE)
     gap = MESSAGE_GAP if style.messages and row > 2 * MESSAGE_GAP else max(1.0, 0.12 * row)

@@ -91,9 +91,9 @@ def windows_of(panels: Sequence[Panel], most_boxes: int) -> tuple[Window, ...]:
 
 def _ends(panels: Sequence[Panel], begin: float, length: float) -> tuple[Window, ...]:
     """``length`` of time from the beginning and before every end; windows that meet are one."""
-    wanted = sorted([(begin, begin + length), *((max(begin, p.end - length), p.end) for p in panels)])
-    joined = [wanted[0]]
-    for low, high in wanted[1:]:
+    windows = sorted([(begin, begin + length), *((max(begin, p.end - length), p.end) for p in panels)])
+    joined = [windows[0]]
+    for low, high in windows[1:]:
         if low <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], high))
         else:

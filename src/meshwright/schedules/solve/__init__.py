@@ -1,4 +1,4 @@
-"""Lists that no schedule of the table has: searched for one pipeline, its times and its memory limit.
+"""Schedule solver: search action lists for one pipeline, its times and its memory limit.
 
 ``solve(pipeline, effort)`` returns them with a bound that no lists are below, and with how they were found;
 ``solve_task`` does so for stages that hold unequally much, or for the least latency.
@@ -15,13 +15,13 @@ from meshwright.schedules.solve.solver import (
     solve,
     solve_task,
 )
-from meshwright.schedules.solve.solver_input import Goal, Known, SolverInput, StageMemory
+from meshwright.schedules.solve.solver_input import Goal, InitialList, SolverInput, StageMemory
 
 __all__ = [
     "METHODS",
     "Effort",
     "Goal",
-    "Known",
+    "InitialList",
     "Method",
     "ReportSolverProgress",
     "Solution",

@@ -1,4 +1,4 @@
-"""The shortest lists there are, by constraint programming (CP-SAT of OR-tools): with a proof, or a better bound.
+"""Find the shortest lists by constraint programming (CP-SAT of OR-tools): a proof, or a better bound.
 
 Every pass is an interval on its rank, and intervals of a rank do not overlap; a pass begins when what it needs has
 ended and come; a rank begins as soon as the first micro-batch can be there. Two intervals of each stage and

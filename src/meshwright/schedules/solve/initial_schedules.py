@@ -1,5 +1,4 @@
-"""Lists to begin with: those at hand, and of every schedule in the table that are made for a pipeline and keep to its
-memory.
+"""Initial lists of the solver: given ones, and every schedule of the table that fits the pipeline and its memory.
 
 Whole backward passes are taken apart, W right behind I: that is never longer. One entry is played
 (``split_backward/greedy_order.py``) for whatever placement and limit, so that there always is one. Where stages hold
@@ -30,7 +29,7 @@ class Seed(NamedTuple):
 def seeds(task: SolverInput) -> Iterator[Seed]:
     """Return the lists of every schedule of the table that keeps to the limit, without duplicates."""
     met: list[Orders] = []
-    for name, lists in chain(task.known, _all_lists(task.pipeline)):
+    for name, lists in chain(task.initial, _all_lists(task.pipeline)):
         orders = split_orders(lists, task.pipeline.stages)
         if task.keeps(orders) and orders not in met:
             met.append(orders)

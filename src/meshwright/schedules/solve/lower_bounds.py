@@ -149,7 +149,7 @@ class _Ends:
         until = self.begun[rank] + self.idle(rank) + self.count * both
         return until + self._behind(rank, other) - self.counted_from[other]
 
-    def _held_there_and_back(self, rank: int) -> float:
+    def _held_over_both_passes(self, rank: int) -> float:
         """Σu: from the start of F to the end of I, of all stages of a rank, times what they hold."""
         whole = self.holding.whole
         return sum(whole[stage] * (self._input_end(stage) - self.start[stage]) for stage in self.mine[rank])
@@ -157,9 +157,9 @@ class _Ends:
     def held(self, rank: int) -> float:
         """From the beginning of a rank to its end, by what it holds for how long."""
         for_weights = sum(self.holding.left[stage] * self.times.weight[stage] for stage in self.mine[rank])
-        return self.count * (self._held_there_and_back(rank) + for_weights) / self.limit
+        return self.count * (self._held_over_both_passes(rank) + for_weights) / self.limit
 
     def held_until_last(self, rank: int, other: int) -> float:
         """Bound the time of ``other`` by the memory that ``rank`` holds until its last I."""
-        until = self.begun[rank] + self.count * self._held_there_and_back(rank) / self.limit
+        until = self.begun[rank] + self.count * self._held_over_both_passes(rank) / self.limit
         return until + self._behind(rank, other) - self.counted_from[other]

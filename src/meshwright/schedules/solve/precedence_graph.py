@@ -1,4 +1,4 @@
-"""Lists as a graph that is kept up to date while passes move: what comes before every pass, and what behind it.
+"""A precedence graph of the lists, kept up to date while passes move: predecessors and successors.
 
 ``end`` is when a pass ends, ``rest`` the longest way from its start to the end of some rank, less that rank's
 beginning: start + rest is the longest span that the pass is part of, and the largest of all is the makespan. Where the

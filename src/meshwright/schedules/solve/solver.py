@@ -1,4 +1,4 @@
-"""The shortest lists that can be found for a pipeline in a given time, and how far from the shortest possible they are.
+"""Find the shortest lists for a pipeline in a given time, and their distance from a lower bound.
 
 Three steps, each only as long as the lists are longer than the bound (``lower_bounds.py``). The lists of all
 schedules that fit into memory (``initial_schedules.py``). Local search from each of them: rounds of equally many
@@ -123,7 +123,7 @@ def makespan_lower_bound(task: SolverInput) -> float:
 
 
 def solve_task(
-    task: SolverInput, effort: Effort | None = None, tell: ReportSolverProgress | None = None
+    task: SolverInput, effort: Effort | None = None, report: ReportSolverProgress | None = None
 ) -> Solution:
     """Search, and tell every now and then how far it is.
 
@@ -135,7 +135,7 @@ def solve_task(
         raise InputError(missing)
     ticks = whole_times(task.pipeline.times)
     in_ticks = replace(task, pipeline=replace(task.pipeline, times=ticks.times))
-    search = _Search(in_ticks, effort, lambda now: tell(now.in_unit(ticks.in_unit)) if tell else None)
+    search = _Search(in_ticks, effort, lambda now: report(now.in_unit(ticks.in_unit)) if report else None)
     search.run()
     found = Solution(
         lists=numbered(search.best.orders, task.pipeline.stages),
@@ -154,12 +154,12 @@ def solve_task(
 class _Search:
     """The best lists so far and the best bound; all times in ticks."""
 
-    def __init__(self, task: SolverInput, effort: Effort, tell: ReportSolverProgress) -> None:
+    def __init__(self, task: SolverInput, effort: Effort, report: ReportSolverProgress) -> None:
         pipeline = task.pipeline
         assert len(set(pipeline.placement[: pipeline.ranks])) == pipeline.ranks, (
             "a rank waits for a second stage"
         )
-        self.task, self.effort, self.tell = task, effort, tell
+        self.task, self.effort, self.report = task, effort, report
         self.begun = monotonic()
         self.bound: Bound = lower_bound(task)
         self.boards = sorted(
@@ -184,7 +184,7 @@ class _Search:
         seconds = min(FOR_WALKS * effort.seconds, MOST_FOR_WALKS) if exact else effort.seconds
         until = self.begun + seconds
         try:
-            self._tell()
+            self._report()
             self._walk(lambda: monotonic() > until)
             if exact and (effort.method == "exact" or not self.is_proven):
                 self._prove()
@@ -201,12 +201,12 @@ class _Search:
                     walk.step()
                     self.steps += 1
                     self._take(walk.best, LOCAL)
-                self._tell()
+                self._report()
             walks = sorted(walks, key=lambda walk: walk.best.figures)[: ceil(len(walks) / 2)]
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         part = (monotonic() - self.begun) / self.effort.seconds
-        self.tell(SolverProgress(self.best.figures[0], self.bound.makespan, min(1.0, part)))
+        self.report(SolverProgress(self.best.figures[0], self.bound.makespan, min(1.0, part)))
 
     def _spent(self) -> bool:
         return self.effort.steps is not None and self.steps >= self.effort.steps

@@ -49,7 +49,7 @@ class StageMemory:
         return max(held, default=0.0) <= self.limit + EPSILON
 
 
-class Known(NamedTuple):
+class InitialList(NamedTuple):
     """Lists that are at hand, and whose they are."""
 
     name: str
@@ -58,12 +58,12 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverInput:
-    """A task of the solver; ``known`` are initial lists in addition to those of the table."""
+    """A task of the solver; ``initial`` are initial lists in addition to those of the table."""
 
     pipeline: Pipeline
     holding: StageMemory
     goal: Goal = "makespan"
-    known: tuple[Known, ...] = ()
+    initial: tuple[InitialList, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "SolverInput":

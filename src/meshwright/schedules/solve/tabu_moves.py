@@ -25,8 +25,8 @@ class Move(NamedTuple):
 def moves(board: PrecedenceGraph, random: Random) -> Iterator[Move]:
     """Yield the moves that may shorten one critical path."""
     for block in blocks(board, random):
-        for node, wanted in _wanted(board, block):
-            position = reach(board, node, wanted)
+        for node, target in _targets(board, block):
+            position = reach(board, node, target)
             if position != board.at[node]:
                 yield Move(estimate(board, node, position), random.random(), node, position)
 
@@ -54,7 +54,7 @@ def blocks(board: PrecedenceGraph, random: Random) -> Iterator[list[Node]]:
         block = [node]
 
 
-def _wanted(board: PrecedenceGraph, block: list[Node]) -> Iterator[tuple[Node, int]]:
+def _targets(board: PrecedenceGraph, block: list[Node]) -> Iterator[tuple[Node, int]]:
     """First passes of a kind and stage to the front, last ones to the back."""
     for nodes in (block, block[::-1]):
         seen = {nodes[0] // board.count}

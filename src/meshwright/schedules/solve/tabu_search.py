@@ -1,4 +1,4 @@
-"""Local search: tabu search over lists, with a few moves at random where it does not get on.
+"""Local search: tabu search over lists, with a few random moves when it stagnates.
 
 Each step makes the best move that does not take a pass back which was moved a short while ago, whether lists become
 longer by it or not (``tabu_moves.py``). When that has led to nothing shorter for long, or there is no move, some
@@ -76,7 +76,7 @@ class TabuSearch:
                 else random.randrange(board.nodes)
             )
             last = len(board.lists[board.rank[node]]) - 1
-            wanted = min(last, max(0, board.at[node] + random.choice(DISTANCES)))
-            position = reach(board, node, wanted)
+            target = min(last, max(0, board.at[node] + random.choice(DISTANCES)))
+            position = reach(board, node, target)
             if position != board.at[node]:
                 board.move(node, position)

@@ -1,4 +1,4 @@
-"""An order for stages that differ: play the pipeline, and let every free rank run what can begin first.
+"""A greedy order for unequal stages: simulate the pipeline, and let each free rank run the earliest pass.
 
 I goes before F where both can begin; F where its input is there and the rank's memory allows; W where the rank would
 wait for longer than a part of it, or where nothing else fits into memory. A rank may let F wait for an I that is about
@@ -52,12 +52,12 @@ class _Greedy(PipelineState):
 
     def run_all(self) -> None:
         """Run the pass that begins first, until all are run; outdated choices are recognised by their number."""
-        asked = [0] * len(self.mine)
+        versions = [0] * len(self.mine)
         queue = [(self._choice(rank), rank, 0) for rank in range(len(self.mine))]
         heapify(queue)
         while queue:
             choice, rank, number = heappop(queue)
-            if number != asked[rank] or choice is NOTHING:
+            if number != versions[rank] or choice is NOTHING:
                 continue
             code, target = choice.code, -1
             if code < 2 * self.stages:
@@ -66,8 +66,8 @@ class _Greedy(PipelineState):
             else:
                 self.run(code)
             for changed in {rank, self.rank[target]} if target >= 0 else {rank}:
-                asked[changed] += 1
-                heappush(queue, (self._choice(changed), changed, asked[changed]))
+                versions[changed] += 1
+                heappush(queue, (self._choice(changed), changed, versions[changed]))
         assert all(len(ends) == self.micro_batches for ends in self.ends), "the game ended early"
 
     def _choice(self, rank: int) -> Choice:

@@ -1,4 +1,4 @@
-"""Latest starts: how long every pass of an order of F and I may wait without making the schedule longer.
+"""Latest starts: the latest time of every pass of an order of F and I that keeps the makespan.
 
 The order is played from its end to its beginning. All ranks may take as long as the busiest one works, each ends with
 its own last W, and where the longest way through the order takes more than that, all may take so much longer.

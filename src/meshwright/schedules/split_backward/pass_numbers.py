@@ -1,4 +1,4 @@
-"""Passes as numbers, for schedules that are found by playing: F of stage s is s, I is K + s, W is 2K + s.
+"""Passes as numbers, for simulated schedules: F of stage s is s, I is K + s, W is 2K + s.
 
 Each stage takes micro-batches in turn, so that a list of such numbers says which micro-batch each pass belongs to.
 """

@@ -1,4 +1,4 @@
-"""A pipeline that is being played: what every rank has done, when it ended, and what the rank holds.
+"""State of a pipeline under simulation: the passes each rank has run, their ends, and memory held.
 
 Memory is in forward passes of one stage: F adds 1, I takes what it does not leave for W, W takes that.
 """

@@ -1,4 +1,4 @@
-"""Weight gradients in the gaps of a given order of F and I: the half that all zero-bubble schedules have in common.
+"""Fill W into the gaps of a given order of F and I: the part that all zero-bubble schedules share.
 
 Where W goes is decided by playing: a rank that waits for the input of its next pass runs the oldest W that is left, and
 one that would pass its memory limit with the next F runs W until it fits. A W that ends later than the wait delays the

@@ -42,7 +42,7 @@ class PlacementCase:
 
     @property
     def work(self) -> float:
-        """What a rank has to do if all are equally busy."""
+        """The work of a rank if all are equally busy, in forward passes of a layer."""
         return self.micro_batches * 3 * (self.layers + self.head) / self.ranks
 
 

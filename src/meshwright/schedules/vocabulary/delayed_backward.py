@@ -1,4 +1,4 @@
-"""Room for the barriers of a spread vocabulary: backward passes behind more forward passes.
+"""Delay backward passes by more forward passes, to make room for the vocabulary's barriers.
 
 Between the last forward pass of a micro-batch and its first backward pass every rank now has work to do and results to
 exchange. So that nobody waits for them, every place of a forward pass in a rank's list is given to the forward pass

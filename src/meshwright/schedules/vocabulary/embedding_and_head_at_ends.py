@@ -1,4 +1,4 @@
-"""The vocabulary at the ends of the pipeline: how many layers every stage has.
+"""The vocabulary at the ends of the pipeline: the number of layers of every stage.
 
 The first stage has the embedding, whose lookup takes no time, the last one the head, which takes as long as ``head``
 layers. With equal layers everywhere its rank takes longer by the whole head; with layers moved away from it all ranks

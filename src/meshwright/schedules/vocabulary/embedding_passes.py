@@ -1,4 +1,4 @@
-"""The embedding in lists with S and T: every rank looks up its rows, every rank gets the gradients of its rows.
+"""Embedding passes in lists with S and T: each rank looks up its rows and gets their gradients.
 
 E of a micro-batch stands on every rank where the first stage begins the forward pass of the micro-batch before, D where
 it has begun the backward pass of the micro-batch behind: that leaves both exchanges a micro-batch of time (arXiv

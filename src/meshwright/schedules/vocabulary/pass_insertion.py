@@ -1,4 +1,4 @@
-"""Where S and T stand in the lists of a schedule, found by playing them.
+"""Insert S and T into a schedule's lists, at positions found by simulation.
 
 A rank that is free does what can begin first: S as soon as the last stage's output is there, T as soon as all ranks
 have ended S, else the next pass of its list. T goes before S and both before the list: other ranks wait for them, and
@@ -58,20 +58,20 @@ class Player:
         """From the first action to the last."""
         ranks = range(len(self.lists))
         left = sum(map(len, self._todo)) + 2 * len(ranks) * self._pipeline.micro_batches
-        asked, changed = [0] * len(ranks), set(ranks)
+        versions, changed = [0] * len(ranks), set(ranks)
         choices: list[tuple[float, int, int, int]] = []
         while left:
             for rank in changed:
-                asked[rank] += 1
+                versions[rank] += 1
                 start, what = self._choose(rank)
                 if start < NEVER[0]:
-                    heappush(choices, (start, rank, what, asked[rank]))
+                    heappush(choices, (start, rank, what, versions[rank]))
             if not choices:
                 changed = {self._pull()}
                 continue
             start, rank, what, answered = heappop(choices)
             changed = set()
-            if answered == asked[rank]:  # else the rank has chosen anew since
+            if answered == versions[rank]:  # else the rank has chosen anew since
                 changed = {rank, *self._do(rank, what, start)}
                 left -= 1
         return self

@@ -1,4 +1,4 @@
-"""The signature that all forms of a spread vocabulary share, and what the table of forms says of each."""
+"""The signature of all forms of a spread vocabulary, and the facts about each in the table of forms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class VocabularyForm:
 
     Between F and the backward pass of the last stage all ranks wait ``barriers`` times for each other. With two, S is
     the logits and T both gradients. With one, S makes also what the gradient of the input is summed from, still
-    without the softmax's sum, and T only the gradient of the table. ``exposed``: nothing runs beside the exchanges.
+    without the softmax's sum, and T only the gradient of the table. ``exposed``: nothing overlaps the exchanges.
     ``only``: the one schedule that the form is laid out for.
     """
 

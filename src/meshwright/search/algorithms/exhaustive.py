@@ -1,4 +1,4 @@
-"""Exhaustive search: evaluate every legal plan, rank those that fit, and keep the reasons.
+"""Exhaustive search: evaluate every legal plan, rank the ones that fit, and keep the reasons.
 
 ``evaluate`` is handed in: this floor knows plans, not costs. Plans whose floor of memory is already above the
 capacity are not evaluated. Ranking: step time (tokens/s at the given batch), plans within ``TIE`` of each other by

@@ -29,7 +29,7 @@ from meshwright.search.algorithms.exhaustive import (
 
 AT_ONCE = 4
 PLAYED_ROUNDS = 16
-"""Rounds of P micro-batches whose lists are played for a step time, beside those for memory."""
+"""Rounds of P micro-batches whose lists are simulated for a step time, besides those for memory."""
 COMPARED_GAMES = 25
 COMPARED_PASSES = 8_000
 """An automatic schedule is the best of so many games of so many passes at most, or three rounds."""

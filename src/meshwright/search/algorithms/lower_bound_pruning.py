@@ -50,7 +50,7 @@ Heard = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchRequest:
     """``top`` plans that differ in what matters, and all within ``ratio`` times the best."""
 
     top: int
@@ -62,7 +62,7 @@ def search_bounded(
     bounds: SpaceBounds,
     evaluate: Evaluate,
     usable_bytes: float,
-    wanted: Wanted,
+    request: SearchRequest,
     heard: Heard = lambda best_s, left: None,
 ) -> RankedPlans:
     """Score the plans of a space that matter. Empty spaces give empty results.
@@ -71,39 +71,39 @@ def search_bounded(
     ``heard`` is told the best time so far and how many plans are open. An interrupt leaves what was found till then.
     """
     openings = OpenCandidates(space, bounds, usable_bytes)
-    asked = _open_plans(openings, evaluate, wanted)
+    state = _open_plans(openings, evaluate, request)
     interrupted = False
-    while not interrupted and len(rows := asked.next_rows()):
-        heard(asked.best_s, len(rows) + len(asked.left))
+    while not interrupted and len(rows := state.next_rows()):
+        heard(state.best_s, len(rows) + len(state.left))
         try:
-            asked.answer(rows, evaluate(asked.plans.take(rows)))
+            state.answer(rows, evaluate(state.plans.take(rows)))
         except KeyboardInterrupt:
             interrupted = True
-            asked.left = np.concatenate([rows, asked.left])
-    taken = asked.taken
-    fits, step_s, total = asked.fits[taken], asked.step_s[taken], asked.total_bytes[taken]
+            state.left = np.concatenate([rows, state.left])
+    taken = state.taken
+    fits, step_s, total = state.fits[taken], state.step_s[taken], state.total_bytes[taken]
     return RankedPlans(
-        asked.plans.take(taken),
+        state.plans.take(taken),
         step_s,
         total,
         fits,
         ranked(step_s, total, fits),
         too_large=openings.overfull + int((~fits).sum()),
         overfull=openings.overfull,
-        slower=openings.fitting - len(taken) - len(asked.left),
-        unplayed=len(asked.left),
+        slower=openings.fitting - len(taken) - len(state.left),
+        unplayed=len(state.left),
         interrupted=interrupted,
-        floors=least_of_schedules(asked.plans.take(asked.left), asked.floors[asked.left]),
+        floors=least_of_schedules(state.plans.take(state.left), state.floors[state.left]),
         least_bytes=openings.least_bytes,
         overfull_values=openings.overfull_values,
     )
 
 
-def _open_plans(openings: OpenCandidates, evaluate: Evaluate, wanted: Wanted) -> "_Asked":
+def _open_plans(openings: OpenCandidates, evaluate: Evaluate, request: SearchRequest) -> "_SearchState":
     """Evaluate the likely best plans of each value, then return the questions to the plans still open."""
     space, seen = openings.space, np.zeros(openings.floors.shape, dtype=np.bool_)
     parts: list[tuple[Chosen, Rows, Scores]] = []
-    worth = _Worth(wanted)
+    worth = _Worth(request)
     for count in LIKELY:
         likely = openings.likely_best(count, seen)
         every = space.every(likely.variants, likely.rows)
@@ -118,19 +118,19 @@ def _open_plans(openings: OpenCandidates, evaluate: Evaluate, wanted: Wanted) ->
         parts.append((likely.take(of), places[quick], scores))
     which = openings.open(worth.enough) | seen
     every = space.every(*np.nonzero(which))
-    asked = _Asked(every, openings.floors[which].astype(np.float64)[every.of], wanted)
+    state = _SearchState(every, openings.floors[which].astype(np.float64)[every.of], request)
     first = np.searchsorted(every.of, np.cumsum(which) - 1).reshape(which.shape)
     for likely, places, scores in parts:
-        asked.answer(first[likely.variants, likely.rows] + places, scores)
-    asked.left = np.flatnonzero(~asked.evaluated & ~asked.waiting)
-    return asked
+        state.answer(first[likely.variants, likely.rows] + places, scores)
+    state.left = np.flatnonzero(~state.evaluated & ~state.waiting)
+    return state
 
 
 class _Worth:
     """The best step times of plans that differ in the columns ``MATTERS``."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
+    def __init__(self, request: SearchRequest) -> None:
+        self.request = request
         self.best: dict[tuple[int, ...], float] = {}
 
     def answer(self, plans: PlanArrays, seconds: Floats) -> None:
@@ -143,17 +143,17 @@ class _Worth:
     def enough(self) -> float:
         """Beyond which time a plan is not among the best, and not within the ratio of the best one."""
         ordered = sorted(self.best.values())
-        if len(ordered) < self.wanted.top:
+        if len(ordered) < self.request.top:
             return np.inf
-        return max(ordered[self.wanted.top - 1] * ROOM, ordered[0] * self.wanted.ratio)
+        return max(ordered[self.request.top - 1] * ROOM, ordered[0] * self.request.ratio)
 
 
-class _Asked:
+class _SearchState:
     """The questions, with the best answers so far; infinite where there is none yet."""
 
-    def __init__(self, every: ExpandedPlans, floors: Floats, wanted: Wanted) -> None:
+    def __init__(self, every: ExpandedPlans, floors: Floats, request: SearchRequest) -> None:
         plans = every.plans
-        self.plans, self.floors, self.wanted = plans, floors, wanted
+        self.plans, self.floors, self.request = plans, floors, request
         self.of, self.waiting = every.of, every.slower.copy()
         self.left: Rows = np.flatnonzero(~self.waiting)
         self.step_s, self.total_bytes = np.full(len(plans), np.inf), np.zeros(len(plans))
@@ -198,8 +198,8 @@ class _Asked:
 
     def _enough(self, rows: Rows) -> Floats:
         """Beyond which time a plan answers none of the questions."""
-        of_kinds = np.minimum(self.kinds.worth(self.wanted.top), self.kinds.at(rows)) * ROOM
-        enough = np.maximum(of_kinds, self.best_s * self.wanted.ratio)
+        of_kinds = np.minimum(self.kinds.worth(self.request.top), self.kinds.at(rows)) * ROOM
+        enough = np.maximum(of_kinds, self.best_s * self.request.ratio)
         for bests in self.values:
             enough = np.maximum(enough, bests.at(rows))
         return enough

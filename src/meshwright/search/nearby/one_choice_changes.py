@@ -63,7 +63,7 @@ def _schedule_settings(choice: ScheduleChoice, chunks: int) -> tuple[str, ...]:
         chunks = kind.fixed_chunks
     elif not kind.allows(chunks):
         chunks = USUAL_CHUNKS if kind.chunked else 1
-    knobs = (f"schedule.{knob}={value:g}" for knob, value in choice.turned.items())
+    knobs = (f"schedule.{knob}={value:g}" for knob, value in choice.given_knobs.items())
     return (f"schedule={choice.name}", *knobs, f"virtual_stages={chunks}")
 
 

@@ -1,4 +1,4 @@
-"""The smallest change that makes a plan legal and fit: single settings, then pairs; the quickest of them wins.
+"""Find the smallest change that makes a plan legal and fit: single settings, then pairs; the fastest wins.
 
 A change is a setting as ``predict --set`` takes it (``tp=4``: data parallelism absorbs it). ``judge`` is handed in and
 says of many changed plans at once which are legal, fit and how long they take; this floor knows plans, not costs.

@@ -18,7 +18,7 @@ NEVER = 2**62
 
 
 class Style(NamedTuple):
-    """How long ranks wait for a pass, and the priority of stages that could begin together."""
+    """A greedy list scheduler's waiting rule, and its priorities of stages that could begin together."""
 
     patience: WaitingRule
     first: tuple[float, ...]

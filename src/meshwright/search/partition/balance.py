@@ -90,9 +90,9 @@ def _capacities(chain: Chain, capacity: ArrayLike) -> Floats:
     return np.minimum(each, chain.held.everything)
 
 
-def _partition(chain: Chain, cut: Cut, asked: Measure, bound: float) -> Partition:
+def _partition(chain: Chain, cut: Cut, by: Measure, bound: float) -> Partition:
     seconds, held = (chain.loads(measure, cut) for measure in (chain.seconds, chain.held))
-    load = float(chain.loads(asked, cut).max())
+    load = float(chain.loads(by, cut).max())
     return Partition(
         cut.stops,
         cut.modes,

@@ -87,7 +87,7 @@ class Chain:
         in_flight: ArrayLike = 0.0,
         other: ArrayLike = 0.0,
     ) -> "Chain":
-        """A chain from what a planner knows of its layers.
+        """Build a chain from the costs of a model's layers.
 
         ``forward``, ``input_``, ``weight``: seconds of a micro-batch, (L,) or (modes, L). ``states``: bytes, (L,).
         ``kept``: bytes of a micro-batch in flight, (L,), (modes, L) or (modes, phases, L). ``in_flight``: (K,),

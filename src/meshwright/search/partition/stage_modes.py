@@ -32,7 +32,7 @@ def in_best_modes(task: Task, states: States, legs: Sequence[DirectedChunk], ran
 
 
 def _costs(measure: Measure, states: States, legs: Sequence[DirectedChunk], rank: int) -> list[Floats]:
-    """What every leg's stage costs in every mode: (modes, moments, n) each."""
+    """Return the cost of every leg's stage in every mode: (modes, moments, n) each."""
     result = []
     for index, leg in enumerate(legs):
         first, last = states.share(legs, index)
@@ -42,6 +42,6 @@ def _costs(measure: Measure, states: States, legs: Sequence[DirectedChunk], rank
 
 
 def _together(costs: Sequence[Floats], combination: Sequence[int]) -> Floats:
-    """The largest over the moments: (n,)."""
+    """Return the sum of a rank's stages in one combination of modes, largest over the moments: (n,)."""
     total = sum((of_leg[mode] for of_leg, mode in zip(costs, combination, strict=True)), start=np.zeros(1))
     return np.asarray(total.max(0))

@@ -1,4 +1,4 @@
-"""Cuts for several stages a rank: start somewhere, and recut window after window until nothing gets better.
+"""Improve cuts with several stages per rank: recut window after window until none gets better.
 
 Each window of stages on distinct ranks is cut as well as it can be with the rest as it is (``exact_window.py``), so the
 largest load never grows; where it can not shrink, the sum of squares does. What comes out is no worse than what went
@@ -16,7 +16,7 @@ WORTH = 1e-9
 
 
 def windows(placement: Sequence[int]) -> list[range]:
-    """The longest runs of stages on distinct ranks."""
+    """Return the longest runs of stages on distinct ranks."""
     found: list[range] = []
     for first in range(len(placement)):
         last = first
@@ -28,7 +28,7 @@ def windows(placement: Sequence[int]) -> list[range]:
 
 
 def descended(task: Task, cut: Cut) -> Cut:
-    """A cut that no window can make better; ``cut`` keeps the limit."""
+    """Improve a cut until no window makes it better; ``cut`` keeps the limit."""
     order = windows(task.chain.placement)
     seen = merit(task, cut)
     while True:
@@ -41,7 +41,7 @@ def descended(task: Task, cut: Cut) -> Cut:
 
 
 def merit(task: Task, cut: Cut) -> tuple[float, float]:
-    """The largest load and the sum of squares of the stages: of two cuts the one that has less is better."""
+    """Return the largest load and the stages' sum of squares; the smaller pair is the better cut."""
     return float(task.loads(cut).max()), float((task.stage_costs(cut) ** 2).sum())
 
 

@@ -1,4 +1,4 @@
-"""The best plan of a scope alone, without what explains it: for those who compare many clusters."""
+"""Find the best plan of a scope without explanations, for comparisons of many clusters."""
 
 from dataclasses import dataclass, replace
 

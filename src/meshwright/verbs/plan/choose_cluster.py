@@ -1,4 +1,4 @@
-"""Answer a planning question on one cluster or on several: the best plan by an objective, and what no answer beats."""
+"""Answer a planning question on one or several clusters: the best plan by an objective, and the Pareto set."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -52,39 +52,39 @@ class Choice(PlanAnswer):
     energy, which are of the training if ``tokens`` are told, else of a step. ``search_time_s`` is that of all of them.
     """
 
-    wish: ClusterChoiceRequest = field(default_factory=lambda: ClusterChoiceRequest(()))
+    request: ClusterChoiceRequest = field(default_factory=lambda: ClusterChoiceRequest(()))
     tokens: int | None = None
     standings: tuple[RankedCluster, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
         return PlanAnswer.to_json(self) | {
-            "objective": self.wish.objective,
-            "budget_usd": self.wish.limits.budget_usd,
-            "deadline_days": self.wish.limits.deadline_days,
+            "objective": self.request.objective,
+            "budget_usd": self.request.limits.budget_usd,
+            "deadline_days": self.request.limits.deadline_days,
             "per": "step" if self.tokens is None else "training",
             "clusters": [standing.to_json() for standing in self.standings],
             "pareto": [standing.to_json() for standing in pareto_front(self.standings)],
         }
 
 
-def choose(question: PlanRequest, wish: ClusterChoiceRequest, tell: Progress | None = None) -> Choice:
+def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progress | None = None) -> Choice:
     """Search. Raises InputError for a wrong question, and InfeasibleError where nothing fits or keeps to the limits."""
     began = time.perf_counter()
-    sought = _checked(question, wish)
+    checked = _checked(question, request)
     contenders = tuple(
-        OfferedCluster(offer, _on(question, offer).header, TrainingCost.of(setting, sought.terms), scope)
-        for offer, (setting, scope) in zip(sought.offers, sought.settled, strict=True)
+        OfferedCluster(offer, _on(question, offer).header, TrainingCost.of(setting, checked.terms), scope)
+        for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
     )
     if len(contenders) == 1:
         (only,) = contenders
-        first = answer(_on(question, only.offer), only.course.setting, tell)
+        first = answer(_on(question, only.offer), only.course.setting, progress)
         all_found, proposals = [_standing(only, first)], _weighed(first, only.course)
-        _best(all_found, sought.aim, wish.limits, only)
+        _best(all_found, checked.aim, request.limits, only)
     else:
-        all_found = rank_clusters(contenders, sought.aim, tell)
-        shown = _best(all_found, sought.aim, wish.limits, contenders[-1])[: question.top]
-        answers = [answer(replace(_on(question, s.offer), top=1), s.course.setting, tell) for s in shown]
+        all_found = rank_clusters(contenders, checked.aim, progress)
+        shown = _best(all_found, checked.aim, request.limits, contenders[-1])[: question.top]
+        answers = [answer(replace(_on(question, s.offer), top=1), s.course.setting, progress) for s in shown]
         first = answers[0]
         proposals = tuple(_weighed(a, s.course)[0] for a, s in zip(answers, shown, strict=True))
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
@@ -92,8 +92,8 @@ def choose(question: PlanRequest, wish: ClusterChoiceRequest, tell: Progress | N
         counts["search_time_s"] = time.perf_counter() - began
     return Choice(
         **counts | {"proposals": proposals},
-        wish=wish,
-        tokens=sought.terms.tokens,
+        request=request,
+        tokens=checked.terms.tokens,
         standings=tuple(all_found),
     )
 
@@ -123,17 +123,17 @@ def _weighed(found: PlanAnswer, course: TrainingCost) -> tuple[Proposal, ...]:
     )
 
 
-def _checked(question: PlanRequest, wish: ClusterChoiceRequest) -> CheckedClusterRequest:
+def _checked(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:
     """Check the request. Raise InputError with every problem."""
     problems: list[Problem] = []
-    terms = attempted(lambda: parse_terms(wish.tokens, wish.assume), problems)
-    aim = attempted(lambda: objective(wish.objective), problems)
-    problems += wish.limits.problems(terms)
-    offered = attempted(lambda: offers(wish.on), problems)
+    terms = attempted(lambda: parse_terms(request.tokens, request.assume), problems)
+    aim = attempted(lambda: objective(request.objective), problems)
+    problems += request.limits.problems(terms)
+    offered = attempted(lambda: offers(request.on), problems)
     settled = _settled(question, offered, terms or TrainingTerms(), problems)
     if offered is not None and terms is not None:
         clusters = [terms.assumed.on(offer.cluster) for offer in offered]
-        problems += _unknown(aim, wish, clusters)
+        problems += _unknown(aim, request, clusters)
         problems += _of_one_cluster(question) if len(offered) > 1 else ()
     if problems or terms is None or aim is None or offered is None or settled is None:
         raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])
@@ -173,15 +173,15 @@ def _kind(offer: Offer) -> tuple[object, ...]:
 
 
 def _unknown(
-    aim: Objective | None, wish: ClusterChoiceRequest, clusters: Sequence[Cluster]
+    aim: Objective | None, request: ClusterChoiceRequest, clusters: Sequence[Cluster]
 ) -> Iterator[Problem]:
     """Yield a problem for each requested figure that no cluster has."""
-    asked: list[tuple[str, object, Objective]] = []
+    figures: list[tuple[str, object, Objective]] = []
     if aim is not None:
-        asked.append(("objective", wish.objective, aim))
-    if wish.limits.budget_usd is not None:
-        asked.append(("budget", wish.limits.budget_usd, OBJECTIVES["cost"]))
-    for name, value, needed in asked:
+        figures.append(("objective", request.objective, aim))
+    if request.limits.budget_usd is not None:
+        figures.append(("budget", request.limits.budget_usd, OBJECTIVES["cost"]))
+    for name, value, needed in figures:
         if not any(map(needed.known, clusters)):
             names = ", ".join(dict.fromkeys(pool.device.id for one in clusters for pool in one.pools))
             yield Problem(name, value, f"no {needed.needs} is known of {names}", f"--assume {needed.say}")

@@ -1,4 +1,4 @@
-"""Plans that a search proposes, with experts on the ranks that suit them, where routers' choices were counted.
+"""Place experts of proposed plans on ranks, if the workload has counts of the routers' choices.
 
 A layer's time is that of its passes over one micro-batch, by the forms that price plans; of plans that spread experts
 over as many ranks and nodes the first one's price decides for all. The plan is then priced in full, and keeps the
@@ -44,13 +44,13 @@ def with_expert_orders(proposals: Sequence[Proposal], setting: Setting) -> tuple
 def expert_task(short: ShortPlan, long: LongPlan, setting: Setting) -> Task | None:
     """Return the expert placement task; None if each rank has all experts, or without counts of routing."""
     routing, moe = setting.workload.routing, setting.model.architecture.moe
-    if moe is None or routing is None or isinstance(routing.said, str | float) or short.layout.ep == 1:
+    if moe is None or routing is None or isinstance(routing.value, str | float) or short.layout.ep == 1:
         return None
     group = group_of(
         short, setting, long.pipeline.stages, layer_recomputes(long, setting.model.architecture.layers)
     )
     shape = _of_one(group.prices.local.shape)
-    nodes, found = int(shape.ep / shape.ep_inside), router_counts(routing.said, moe.experts_per_token)
+    nodes, found = int(shape.ep / shape.ep_inside), router_counts(routing.value, moe.experts_per_token)
     pairs = np.zeros((*found.singles.shape, moe.experts)) if found.pairs is None else found.pairs
     price = _Price(group, shape, nodes, known=found.pairs is not None)
     return Task(found.singles, pairs, moe.experts_per_token, int(shape.ep), nodes, price)
@@ -112,15 +112,15 @@ def _with_order(one: Proposal, setting: Setting, known: dict[tuple[int, int], Ex
     sent = [
         (float(of.nodes.mean()) if each else task.chosen) * (1 - 1 / task.nodes) for of in (before, after)
     ]
-    said = ExpertOrderGain(
+    gain = ExpertOrderGain(
         answer,
         crossing=(sent[0], sent[1]),
         busiest=(float(before.busiest.mean()), float(after.busiest.mean())),
         step_s=(one.report.step_time_s, again.step_time_s),
     )
     again = replace(again, remarks=one.report.remarks)
-    reasons = (*one.reasons, Reason(FIELD, f"{len(order)} rows", str(said)))
-    return replace(one, plan=short, report=again, reasons=reasons, long=one.long and ordered, experts=said)
+    reasons = (*one.reasons, Reason(FIELD, f"{len(order)} rows", str(gain)))
+    return replace(one, plan=short, report=again, reasons=reasons, long=one.long and ordered, experts=gain)
 
 
 def _ordered(short: ShortPlan, long: LongPlan, order: ExpertOrder) -> tuple[ShortPlan, LongPlan]:

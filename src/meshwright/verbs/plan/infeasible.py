@@ -1,4 +1,4 @@
-"""Answers that are "no" where several clusters, a budget or a deadline are asked for: reasons, and what would do."""
+"""Explain why no cluster meets the budget or deadline, and what would."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -59,21 +59,21 @@ def _nothing_measured(found: Sequence[RankedCluster], aim: Objective) -> Infeasi
 def _beyond_limits(found: Sequence[RankedCluster], limits: Limits) -> InfeasibleError:
     """Plans fit, and none keeps to the budget and the deadline."""
     best = pareto_front(found)
-    asked = []
+    conditions = []
     if limits.budget_usd is not None:
-        asked.append(f"the budget of {limits.budget_usd:,.0f} USD")
+        conditions.append(f"the budget of {limits.budget_usd:,.0f} USD")
     if limits.deadline_days is not None:
-        asked.append(f"the deadline of {limits.deadline_days:,g} days")
-    reasons = [f"{standing.offer.on}: {_told(standing)}" for standing in best[:MOST_REASONS]]
+        conditions.append(f"the deadline of {limits.deadline_days:,g} days")
+    reasons = [f"{standing.offer.on}: {_time_and_money(standing)}" for standing in best[:MOST_REASONS]]
     if len(best) > MOST_REASONS:
         reasons.append(
-            f"{len(best) - MOST_REASONS} more that nothing beats, between these and {_told(best[-1])}"
+            f"{len(best) - MOST_REASONS} more that nothing beats, between these and {_time_and_money(best[-1])}"
         )
     hint = " or ".join(_nearest(best, limits)) or "another cluster, or --assume a price"
-    return InfeasibleError(f"No training keeps to {' and '.join(asked)}.", reasons, hint)
+    return InfeasibleError(f"No training keeps to {' and '.join(conditions)}.", reasons, hint)
 
 
-def _told(standing: RankedCluster) -> str:
+def _time_and_money(standing: RankedCluster) -> str:
     costs = standing.costs
     money = "price unknown" if costs.usd is None else f"{costs.usd:,.0f} USD"
     return f"{costs.days:,.1f} days, {money}"

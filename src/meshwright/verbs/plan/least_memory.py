@@ -1,4 +1,4 @@
-"""Find the plan of a space that holds the least on its fullest device, and say what it holds.
+"""Find the plan of a space that needs the least memory on its fullest device, and break that memory down.
 
 Plans are evaluated in the order of their lower bounds of memory until the next bound is above the least that was found,
 so the result is exact among plans that have closed forms. Where none has, the plan with the smallest states stands for

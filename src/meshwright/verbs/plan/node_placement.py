@@ -21,7 +21,7 @@ from meshwright.verbs.predict.slow_links import placement_task, slow_link_effect
 SPARE = 3
 """Plans behind the best that an order of nodes may still bring among them."""
 FIELD = "node_order"
-SHOWN = 16
+NODES_LISTED = 16
 """Nodes of an order that a reason lists."""
 
 
@@ -76,5 +76,6 @@ def _reason(answer: NodePlacement) -> Reason:
     known = "the best of all orders" if answer.exact else f"at most {answer.gap:.1%} above the best order"
     if not answer.changes:
         return Reason(FIELD, "as listed", known)
-    shown = " ".join(map(str, answer.order[:SHOWN])) + (" …" if len(answer.order) > SHOWN else "")
-    return Reason(FIELD, shown, f"{answer.gained:.1%} shorter than as listed, {known}")
+    more = " …" if len(answer.order) > NODES_LISTED else ""
+    first = " ".join(map(str, answer.order[:NODES_LISTED])) + more
+    return Reason(FIELD, first, f"{answer.gained:.1%} shorter than as listed, {known}")

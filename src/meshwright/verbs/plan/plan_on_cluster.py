@@ -1,4 +1,4 @@
-"""Answer a planning question: resolve the nouns, search, predict the best plans, say why."""
+"""Answer a planning question: resolve the nouns, search, predict the best plans, give reasons."""
 
 import time
 from collections import Counter
@@ -38,7 +38,7 @@ TOO_LARGE = "peak memory exceeds what is usable of a device"
 SLOWER = "slower than what was found, by a lower bound"
 DUPLICATE = "equal to a plan"
 """What reasons begin with that tell of a plan in another spelling."""
-AS_ASKED = ", as asked"
+AS_REQUESTED = ", as asked"
 """What reasons end with that exclude a value on request."""
 MOST_RULES = 5
 """Rules that the summary of a refusal names."""
@@ -109,14 +109,16 @@ class PlanAnswer:
         }
 
 
-def answer(question: PlanRequest, setting: Setting | None = None, tell: Progress | None = None) -> PlanAnswer:
+def answer(
+    question: PlanRequest, setting: Setting | None = None, progress: Progress | None = None
+) -> PlanAnswer:
     """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
 
-    ``setting`` stands for what the header names, where it is at hand; ``tell`` hears how far the search is.
+    ``setting`` stands for what the header names, where it is at hand; ``progress`` hears how far the search is.
     """
     setting, scope = checked(question, setting)
     began = time.perf_counter()
-    space, found = search(scope, setting, tell)
+    space, found = search(scope, setting, progress)
     staged = _staged(found, question, setting)
     found = staged.found
     seconds = time.perf_counter() - began
@@ -128,7 +130,7 @@ def answer(question: PlanRequest, setting: Setting | None = None, tell: Progress
     if question.solving is not None and not found.interrupted:
         limit = scope.knobs.get("memory_limit")
         limit = None if limit is None else float(limit)
-        better = solved(staged, question.header, setting, question.solving, limit, tell)
+        better = solved(staged, question.header, setting, question.solving, limit, progress)
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
         proposals = ranked([*own, *better.proposals.values()], len(rows))
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
@@ -234,7 +236,7 @@ def infeasible(
 def _rule_summary(rules: Sequence[str]) -> tuple[str, ...]:
     """Return the rules that removed most plans; what the question itself excludes only where nothing else did."""
     own = [rule for rule in rules if not rule.startswith(DUPLICATE)]
-    return tuple([rule for rule in own if not rule.endswith(AS_ASKED)] or own)[:MOST_RULES]
+    return tuple([rule for rule in own if not rule.endswith(AS_REQUESTED)] or own)[:MOST_RULES]
 
 
 def _nothing_among_the_played(

@@ -1,4 +1,4 @@
-"""A plan that a search proposes: with its prediction, and the reasons for its choices."""
+"""A proposed plan with its prediction and the reasons for its choices."""
 
 import os
 from dataclasses import dataclass, replace
@@ -64,17 +64,17 @@ class Proposal:
         if output.exists() and not output.is_file():
             return {output: self.to_yaml()}
         long = self.long and with_routing_path_from(self.long, output.parent)
-        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._beside(output)
+        return replace(self, plan=with_routing_path_from(self.plan, output.parent), long=long)._files(output)
 
-    def _beside(self, output: Path) -> dict[Path, str]:
+    def _files(self, output: Path) -> dict[Path, str]:
         written = self.plan.pipeline.choice.written
         if written is None:
             return {output: self.to_yaml()}
         if written.file is not None:
             seen = os.path.relpath(written.file, output.parent)
             return {output: self.with_lists_in(seen).to_yaml()}
-        beside = output.with_suffix(".csv")
-        return {output: self.with_lists_in(beside.name).to_yaml(), beside: written.text}
+        lists = output.with_suffix(".csv")
+        return {output: self.with_lists_in(lists.name).to_yaml(), lists: written.text}
 
     def with_lists_in(self, file: str) -> "Proposal":
         """Return the proposal with its own lists, if any, moved to a file."""
@@ -84,8 +84,8 @@ class Proposal:
     def to_yaml(self) -> str:
         """Return the plan file with reasons as comments; in long form, those of the last choices."""
         if self.long is not None:
-            said = {reason.field: reason.text for reason in self.reasons}
-            long_notes = {"pipeline.stages": said.get("stages", ""), "layers": said.get(BY_STAGE, "")}
+            texts = {reason.field: reason.text for reason in self.reasons}
+            long_notes = {"pipeline.stages": texts.get("stages", ""), "layers": texts.get(BY_STAGE, "")}
             return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
         sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
         top_level = ("sharding", "recompute")

@@ -1,4 +1,4 @@
-"""Search several clusters for one question: bounds of all of them first, then plans where bounds leave it open.
+"""Search several clusters for one question: bound all of them first, then search the ones left open.
 
 A cluster is searched unless another one beats it whatever its plans do: no worse in time, money, energy and the
 objective at the least time that any of its legal plans that may fit can take
@@ -58,12 +58,12 @@ class OfferedCluster:
 
 
 def rank_clusters(
-    contenders: Sequence[OfferedCluster], aim: Objective, tell: Progress | None = None
+    contenders: Sequence[OfferedCluster], aim: Objective, progress: Progress | None = None
 ) -> list[RankedCluster]:
     """Rank all clusters by the objective; results keep the clusters' order."""
     found: dict[int, RankedCluster] = {}
     least: dict[int, float] = {}
-    for index, one in _told(contenders, "bounds of clusters", tell):
+    for index, one in _with_progress(contenders, "bounds of clusters", progress):
         bound = one.least_step_s()
         if bound is None:
             found[index] = RankedCluster(
@@ -76,14 +76,14 @@ def rank_clusters(
             least[index] = bound
     quickest = sorted(least, key=lambda index: contenders[index].course.seconds(least[index]) or inf)
     searched: list[RankedCluster] = []
-    for _, index in _told(quickest, "plans of clusters", tell):
+    for _, index in _with_progress(quickest, "plans of clusters", progress):
         found[index] = contenders[index].searched(least[index], searched, aim)
         searched += [found[index]] if found[index].state == "searched" else []
     return [found[index] for index in range(len(contenders))]
 
 
-def _told(items: Sequence[T], what: str, tell: Progress | None) -> Iterator[tuple[int, T]]:
+def _with_progress(items: Sequence[T], what: str, progress: Progress | None) -> Iterator[tuple[int, T]]:
     for number, item in enumerate(items):
-        if tell is not None:
-            tell(f"{what}: {number} of {len(items)}", number / len(items))
+        if progress is not None:
+            progress(f"{what}: {number} of {len(items)}", number / len(items))
         yield number, item

@@ -1,4 +1,4 @@
-"""Search one space of plans: all that have closed forms, the others as far as their lower bound lets them win."""
+"""Search one space of plans: closed forms for most, simulation for the others unless a lower bound rules them out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
-from meshwright.search.algorithms.lower_bound_pruning import Heard, Wanted, search_bounded
+from meshwright.search.algorithms.lower_bound_pruning import Heard, SearchRequest, search_bounded
 from meshwright.search.space.choices import Bools
 from meshwright.search.space.constraints import Forbidden, Keep
 from meshwright.search.space.legal_plans import divisors, enumerate_space
@@ -128,13 +128,13 @@ def searched_schedules(scope: Scope, setting: Setting, field: str = "schedule") 
     found = _schedules(scope, setting, field)
     if not scope.knobs:
         return found
-    turned = with_knobs(found, scope.knobs, setting.stack)
-    if not turned:
+    with_the_knobs = with_knobs(found, scope.knobs, setting.stack)
+    if not with_the_knobs:
         names = ", ".join(dict.fromkeys(choice.name for choice in found))
         rule = f"{setting.stack.id} runs none of {names} with it"
         hint = "--schedule auto, or a schedule and a stack that have it"
         raise InputError([Problem(f"keep.{name}", value, rule, hint) for name, value in scope.knobs.items()])
-    return turned
+    return with_the_knobs
 
 
 def _schedules(scope: Scope, setting: Setting, field: str) -> SearchedSchedules:
@@ -169,16 +169,16 @@ def has_closed_form(space: Space) -> Bools:
     return np.array(on_devices, dtype=np.bool_)[:, None] & have_forms(space.base)[None, :]
 
 
-def search(scope: Scope, setting: Setting, tell: Progress | None = None) -> tuple[Space, RankedPlans]:
-    """Return all legal plans, and the scores of those that may be the best; report progress to ``tell``.
+def search(scope: Scope, setting: Setting, progress: Progress | None = None) -> tuple[Space, RankedPlans]:
+    """Return all legal plans, and scores of the possible best ones; report progress to ``progress``.
 
     An interrupt leaves what was found till then.
     """
     space = searched_space(scope, setting)
     cheap = has_closed_form(space)
     if cheap.all():
-        return space, _search_formed(space, scope, setting, tell)
-    found = _search_formed(space.only(cheap), scope, setting, tell)
+        return space, _search_formed(space, scope, setting, progress)
+    found = _search_formed(space.only(cheap), scope, setting, progress)
     found, dear = candidates_to_simulate(space.only(~cheap), found, scope.top, setting, usable_bytes(setting))
     if found.interrupted or not len(dear):
         return space, found
@@ -201,7 +201,7 @@ def usual_order(cluster: Cluster) -> NodeOrder | None:
     return None if order == tuple(range(fabric.nodes)) else order
 
 
-def _search_formed(space: Space, scope: Scope, setting: Setting, tell: Progress | None) -> RankedPlans:
+def _search_formed(space: Space, scope: Scope, setting: Setting, progress: Progress | None) -> RankedPlans:
     """Search plans that have closed forms."""
     if scope.whole:
         variants = usual_variants(setting, scope.keep)
@@ -209,18 +209,18 @@ def _search_formed(space: Space, scope: Scope, setting: Setting, tell: Progress 
         of_usual, others = space.without(~usual[:, None]), space.without(usual[:, None])
         found = search_all(of_usual.choosing(later), scoring(setting), lambda plans: may_fit(plans, setting))
         for rest in (others, of_usual.choosing(~later)) if scope.wider else ():
-            found = found.joined(_search_formed(rest, replace(scope, whole=False), setting, tell))
+            found = found.joined(_search_formed(rest, replace(scope, whole=False), setting, progress))
         return found
 
     def bounds(space: Space) -> Iterator[CoarseBounds]:
         return space_bounds(space, setting)
 
-    wanted, usable, left = (
-        Wanted(scope.top, pair_interval(setting).high),
+    request, usable, left = (
+        SearchRequest(scope.top, pair_interval(setting).high),
         usable_bytes(setting),
         without_slower_context_forms(space, setting),
     )
-    found = search_bounded(left, bounds, scoring(setting), usable, wanted, _hearing(tell))
+    found = search_bounded(left, bounds, scoring(setting), usable, request, _progress_of(progress))
     return replace(found, slower=found.slower + len(space) - len(left))
 
 
@@ -241,15 +241,15 @@ def space_bounds(space: Space, setting: Setting) -> Iterator[CoarseBounds]:
         yield floors.of(replace(space.base, **variant.of(space.base)))
 
 
-def _hearing(tell: Progress | None) -> Heard:
+def _progress_of(progress: Progress | None) -> Heard:
     """Tells how the search goes; the largest number of open plans so far is all of the work."""
     most = [1]
 
     def heard(best_s: float, left: int) -> None:
         most[0] = max(most[0], left)
-        if tell is not None:
+        if progress is not None:
             best = f"best so far {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
-            tell(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
+            progress(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
 
     return heard
 

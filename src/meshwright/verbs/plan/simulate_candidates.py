@@ -1,4 +1,4 @@
-"""Plans that a search must play, as far as cheap bounds leave them open: without closed forms, or with copies to hosts.
+"""Select the plans that need a simulation (no closed form, or offload) and that bounds leave open.
 
 Copies to the hosts only ever make a step longer. So where a plan fits without them, and was priced, those with them are
 no better; and where the bounds of time are above the best plans, nothing of it is written out.

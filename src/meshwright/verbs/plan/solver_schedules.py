@@ -1,4 +1,4 @@
-"""Better lists for the best plans of a search: a solver looks for them at each plan's own times, within its memory.
+"""Improve the best plans' schedules: run the solver at each plan's own times, within its memory.
 
 The best plans that a solver sees differently are tried (``TRIED``), the best first, where the bound of their lists
 leaves them a chance to be the best of all. Each has an equal part of the seconds that are left. What is found is
@@ -48,7 +48,7 @@ LEAST_S = 1e-3
 NOTHING = 1e-9
 """A step that is shorter by less is as long."""
 SEEN = (*MATTERS, "micro_batch", "virtual_stages")
-"""Choices that change what a solver sees, beside the ranks that a schedule lays its stages on."""
+"""Choices that change a solver's input, besides a schedule's placement of stages."""
 ORIGIN = {
     "step_time_s": "predicted: closed forms that play the lists of a plan, as `predict` does",
     "pipeline_s": "played; from the first start to the last end, or the longest span of a rank where steps overlap",
@@ -158,7 +158,7 @@ def solved(
     setting: Setting,
     solving: SolverOptions,
     memory_limit: float | None = None,
-    tell: Progress | None = None,
+    progress: Progress | None = None,
 ) -> Solved:
     """Better lists for the best plans of what was found, where there are any; ``memory_limit`` as a plan states it."""
     result, begun = Solved(solving), monotonic()
@@ -174,7 +174,7 @@ def solved(
             done = hopeful.index(attempt) if attempt in hopeful else 0
             left = solving.seconds - (monotonic() - begun)
             effort = solving.effort(max(LEAST_S, left / max(1, len(hopeful) - done)))
-            looked_at, better = attempt.solved(best, effort, partial(_tell, tell, done, len(hopeful)))
+            looked_at, better = attempt.solved(best, effort, partial(_report, progress, done, len(hopeful)))
             result.looked_at.append(looked_at)
             if better is not None:
                 result.proposals[row], best = better, min(best, looked_at.after_s)
@@ -203,12 +203,12 @@ def _left(found: RankedPlans, row: int, header: ShortPlan, why_not: str) -> Solv
     return SolverAttempt(plan=plan, before_s=step_s, after_s=step_s, why_not=why_not)
 
 
-def _tell(tell: Progress | None, number: int, count: int, now: SolverProgress) -> None:
+def _report(progress: Progress | None, number: int, count: int, now: SolverProgress) -> None:
     """Report the best makespan found for one plan's lists."""
-    if tell is not None:
+    if progress is not None:
         shortest, bound = map(format_seconds, (now.makespan, now.bound))
         what = f"lists of plan {number + 1} of {count}: {shortest}, none below {bound}"
-        tell(what, (number + now.part) / count)
+        progress(what, (number + now.part) / count)
 
 
 class _Attempt:
@@ -221,7 +221,7 @@ class _Attempt:
         self.task = solver_task(self.listed, setting)
 
     def solved(
-        self, best: float, effort: Effort, tell: Callable[[SolverProgress], None]
+        self, best: float, effort: Effort, progress: Callable[[SolverProgress], None]
     ) -> tuple[SolverAttempt, Proposal | None]:
         """Solve; return the attempt, and the plan with better lists if there are any."""
         step_s = self.before.report.step_time_s
@@ -231,7 +231,7 @@ class _Attempt:
             return replace(left, why_not=why_not), None
         begun = monotonic()
         try:
-            solution = solve_task(self.task, effort, tell)
+            solution = solve_task(self.task, effort, progress)
         except InfeasibleError as error:
             return replace(left, why_not=error.message), None
         of = replace(left, solution=solution, seconds=monotonic() - begun)

@@ -1,4 +1,4 @@
-"""Predict a legal plan: by closed forms where they know its shape, by playing the lowered Program otherwise."""
+"""Predict a legal plan: by closed forms if its shape has them, otherwise by simulating its Program."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -30,11 +30,11 @@ def predicted(resolved: Resolved) -> Report:
 def reported(resolved: Resolved, estimate: Estimate) -> Report:
     """Return the Report of a plan that was estimated."""
     found, short = report(resolved.long, estimate, resolved.setting), closed_form_plan(resolved)
-    spared: Iterable[Problem] = ()
+    saved: Iterable[Problem] = ()
     if short is not None:
-        spared = useless_recomputation(short, resolved.long, resolved.setting, found)
+        saved = useless_recomputation(short, resolved.long, resolved.setting, found)
     slow = () if short is None else slow_links(short, resolved.long, resolved.setting)
-    return replace(found, remarks=(*doubts(resolved), *map(str, spared), *slow))
+    return replace(found, remarks=(*doubts(resolved), *map(str, saved), *slow))
 
 
 def slow_links(short: ShortPlan, plan: LongPlan, setting: Setting) -> Iterator[str]:

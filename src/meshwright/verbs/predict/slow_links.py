@@ -33,9 +33,9 @@ def placement_task(short: ShortPlan, long: LongPlan, setting: Setting) -> Task |
         return None
     recomputes = layer_recomputes(long, setting.model.architecture.layers)
     plans = replace(from_shorts([short]), stages=long.pipeline.stages, layer_recomputes=recomputes)
-    asked: defaultdict[Hashable, float] = defaultdict(lambda: 1.0)
-    _seconds(plans, setting, asked)
-    groups = tuple(g for g in asked if isinstance(g, Groups) and len(g.hops(fabric.per_node)))
+    priced: defaultdict[Hashable, float] = defaultdict(lambda: 1.0)
+    _seconds(plans, setting, priced)
+    groups = tuple(g for g in priced if isinstance(g, Groups) and len(g.hops(fabric.per_node)))
 
     def step_s(slowdowns: NDArray[np.float64]) -> float:
         known: dict[Hashable, float] = dict(zip(groups, slowdowns.tolist(), strict=True))
@@ -92,6 +92,6 @@ def _where(task: Task, kind: int, order: tuple[int, ...], cluster: Cluster) -> s
     ends = sorted((int(one[at]), int(other[at])))
     card = cluster.pool.node.nic_bytes_per_s * fabric.per_node / cluster.pool.node.devices
     kinds = () if cluster.links is None else cluster.links.kinds
-    said = f" ({' | '.join(dict.fromkeys(kinds[node] for node in ends))})" if kinds else ""
+    kinds_text = f" ({' | '.join(dict.fromkeys(kinds[node] for node in ends))})" if kinds else ""
     rate = f"{card / slowest * 8 / GIGA:,.4g} of {card * 8 / GIGA:,.4g} Gbit/s"
-    return f"the link of nodes {ends[0]} and {ends[1]}{said}, {rate}"
+    return f"the link of nodes {ends[0]} and {ends[1]}{kinds_text}, {rate}"

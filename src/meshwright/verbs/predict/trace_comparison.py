@@ -18,7 +18,7 @@ def is_trace(path: str | Path) -> bool:
     return str(path).endswith(SUFFIXES)
 
 
-def beside_trace(resolved: Resolved, path: str | Path) -> dict[str, Any]:
+def compare_with_trace(resolved: Resolved, path: str | Path) -> dict[str, Any]:
     """Compare a prediction (a) with a trace (b) in the form of ``compare``. Raise InputError if unreadable."""
     (layout,) = resolved.long.layouts.values()
     pp = resolved.long.pipeline.ranks

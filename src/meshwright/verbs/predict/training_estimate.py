@@ -1,4 +1,4 @@
-"""Weigh a plan: its prediction with goodput, and what a whole training by it comes to."""
+"""Add goodput and the cost of a whole training to a plan's prediction."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace

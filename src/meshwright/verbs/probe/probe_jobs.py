@@ -31,7 +31,7 @@ IN_FULL = "The plan is in full: the other jobs keep its stages and rules of laye
 
 
 class Runner(NamedTuple):
-    """How a target runs probe jobs: its stacks, options that log every step, the figures that are logged."""
+    """A target's way to run probe jobs: stacks, options that log every step, logged figures."""
 
     stacks: tuple[str, ...]
     options: str
@@ -71,26 +71,26 @@ class Probes:
 
     target: str
     jobs: tuple[Probe, ...]
-    asked: int
+    requested: int
 
     @property
     def remark(self) -> str | None:
         """Return a remark on the choice of the plans; None where there is none."""
         in_full = isinstance(self.jobs[0].plan, LongPlan)
-        told = [IN_FULL] if in_full and len(self.jobs) > 1 else []
-        if len(self.jobs) < self.asked:
+        sentences = [IN_FULL] if in_full and len(self.jobs) > 1 else []
+        if len(self.jobs) < self.requested:
             others = (
                 "change of tp, cp, ep or micro-batch that keeps its stages"
                 if in_full
                 else "other plan near it"
             )
-            told.append(
-                f"Only {len(self.jobs)} of {self.asked} jobs: no {others} is legal, likely to fit, run by "
+            sentences.append(
+                f"Only {len(self.jobs)} of {self.requested} jobs: no {others} is legal, likely to fit, run by "
                 f"{self.target}, at most {SLOWEST - 1:.0%} slower and different enough."
             )
             if len(self.jobs) < FEWEST_RUNS:
-                told.append(f"`calibrate` needs {FEWEST_RUNS} runs: probe another plan too.")
-        return " ".join(told) or None
+                sentences.append(f"`calibrate` needs {FEWEST_RUNS} runs: probe another plan too.")
+        return " ".join(sentences) or None
 
     def files(self) -> dict[str, str]:
         """All texts by path."""
@@ -102,7 +102,7 @@ class Probes:
         return {
             "target": self.target,
             "steps": STEPS,
-            "asked": self.asked,
+            "asked": self.requested,
             "remark": self.remark,
             "jobs": [
                 {

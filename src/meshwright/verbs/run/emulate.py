@@ -77,7 +77,7 @@ def emulated(
     times = modelled_times(program, program_prices(program, resolved.setting))
     steps = STEADY_STEPS if program.steps_overlap else 1
     _check_length(scale_of(local, times) * simulation.step_s * steps, limit_s, resolved)
-    emulation = run(local, times, simulation.step_s, tell=progress or _silent)
+    emulation = run(local, times, simulation.step_s, report=progress or _silent)
     return Emulated(_report(resolved, program, emulation), program, local, simulation, emulation)
 
 

@@ -1,4 +1,4 @@
-"""Where a launcher put this process, for the command line."""
+"""Read this process's rank from a launcher's environment, for the command line."""
 
 import os
 

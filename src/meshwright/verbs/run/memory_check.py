@@ -1,4 +1,4 @@
-"""Check that the memory of a run's ranks suffices on this host, before anything starts.
+"""Check that the memory of this host suffices for the ranks of a run, before anything starts.
 
 On accelerators, and on the device of one's own that a plan was made for, the answer is the Report's ``fits``. On CPUs
 the ranks share the host's memory; they hold the Report's ledger, rank by rank, in the dtypes of the run

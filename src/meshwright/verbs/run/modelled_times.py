@@ -1,4 +1,4 @@
-"""The simulator's durations as the plain table that an emulated run is given.
+"""The simulator's durations as a plain table, the input of an emulated run.
 
 Everything is priced by the functions that the simulator calls; nothing is priced here.
 """
@@ -6,8 +6,8 @@ Everything is priced by the functions that the simulator calls; nothing is price
 from collections.abc import Iterable
 
 from meshwright.cost.closed_form.overlap_and_optimizer import (
-    beside_exchange,
-    beside_gather,
+    during_exchange,
+    during_gather,
     optimizer_seconds,
     reduction_slowdown,
 )
@@ -41,8 +41,8 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
             for rank in range(program.pipeline_ranks)
         ),
-        beside_gather=lambda length, left: float(beside_gather(length, left, forms)),
-        beside_exchange=lambda length, left: float(beside_exchange(length, left, forms)),
+        during_gather=lambda length, left: float(during_gather(length, left, forms)),
+        during_exchange=lambda length, left: float(during_exchange(length, left, forms)),
         reduction_slowdown=lambda reduction, length, blocks: float(
             reduction_slowdown(reduction, length, blocks, forms)
         ),
@@ -59,10 +59,10 @@ def _pass_time(body: Body, program: Program, prices: Prices) -> PassTime:
 
 def _collectives(body: Body, program: Program) -> Iterable[Collective]:
     for segment in body:
-        yield from segment.beside
+        yield from segment.overlapped
         if segment.block is not None:
             for item in program.block_items[segment.block, segment.kind]:
                 if isinstance(item, Collective):
                     yield item
                 elif isinstance(item, Overlap):
-                    yield from item.beside
+                    yield from item.overlapped

@@ -62,21 +62,21 @@ class CheckedRun:
         return workload.peak_precision if self.precision == workload.precision else self.precision
 
 
-def check_run_request(resolved: Resolved, wish: RunRequest, place: "Place | None") -> CheckedRun:
+def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | None") -> CheckedRun:
     """Check the request. Raise InputError with every problem, and InfeasibleError without room."""
     from meshwright.runtime.training.launch_training import accelerators_here, check_host
 
     problems: list[Problem] = []
     ours = attempted(lambda: _under_our_stack(resolved), problems)
-    options = attempted(lambda: _options(wish.options), problems)
-    precision = attempted(lambda: _precision(wish, resolved), problems)
-    attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=wish.cpu), problems)
-    attempted(lambda: _check_data(wish), problems)
+    options = attempted(lambda: _options(request.options), problems)
+    precision = attempted(lambda: _precision(request, resolved), problems)
+    attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=request.cpu), problems)
+    attempted(lambda: _check_data(request), problems)
     if place is None or place.rank == 0:
-        problems += _folder_problems(wish)
-    resume = attempted(lambda: _checkpoint(wish), problems)
+        problems += _folder_problems(request)
+    resume = attempted(lambda: _checkpoint(request), problems)
     if resume is None:  # a run that goes on has its weights
-        attempted(lambda: _check_weights(wish, resolved), problems)
+        attempted(lambda: _check_weights(request, resolved), problems)
     if problems:
         raise InputError({str(problem): problem for problem in problems}.values())
     assert ours is not None
@@ -86,9 +86,9 @@ def check_run_request(resolved: Resolved, wish: RunRequest, place: "Place | None
     if resolved.setting.stack.name != OWN_STACK:
         remarks.append(f"The plan is for {resolved.setting.stack.id}; {ours.setting.stack.id} runs it here.")
     ranks_here = resolved.setting.cluster.devices if place is None else 1
-    room = HostDevices(accelerated=accelerators_here(cpu=wish.cpu) > 0, ranks_here=ranks_here)
+    room = HostDevices(accelerated=accelerators_here(cpu=request.cpu) > 0, ranks_here=ranks_here)
     remarks += expected_time(ours)
-    remarks += check_memory(ours, precision, room, force=wish.force)
+    remarks += check_memory(ours, precision, room, force=request.force)
     return CheckedRun(
         resolved=ours, options=options, precision=precision, resume=resume, remarks=tuple(remarks)
     )
@@ -123,54 +123,54 @@ def _known(named: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name in known}
 
 
-def _precision(wish: RunRequest, resolved: Resolved) -> str:
+def _precision(request: RunRequest, resolved: Resolved) -> str:
     from meshwright.runtime.precision import PRECISIONS
 
-    chosen = wish.precision or resolved.setting.workload.precision
-    if wish.precision and chosen not in PRECISIONS:
+    chosen = request.precision or resolved.setting.workload.precision
+    if request.precision and chosen not in PRECISIONS:
         raise InputError(
             Problem("precision", chosen, "is none that is computed in", nearest(chosen, PRECISIONS))
         )
     return chosen
 
 
-def _check_data(wish: RunRequest) -> None:
+def _check_data(request: RunRequest) -> None:
     """Raise InputError for missing data files; their content is checked when they are opened."""
     from meshwright.runtime.data.input_files import find_files
 
-    if wish.options.get("data"):
-        find_files(wish.options["data"])
+    if request.options.get("data"):
+        find_files(request.options["data"])
 
 
-def _check_weights(wish: RunRequest, resolved: Resolved) -> None:
+def _check_weights(request: RunRequest, resolved: Resolved) -> None:
     """Weights to begin with are this model's."""
     from meshwright.runtime.weights.load import load
 
-    if wish.initial is not None:
+    if request.initial is not None:
         nothing = (slice(0, 0),)
         model = resolved.setting.model
-        load(wish.initial, model, dict.fromkeys(named_parameters(model), nothing))
+        load(request.initial, model, dict.fromkeys(named_parameters(model), nothing))
 
 
-def _folder_problems(wish: RunRequest) -> list[Problem]:
+def _folder_problems(request: RunRequest) -> list[Problem]:
     """Return the problems of the folders that the run will write."""
     from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
     from meshwright.runtime.training.writable_folder import check_folder
 
     problems: list[Problem] = []
-    attempted(lambda: check_folder(wish.output / CHECKPOINTS, "output"), problems)
-    if wish.export is not None:
-        folder = Path(wish.export)
+    attempted(lambda: check_folder(request.output / CHECKPOINTS, "output"), problems)
+    if request.export is not None:
+        folder = Path(request.export)
         attempted(lambda: check_folder(folder, "export"), problems)
         there = sorted(folder.glob("*.safetensors*"))
         if there:
             rule = f"holds a checkpoint already: {there[0].name}"
-            problems.append(Problem("export", wish.export, rule, "another folder, or remove it"))
+            problems.append(Problem("export", request.export, rule, "another folder, or remove it"))
     return problems
 
 
-def _checkpoint(wish: RunRequest) -> Path | None:
+def _checkpoint(request: RunRequest) -> Path | None:
     from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
     from meshwright.runtime.training.resume import checkpoint_to_resume
 
-    return checkpoint_to_resume(wish.output / CHECKPOINTS, wish.resume)
+    return checkpoint_to_resume(request.output / CHECKPOINTS, request.resume)

@@ -1,4 +1,4 @@
-"""Train a plan on this host, or as the rank that a launcher made of this process."""
+"""Train a plan on this host, or as one rank that a launcher started."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.runtime.training.job_and_outcome import Training
 
 
-def trained(resolved: Resolved, wish: RunRequest, *, show: bool = False) -> CompletedRun | None:
+def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> CompletedRun | None:
     """Train a legal plan; None on launched ranks other than the first.
 
     ``show``: rank 0 tells on standard error how it goes. Raises InputError with all problems, and RunError naming the
@@ -37,10 +37,10 @@ def trained(resolved: Resolved, wish: RunRequest, *, show: bool = False) -> Comp
     from meshwright.runtime.training.resume import checkpoints_dropped_notice
 
     place, load_average = launched_place(os.environ), os.getloadavg()[0]
-    grant = check_run_request(resolved, wish, place)
+    grant = check_run_request(resolved, request, place)
     data = open_data(grant.options, _needs(grant.resolved))
-    training = _training(grant, wish, data)
-    remarks = [*grant.remarks, *data.remarks, *_told_of_initial(grant, wish)]
+    training = _training(grant, request, data)
+    remarks = [*grant.remarks, *data.remarks, *_initial_remark(grant, request)]
     if grant.resume is not None:
         training = replace(training, goes_on=_goes_on(training, data))
         remarks += checkpoints_dropped_notice(grant.options)
@@ -53,9 +53,9 @@ def trained(resolved: Resolved, wish: RunRequest, *, show: bool = False) -> Comp
     return CompletedRun(grant, data.facts, outcome, tuple(remarks), load_average)
 
 
-def _told_of_initial(grant: CheckedRun, wish: RunRequest) -> Iterator[str]:
-    if grant.resume is not None and wish.initial is not None:
-        yield f"The weights of --init {wish.initial} are not used: the run goes on with those of its checkpoint."
+def _initial_remark(grant: CheckedRun, request: RunRequest) -> Iterator[str]:
+    if grant.resume is not None and request.initial is not None:
+        yield f"The weights of --init {request.initial} are not used: the run goes on with those of its checkpoint."
 
 
 def _goes_on(training: "Training", data: "TrainingData") -> str:
@@ -70,10 +70,10 @@ def _goes_on(training: "Training", data: "TrainingData") -> str:
     changed = attempted(lambda: changed_options(manifest, training.options, data.identity), problems)
     if problems:
         raise InputError(problems)
-    told = f"Goes on from {training.resume}" + (f" with {', '.join(changed)}." if changed else ".")
+    text = f"Goes on from {training.resume}" + (f" with {', '.join(changed)}." if changed else ".")
     if manifest.step >= training.options.steps:
-        told += f" It has taken {manifest.step} steps already: with --steps {training.options.steps}, none is left."
-    return told
+        text += f" It has taken {manifest.step} steps already: with --steps {training.options.steps}, none is left."
+    return text
 
 
 def _check_installed() -> None:
@@ -99,7 +99,7 @@ def _needs(resolved: Resolved) -> "DataNeeds":
     )
 
 
-def _training(grant: CheckedRun, wish: RunRequest, data: "TrainingData") -> "Training":
+def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "Training":
     from meshwright.runtime.executor.rank import Job
     from meshwright.runtime.training.job_and_outcome import LISTS, Training
     from meshwright.runtime.training.train_rank import optimizer_options
@@ -113,14 +113,14 @@ def _training(grant: CheckedRun, wish: RunRequest, data: "TrainingData") -> "Tra
             setting.model,
             grant.precision,
             optimizer_options(grant.options),
-            accelerated=not wish.cpu,
+            accelerated=not request.cpu,
         ),
         options=grant.options,
         utilisation=partial(utilisation_on, grant),
-        initial=None if wish.initial is None else Path(wish.initial),
+        initial=None if request.initial is None else Path(request.initial),
         resume=grant.resume,
-        export=None if wish.export is None else Path(wish.export),
-        config=_config(plan.model) if wish.export else None,
+        export=None if request.export is None else Path(request.export),
+        config=_config(plan.model) if request.export else None,
         plan=dump_plan(written),
         lists=lists.text if lists and lists.file else "",
         facts={

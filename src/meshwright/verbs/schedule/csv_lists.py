@@ -1,4 +1,4 @@
-"""Lists of a file as a schedule: passes, with or without the messages between ranks, that no rank waits for in vain.
+"""Read a schedule from a CSV file: passes, with or without messages, checked for deadlock.
 
 Without messages they are put where ``program/pipeline_messages/insert_messages.py`` puts them: behind their
 producer, before their consumer. With messages (``0SEND_F0``) each boundary between ranks must be crossed once each
@@ -36,15 +36,15 @@ def lists_of_file(path: str) -> tuple[list[list[Action]], Shape]:
 
 def message_problems(lists: ActionLists, passes: ActionLists, shape: Shape) -> list[Problem]:
     """Return the problems of the messages of lists whose passes are valid."""
-    wanted = insert_messages(passes, shape.placement, shape.ways)
+    expected = insert_messages(passes, shape.placement, shape.ways)
     if lists == passes:
-        return check_messages(wanted, shape.placement)
-    problems = first_of(_unmatched(lists, wanted)) + first_of(_misplaced(lists))
+        return check_messages(expected, shape.placement)
+    problems = first_of(_unmatched(lists, expected)) + first_of(_misplaced(lists))
     return problems or check_messages(lists, shape.placement)
 
 
-def _unmatched(lists: ActionLists, wanted: ActionLists) -> Iterator[Problem]:
-    for rank, (actions, right) in enumerate(zip(lists, wanted, strict=True)):
+def _unmatched(lists: ActionLists, expected: ActionLists) -> Iterator[Problem]:
+    for rank, (actions, right) in enumerate(zip(lists, expected, strict=True)):
         here, there = (Counter(a for a in side if a.kind in MESSAGES) for side in (actions, right))
         for action in (there - here).elements():
             yield Problem(f"lists.{rank}", str(action), "a message that is missing", f"add {action}")
@@ -58,10 +58,10 @@ def _misplaced(lists: Sequence[Sequence[Action]]) -> Iterator[Problem]:
         place = {action: position for position, action in enumerate(actions)}
         for action, position in place.items():
             if action.kind in MESSAGES:
-                yield from _beside_its_pass(rank, action, position, place)
+                yield from _next_to_its_pass(rank, action, position, place)
 
 
-def _beside_its_pass(
+def _next_to_its_pass(
     rank: int, message: Action, position: int, place: dict[Action, int]
 ) -> Iterator[Problem]:
     kinds = ("F",) if message.kind[-1] == "F" else ("B", "I")

@@ -1,4 +1,4 @@
-"""Lists for a graph with branches, played: their figures, a file that they are read from again, and a picture.
+"""A simulated schedule of a graph with branches: its figures, a file that can be read again, a picture.
 
 Behind the lists, a line for each rank, the file says which operators each stage has:
 

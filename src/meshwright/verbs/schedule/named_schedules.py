@@ -106,9 +106,9 @@ def _plain(figures: Any) -> dict[str, Any]:
     return {n: list(value) if isinstance(value, tuple) else value for n, value in asdict(figures).items()}
 
 
-def scheduled(name: str, asked: ScheduleRequest) -> Scheduled:
+def scheduled(name: str, request: ScheduleRequest) -> Scheduled:
     """Simulate a schedule's lists. Raise InfeasibleError where a rank holds more than the limit."""
-    found = scheduled_as(make_lists(name, asked))
+    found = scheduled_as(make_lists(name, request))
     if found.over_limit:
         most = max(found.figures.peak_memory)
         raise InfeasibleError(
@@ -119,14 +119,14 @@ def scheduled(name: str, asked: ScheduleRequest) -> Scheduled:
     return found
 
 
-def forewarned(names: Sequence[str], asked: ScheduleRequest) -> Iterator[str]:
+def forewarned(names: Sequence[str], request: ScheduleRequest) -> Iterator[str]:
     """Yield a sentence on each schedule whose lists take long to generate and simulate."""
     for name in names:
         kind = SCHEDULES.get(name)
         if kind is None:
             continue
-        chunks = without_unused_options(name, asked).chunks or usual_chunks(kind)
-        passes = 3 * chunks * (asked.stages or 0) * (asked.micro_batches or 0)
+        chunks = without_unused_options(name, request).chunks or usual_chunks(kind)
+        passes = 3 * chunks * (request.stages or 0) * (request.micro_batches or 0)
         seconds = passes * PASS_S[kind.automatic]
         if seconds > PATIENCE_S and passes <= MAX_PASSES:
             yield f"{name} has {passes:,} passes to order and play: some {seconds:.0f} s."
@@ -174,31 +174,32 @@ class Compared:
         return schedules_svg(panels, title="Pipeline schedules")
 
 
-def compared(names: Sequence[str], asked: ScheduleRequest) -> Compared:
+def compared(names: Sequence[str], request: ScheduleRequest) -> Compared:
     """Several schedules of one pipeline. Raises InfeasibleError where none keeps to the limit."""
-    problems = _unheeded(names, asked)
+    problems = _unheeded(names, request)
     lists = [
-        attempted(partial(make_lists, name, without_unused_options(name, asked)), problems) for name in names
+        attempted(partial(make_lists, name, without_unused_options(name, request)), problems)
+        for name in names
     ]
     if problems:
         raise InputError(problem for i, problem in enumerate(problems) if problem not in problems[:i])
     found = tuple(scheduled_as(one) for one in lists if one is not None)
     if all(one.over_limit for one in found):
         peaks = {one.made.name: max(one.figures.peak_memory) for one in found}
-        message = f"No schedule keeps to the memory limit {asked.memory_limit:g}."
+        message = f"No schedule keeps to the memory limit {request.memory_limit:g}."
         reasons = [f"{name} holds up to {peak:g}" for name, peak in peaks.items()]
         raise InfeasibleError(message, reasons, f"--memory-limit {min(peaks.values()):g}")
     return Compared(found)
 
 
-def _unheeded(names: Sequence[str], asked: ScheduleRequest) -> list[Problem]:
+def _unheeded(names: Sequence[str], request: ScheduleRequest) -> list[Problem]:
     """Options that none of the schedules looks at."""
     if not names:
         return [Problem("schedule", None, "nothing to compare", "meshwright schedule compare 1f1b zb-h1")]
-    kept = [without_unused_options(name, asked) for name in names]
+    kept = [without_unused_options(name, request) for name in names]
     return [
         Problem(option, value, "none of the schedules can have it", "leave it out")
-        for option, value in (("chunks", asked.chunks), ("unit", asked.unit))
+        for option, value in (("chunks", request.chunks), ("unit", request.unit))
         if value is not None and all(getattr(one, option) is None for one in kept)
     ]
 

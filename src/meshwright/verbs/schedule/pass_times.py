@@ -1,4 +1,4 @@
-"""Times of the passes of a schedule as a person gives them: four numbers, or a file with a row for every stage.
+"""Pass times of a schedule from the user: four numbers, or a file with a row for every stage.
 
 ``F,I,W,COMM`` are of one micro-batch over a whole rank's part of the model, and of a message between ranks: a stage
 takes its part of them. A CSV file has columns F, I and W and one line for each stage, in order. A YAML file has a list

@@ -1,4 +1,4 @@
-"""The request for a schedule, and its lists: those of a named schedule, or of a CSV file.
+"""The request for a schedule, and its lists: from a named schedule or from a CSV file.
 
 Everything that is wrong with the question comes at once. Numbers that a schedule does not look at are refused where
 one schedule is asked for; where several are compared each takes what it knows.
@@ -56,23 +56,23 @@ class ScheduleLists:
         return self.ticks.times.kept
 
 
-def make_lists(name: str, asked: ScheduleRequest) -> ScheduleLists:
+def make_lists(name: str, request: ScheduleRequest) -> ScheduleLists:
     """Return the lists of a schedule or a file. Raise InputError with all problems."""
     if name in SCHEDULES:
-        return _generated(name, SCHEDULES[name], asked)
+        return _generated(name, SCHEDULES[name], request)
     if name.endswith(".csv") or os.path.exists(name):
-        return _from_file(name, asked)
+        return _from_file(name, request)
     hint = f"{nearest(name, SCHEDULES)}; or {FORM}"
     raise InputError(Problem("schedule", name, "is neither a schedule nor a file", hint))
 
 
-def without_unused_options(name: str, asked: ScheduleRequest) -> ScheduleRequest:
+def without_unused_options(name: str, request: ScheduleRequest) -> ScheduleRequest:
     """Return the question without options that this schedule does not use."""
     kind = SCHEDULES.get(name)
     if kind is None:
-        return replace(asked, chunks=None, unit=None)
-    chunks = asked.chunks if asked.chunks is not None and kind.allows(asked.chunks) else None
-    return replace(asked, chunks=chunks, unit=asked.unit if "unit" in kind.depends_on else None)
+        return replace(request, chunks=None, unit=None)
+    chunks = request.chunks if request.chunks is not None and kind.allows(request.chunks) else None
+    return replace(request, chunks=chunks, unit=request.unit if "unit" in kind.depends_on else None)
 
 
 def usual_chunks(kind: ScheduleKind) -> int:
@@ -80,42 +80,42 @@ def usual_chunks(kind: ScheduleKind) -> int:
     return kind.fixed_chunks or (2 if kind.chunked else 1)
 
 
-def _generated(name: str, kind: ScheduleKind, asked: ScheduleRequest) -> ScheduleLists:
-    chunks = usual_chunks(kind) if asked.chunks is None else asked.chunks
-    numbers = list(number_problems(asked, required=True))
-    problems = [*numbers, *limit_problems(asked), *_unknown_to(name, kind, asked, chunks)]
+def _generated(name: str, kind: ScheduleKind, request: ScheduleRequest) -> ScheduleLists:
+    chunks = usual_chunks(kind) if request.chunks is None else request.chunks
+    numbers = list(number_problems(request, required=True))
+    problems = [*numbers, *limit_problems(request), *_unknown_to(name, kind, request, chunks)]
     if not numbers:
-        problems += _size_problems(name, kind, asked, chunks)
-    given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
+        problems += _size_problems(name, kind, request, chunks)
+    given: GivenTimes | None = attempted(lambda: times_given(request.times, request.stage_times), problems)
     if problems or given is None:
         raise InputError(problems)
-    ranks, micro_batches = asked.stages or 0, asked.micro_batches or 0
+    ranks, micro_batches = request.stages or 0, request.micro_batches or 0
     ticks = for_pipeline(given, ranks, kind.ways(ranks, chunks))
-    knobs = Knobs(memory_limit=asked.memory_limit, unit=asked.unit)
+    knobs = Knobs(memory_limit=request.memory_limit, unit=request.unit)
     lists = kind.lists(ranks, micro_batches, chunks, ticks.units(), knobs)
-    return ScheduleLists(name, lists, shape_of(lists), ticks, asked.memory_limit)
+    return ScheduleLists(name, lists, shape_of(lists), ticks, request.memory_limit)
 
 
-def _from_file(path: str, asked: ScheduleRequest) -> ScheduleLists:
-    problems = [*number_problems(asked, required=False), *limit_problems(asked)]
-    given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
+def _from_file(path: str, request: ScheduleRequest) -> ScheduleLists:
+    problems = [*number_problems(request, required=False), *limit_problems(request)]
+    given: GivenTimes | None = attempted(lambda: times_given(request.times, request.stage_times), problems)
     found = attempted(lambda: lists_of_file(path), problems)
     if found is not None:
-        problems += _unlike(found[1], asked)
+        problems += _unlike(found[1], request)
     if problems or given is None or found is None:
         raise InputError(problems)
     lists, shape = found
     ticks = for_pipeline(given, shape.ranks, shape.ways)
-    return ScheduleLists(path, lists, shape, ticks, asked.memory_limit)
+    return ScheduleLists(path, lists, shape, ticks, request.memory_limit)
 
 
-def number_problems(asked: ScheduleRequest, required: bool) -> Iterator[Problem]:
+def number_problems(request: ScheduleRequest, required: bool) -> Iterator[Problem]:
     """Numbers that are out of bounds or missing."""
     given = {
-        "stages": (asked.stages, MAX_RANKS),
-        "micro-batches": (asked.micro_batches, MAX_MICRO_BATCHES),
-        "chunks": (asked.chunks, MAX_CHUNKS),
-        "unit": (asked.unit, MAX_MICRO_BATCHES),
+        "stages": (request.stages, MAX_RANKS),
+        "micro-batches": (request.micro_batches, MAX_MICRO_BATCHES),
+        "chunks": (request.chunks, MAX_CHUNKS),
+        "unit": (request.unit, MAX_MICRO_BATCHES),
     }
     for name, (value, most) in given.items():
         if value is None and required and name in EXAMPLES:
@@ -124,35 +124,37 @@ def number_problems(asked: ScheduleRequest, required: bool) -> Iterator[Problem]
             yield Problem(name, value, f"must be from 1 to {most}", f"--{name} {min(most, max(1, value))}")
 
 
-def limit_problems(asked: ScheduleRequest) -> Iterator[Problem]:
+def limit_problems(request: ScheduleRequest) -> Iterator[Problem]:
     """Yield the problem of a memory limit that no schedule can keep."""
-    limit = asked.memory_limit
+    limit = request.memory_limit
     if limit is not None and not (isfinite(limit) and limit > 0):
         rule = "must be above 0; one micro-batch on a rank takes 2"
-        yield Problem("memory-limit", limit, rule, f"--memory-limit {2 * max(1, min(asked.stages or 4, 64))}")
+        yield Problem(
+            "memory-limit", limit, rule, f"--memory-limit {2 * max(1, min(request.stages or 4, 64))}"
+        )
 
 
-def _unknown_to(name: str, kind: ScheduleKind, asked: ScheduleRequest, chunks: int) -> Iterator[Problem]:
+def _unknown_to(name: str, kind: ScheduleKind, request: ScheduleRequest, chunks: int) -> Iterator[Problem]:
     """Chunks and a unit that this schedule can not have."""
     if 1 <= chunks <= MAX_CHUNKS and not kind.allows(chunks):
         rule = f"the chunks of a rank under {name} are {chunk_words(kind)}"
         yield Problem("chunks", chunks, rule, f"--chunks {usual_chunks(kind)}")
-    if asked.unit is not None and "unit" not in kind.depends_on:
-        yield Problem("unit", asked.unit, f"{name} has no unit of micro-batches", "leave it out")
+    if request.unit is not None and "unit" not in kind.depends_on:
+        yield Problem("unit", request.unit, f"{name} has no unit of micro-batches", "leave it out")
 
 
-def _size_problems(name: str, kind: ScheduleKind, asked: ScheduleRequest, chunks: int) -> Iterator[Problem]:
+def _size_problems(name: str, kind: ScheduleKind, request: ScheduleRequest, chunks: int) -> Iterator[Problem]:
     """Sizes for which this schedule can not be made, or not soon."""
-    ranks, micro_batches = asked.stages or 0, asked.micro_batches or 0
+    ranks, micro_batches = request.stages or 0, request.micro_batches or 0
     passes = 3 * ranks * micro_batches * chunks
     if passes > MAX_PASSES:
         rule = f"3·stages·chunks·micro-batches = {passes:,} passes > {MAX_PASSES:,}"
         yield Problem("micro-batches", micro_batches, rule, f"--micro-batches {4 * ranks}")
         return
-    fault = kind.fault(ranks, micro_batches, Knobs(unit=asked.unit))
+    fault = kind.fault(ranks, micro_batches, Knobs(unit=request.unit))
     if fault:
-        option, value = _mending(kind, ranks, micro_batches, asked.unit)
-        wrong = {"stages": ranks, "micro-batches": micro_batches, "unit": asked.unit}[option]
+        option, value = _mending(kind, ranks, micro_batches, request.unit)
+        wrong = {"stages": ranks, "micro-batches": micro_batches, "unit": request.unit}[option]
         yield Problem(option, wrong, f"{name}: {fault}", f"--{option} {value}")
 
 
@@ -166,18 +168,18 @@ def _mending(kind: ScheduleKind, ranks: int, micro_batches: int, unit: int | Non
     return "micro-batches", next(m for m in count(micro_batches) if not kind.fault(ranks, m))
 
 
-def _unlike(shape: Shape, asked: ScheduleRequest) -> Iterator[Problem]:
+def _unlike(shape: Shape, request: ScheduleRequest) -> Iterator[Problem]:
     """Numbers that differ from those of a file."""
     ours = {
-        "stages": (asked.stages, shape.ranks),
-        "micro-batches": (asked.micro_batches, shape.total),
-        "chunks": (asked.chunks, shape.chunks),
+        "stages": (request.stages, shape.ranks),
+        "micro-batches": (request.micro_batches, shape.total),
+        "chunks": (request.chunks, shape.chunks),
     }
     for name, (value, of_file) in ours.items():
         if value not in (None, of_file):
             yield Problem(name, value, f"the file has {of_file}", f"--{name} {of_file}, or leave it out")
-    if asked.unit is not None:
-        yield Problem("unit", asked.unit, "the lists are made already", "leave it out")
+    if request.unit is not None:
+        yield Problem("unit", request.unit, "the lists are made already", "leave it out")
 
 
 def chunk_words(kind: ScheduleKind) -> str:

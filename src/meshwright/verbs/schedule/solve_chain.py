@@ -1,7 +1,7 @@
-"""``schedule auto``: the shortest lists that can be found for a pipeline, its times and its memory limit.
+"""``schedule auto``: search the shortest lists for a pipeline, its times and its memory limit.
 
 Without a limit that is 1F1B's memory. Several stages of a rank lie in a V if nothing else is said. Figures, lists and
-pictures are those of every other schedule; beside them stands how the lists were found, and what none are below.
+pictures are those of every other schedule; in addition: how the lists were found, and their lower bound.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ ORIGIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSearchOptions:
-    """The options that a search has beside those of every schedule; None where they were not given."""
+    """Options of a schedule search only; None if not given."""
 
     placement: str | None = None
     time_budget: float | None = None
@@ -69,7 +69,7 @@ class Solved:
     goal: Goal = "makespan"
 
     def to_json(self) -> dict[str, Any]:
-        """The public form of a schedule, and of the search."""
+        """Return the public form of a schedule and its search."""
         of, in_all = self.solution, self.played.to_json()
         return in_all | {
             "goal": self.goal,
@@ -87,59 +87,59 @@ class Solved:
         }
 
     def csv(self) -> str:
-        """The lists, one row for each rank."""
+        """Write the lists as CSV, one row for each rank."""
         return self.played.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.played.svg()
 
 
-def solved(asked: ScheduleRequest, sought: ScheduleSearchOptions) -> Solved:
+def solved(request: ScheduleRequest, search: ScheduleSearchOptions) -> Solved:
     """Search. Raises InputError with all problems, InfeasibleError where no lists keep to the limit."""
-    problems = [*number_problems(asked, required=True), *limit_problems(asked), *_problems(asked)]
-    problems += search_problems(sought)
-    given: GivenTimes | None = attempted(lambda: times_given(asked.times, asked.stage_times), problems)
+    problems = [*number_problems(request, required=True), *limit_problems(request), *_problems(request)]
+    problems += search_problems(search)
+    given: GivenTimes | None = attempted(lambda: times_given(request.times, request.stage_times), problems)
     if problems or given is None:
         raise InputError(problems)
-    ranks, micro_batches, chunks = asked.stages or 0, asked.micro_batches or 0, asked.chunks or 1
+    ranks, micro_batches, chunks = request.stages or 0, request.micro_batches or 0, request.chunks or 1
     ticks = for_pipeline(given, ranks, StageChains(ranks * chunks))
     pipeline = Pipeline(
         ranks=ranks,
         micro_batches=micro_batches,
-        placement=PLACEMENTS[sought.placement or "v"](ranks, chunks),
+        placement=PLACEMENTS[search.placement or "v"](ranks, chunks),
         times=ticks.times,
-        knobs=Knobs(memory_limit=asked.memory_limit),
+        knobs=Knobs(memory_limit=request.memory_limit),
     )
     begun = monotonic()
-    found = solve(pipeline, sought.effort)
+    found = solve(pipeline, search.effort)
     took = monotonic() - begun
     made = ScheduleLists(AUTO, found.lists, shape_of(found.lists), ticks, pipeline.memory_limit)
     return Solved(scheduled_as(made), found.in_unit(ticks.in_unit), took)
 
 
-def _problems(asked: ScheduleRequest) -> Iterator[Problem]:
-    passes = 3 * (asked.stages or 0) * (asked.micro_batches or 0) * (asked.chunks or 1)
-    if passes > MAX_PASSES and (asked.chunks or 1) <= MAX_CHUNKS:
+def _problems(request: ScheduleRequest) -> Iterator[Problem]:
+    passes = 3 * (request.stages or 0) * (request.micro_batches or 0) * (request.chunks or 1)
+    if passes > MAX_PASSES and (request.chunks or 1) <= MAX_CHUNKS:
         rule = f"3·stages·chunks·micro-batches = {passes:,} passes > {MAX_PASSES:,}, too many to search"
         yield Problem(
-            "micro-batches", asked.micro_batches, rule, f"--micro-batches {4 * (asked.stages or 1)}"
+            "micro-batches", request.micro_batches, rule, f"--micro-batches {4 * (request.stages or 1)}"
         )
-    if asked.unit is not None:
-        yield Problem("unit", asked.unit, f"{AUTO} has no unit of micro-batches", "leave it out")
+    if request.unit is not None:
+        yield Problem("unit", request.unit, f"{AUTO} has no unit of micro-batches", "leave it out")
 
 
-def search_problems(sought: ScheduleSearchOptions) -> Iterator[Problem]:
+def search_problems(search: ScheduleSearchOptions) -> Iterator[Problem]:
     """Options of a search that it can not have."""
-    if sought.placement not in (None, *PLACEMENTS):
-        hint = nearest(str(sought.placement), PLACEMENTS)
-        yield Problem("placement", sought.placement, "is no way to lay stages", hint)
-    if sought.method not in (None, *METHODS):
-        yield Problem("method", sought.method, "is no way to search", nearest(str(sought.method), METHODS))
-    missing = missing_solver() if sought.method == "exact" else None
+    if search.placement not in (None, *PLACEMENTS):
+        hint = nearest(str(search.placement), PLACEMENTS)
+        yield Problem("placement", search.placement, "is no way to lay stages", hint)
+    if search.method not in (None, *METHODS):
+        yield Problem("method", search.method, "is no way to search", nearest(str(search.method), METHODS))
+    missing = missing_solver() if search.method == "exact" else None
     if missing:
         yield missing
-    budget, seed = sought.time_budget, sought.seed
+    budget, seed = search.time_budget, search.seed
     if budget is not None and not (isfinite(budget) and 0 < budget <= LONGEST):
         yield Problem("time-budget", budget, f"must be above 0 and at most {LONGEST:g} s", "--time-budget 60")
     if seed is not None and not 0 <= seed <= MAX_SEED:

@@ -1,4 +1,4 @@
-"""``schedule auto --graph``: which rank has which operators of a graph with branches, and its lists.
+"""``schedule auto --graph``: assign the operators of a graph with branches to ranks, and order their passes.
 
 The lists' stages are groups of operators. They pass the checks of all lists, with branches in place of a chain, and
 their messages can not deadlock under NCCL's rules. They are described, solved and simulated: the runtime runs chains.
@@ -57,17 +57,17 @@ class PlayedGraph:
     lists: GraphLists
 
     def to_json(self) -> dict[str, Any]:
-        """The public form."""
+        """Return the public form."""
         keys = ("step_s", "lower_bound_s", "gap", "busy", "peak_bytes", "messages")
         origin = {"origin": {key: ORIGIN[key] for key in keys}}
         return {"schedule": self.name} | self.lists.summary() | self.lists.in_full() | origin
 
     def csv(self) -> str:
-        """The lists, one row for each rank, and the operators of the stages."""
+        """Write the lists as CSV, one row for each rank, and the operators of the stages."""
         return self.lists.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.lists.svg()
 
 
@@ -75,7 +75,7 @@ class PlayedGraph:
 class SolvedGraph:
     """An answer, and what was asked."""
 
-    asked: GraphScheduleRequest
+    request: GraphScheduleRequest
     branches: Branches
     solution: Solution
     search_time_s: float
@@ -83,10 +83,10 @@ class SolvedGraph:
     @property
     def lists(self) -> GraphLists:
         """The lists with their figures."""
-        return GraphLists(self.asked.graph, self.branches, self.solution.answer, self.solution.bound)
+        return GraphLists(self.request.graph, self.branches, self.solution.answer, self.solution.bound)
 
     def to_json(self) -> dict[str, Any]:
-        """The public form; ``start_s``, ``end_s`` and ``held_bytes`` (after it) go with ``actions``."""
+        """Return the public form; ``start_s``, ``end_s`` and ``held_bytes`` (afterwards) go with ``actions``."""
         lists = self.lists
         head = {"schedule": "auto"} | lists.summary() | self._search()
         in_full = lists.in_full()
@@ -106,23 +106,26 @@ class SolvedGraph:
         }
 
     def csv(self) -> str:
-        """The lists, one row for each rank, and the operators of the stages."""
+        """Write the lists as CSV, one row for each rank, and the operators of the stages."""
         return self.lists.csv()
 
     def svg(self) -> str:
-        """A picture of the timeline."""
+        """Draw the timeline."""
         return self.lists.svg()
 
 
-def played_graph(name: str, asked: GraphScheduleRequest) -> PlayedGraph:
+def played_graph(name: str, request: GraphScheduleRequest) -> PlayedGraph:
     """Simulate the lists of a file for a graph. Raise InputError for faults, InfeasibleError beyond the memory."""
-    problems = [*_memory_problems(asked)]
-    branches = attempted(lambda: branches_of_file(asked.graph), problems)
+    problems = [*_memory_problems(request)]
+    branches = attempted(lambda: branches_of_file(request.graph), problems)
     if problems or branches is None:
         raise InputError(problems)
-    lists = graph_lists_of_file(name, asked.graph, branches, asked.memory)
+    lists = graph_lists_of_file(name, request.graph, branches, request.memory)
     task = lists.answer.task
-    numbers = {"ranks": (asked.ranks, task.ranks), "micro-batches": (asked.micro_batches, task.micro_batches)}
+    numbers = {
+        "ranks": (request.ranks, task.ranks),
+        "micro-batches": (request.micro_batches, task.micro_batches),
+    }
     problems = [
         Problem(option, value, f"the file has {of_file}", f"--{option} {of_file}, or leave it out")
         for option, (value, of_file) in numbers.items()
@@ -133,45 +136,45 @@ def played_graph(name: str, asked: GraphScheduleRequest) -> PlayedGraph:
     return PlayedGraph(name, lists)
 
 
-def solved_graph(asked: GraphScheduleRequest, sought: ScheduleSearchOptions) -> SolvedGraph:
+def solved_graph(request: GraphScheduleRequest, search: ScheduleSearchOptions) -> SolvedGraph:
     """Search. Raises InputError with all problems, InfeasibleError where nothing keeps to the memory."""
-    problems = [*_problems(asked), *search_problems(sought)]
-    branches = attempted(lambda: branches_of_file(asked.graph), problems)
+    problems = [*_problems(request), *search_problems(search)]
+    branches = attempted(lambda: branches_of_file(request.graph), problems)
     if branches is not None:
-        problems += _size_problems(asked, len(branches.names))
+        problems += _size_problems(request, len(branches.names))
     if problems or branches is None:
         raise InputError(problems)
-    task = Task(branches.graph, asked.ranks or 0, asked.micro_batches or 0, asked.memory)
+    task = Task(branches.graph, request.ranks or 0, request.micro_batches or 0, request.memory)
     begun = monotonic()
-    found = solve(task, sought.effort)
+    found = solve(task, search.effort)
     took = monotonic() - begun
     answer = found.answer
     assert not answer.problems(), "lists that are not legal"
     assert not check_branch_messages(answer.lists, answer.placement, answer.graph.ways), "messages that wait"
-    return SolvedGraph(asked, branches, found, took)
+    return SolvedGraph(request, branches, found, took)
 
 
-def _problems(asked: GraphScheduleRequest) -> Iterator[Problem]:
+def _problems(request: GraphScheduleRequest) -> Iterator[Problem]:
     numbers = {
-        "ranks": (asked.ranks, MAX_RANKS, 4),
-        "micro-batches": (asked.micro_batches, MAX_MICRO_BATCHES, 8),
+        "ranks": (request.ranks, MAX_RANKS, 4),
+        "micro-batches": (request.micro_batches, MAX_MICRO_BATCHES, 8),
     }
     for name, (value, most, example) in numbers.items():
         if value is None:
             yield Problem(name, None, "is needed to make the lists", f"--{name} {example}")
         elif not 1 <= value <= most:
             yield Problem(name, value, f"must be from 1 to {most}", f"--{name} {min(most, max(1, value))}")
-    yield from _memory_problems(asked)
+    yield from _memory_problems(request)
 
 
-def _memory_problems(asked: GraphScheduleRequest) -> Iterator[Problem]:
-    memory = asked.memory_gib
+def _memory_problems(request: GraphScheduleRequest) -> Iterator[Problem]:
+    memory = request.memory_gib
     if memory is not None and not (isfinite(memory) and 0 < memory <= MOST_GIB):
         yield Problem("memory", memory, f"must be above 0 and at most {MOST_GIB} GiB", "--memory 80")
 
 
-def _size_problems(asked: GraphScheduleRequest, operators: int) -> Iterator[Problem]:
-    ranks, micro_batches = asked.ranks or 1, asked.micro_batches or 1
+def _size_problems(request: GraphScheduleRequest, operators: int) -> Iterator[Problem]:
+    ranks, micro_batches = request.ranks or 1, request.micro_batches or 1
     if operators < ranks <= MAX_RANKS:
         yield Problem("ranks", ranks, f"{ranks} ranks > {operators} operators", f"--ranks {operators}")
     passes = 3 * operators * micro_batches

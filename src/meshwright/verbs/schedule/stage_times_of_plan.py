@@ -1,4 +1,4 @@
-"""A plan's own stage times for ``schedule``: written to a file that it reads, or searched for lists at once.
+"""A plan's own stage times for ``schedule``: write them to a file, or pass them to the solver.
 
 They are those that a solver is given for the plan (``cost/schedule_solver_task.py``), in seconds. ``schedule auto
 --from`` takes what stages hold and the room of every rank too; a file of times has one limit instead, which is safe
@@ -26,20 +26,20 @@ from meshwright.verbs.schedule.solve_chain import AUTO, ScheduleSearchOptions, S
 OF_THE_PLAN = ("stages", "micro_batches", "chunks", "times", "stage_times", "unit")
 
 
-def solved_for(plan: Resolved, asked: ScheduleRequest, sought: ScheduleSearchOptions) -> Solved:
+def solved_for(plan: Resolved, request: ScheduleRequest, search: ScheduleSearchOptions) -> Solved:
     """Search lists for a plan. Raises InputError with all problems, InfeasibleError where none fit."""
-    problems = [*limit_problems(asked), *search_problems(sought)]
-    given = {name: getattr(asked, name) for name in OF_THE_PLAN} | {"placement": sought.placement}
+    problems = [*limit_problems(request), *search_problems(search)]
+    given = {name: getattr(request, name) for name in OF_THE_PLAN} | {"placement": search.placement}
     problems += [
         Problem(name.replace("_", "-"), value, "is the plan's own with --from", "leave it out")
         for name, value in given.items()
         if value is not None
     ]
     ranks = plan.long.pipeline.ranks
-    limit = asked.memory_limit
+    limit = request.memory_limit
     task = _task(plan, "from", problems, None if limit is None else limit / PASS_MEMORY / ranks)
     begun = monotonic()
-    found = solve_task(task, sought.effort)
+    found = solve_task(task, search.effort)
     took = monotonic() - begun
     made = ScheduleLists(AUTO, found.lists, shape_of(found.lists), whole_times(task.pipeline.times), limit)
     return Solved(scheduled_as(made), found, took, task.goal)

@@ -48,7 +48,7 @@ PEAK = re.compile(r"(?:MaxMemAllocated=|Max_MA )(\d{1,6}(?:\.\d{1,2})?) ?GB")
 VERSION = re.compile(r"DeepSpeed info: version=(\d{1,4}(?:\.[\w+]{1,20}){1,5}), ")
 OPTION = re.compile(r"config\.py:\d{1,6}:print\] {1,4}([a-z_]\w{1,60})(?: \.{1,40} |  )")
 STAGE = re.compile(r"RANK=\d{1,7} STAGE=(\d{1,5}) LAYERS=\d{1,5} ")
-WANTED = frozenset(
+OPTIONS_READ = frozenset(
     (
         *(
             "train_batch_size",
@@ -76,7 +76,7 @@ class Deepspeed:
             for amount in PEAK.findall(line):
                 yield from peak(amount, GIB, "allocated")
         elif ":print]" in line:
-            if (match := OPTION.search(line)) and match[1] in WANTED:
+            if (match := OPTION.search(line)) and match[1] in OPTIONS_READ:
                 yield Setting(match[1], line[match.end() :].strip())
         elif "STAGE=" in line and (match := STAGE.search(line)):
             yield Setting(f"stage {match[1]}", match[1])

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from meshwright.ingestion.logs.events import Cells, Event, Restart, Setting, Settings, Step, duration, peak
 from meshwright.ingestion.logs.lines import without_rank_marks
-from meshwright.ingestion.logs.readers.megatron_columns import WANTED, megatron_columns
+from meshwright.ingestion.logs.readers.megatron_columns import OPTIONS_READ, megatron_columns
 from meshwright.units import GIGA, MIB, MILLISECOND
 
 STEP = re.compile(
@@ -77,5 +77,5 @@ def _peaks(line: str) -> Iterator[Event]:
 def _argument(line: str) -> Iterator[Event]:
     name, _, rest = without_rank_marks(line).strip().partition(" ")
     dots, _, value = rest.partition(" ")
-    if name in WANTED and dots.strip(".") == "":
+    if name in OPTIONS_READ and dots.strip(".") == "":
         yield Setting(name, value.strip())

@@ -49,11 +49,11 @@ CORE_ATTENTION = "core_attn"
 GRANULARITIES = ("recompute_granularity", "activations_checkpoint_granularity")
 OLD_CHECKPOINTING = ("checkpoint_activations", "activations_checkpoint_method")
 OFFLOADS = ("optimizer_cpu_offload", "cpu_offloading", "fine_grained_activation_offloading", "cpu_optimizer")
-DISPATCHER, BESIDE = "moe_token_dispatcher_type", "overlap_moe_expert_parallel_comm"
+DISPATCHER, EXPERT_OVERLAP = "moe_token_dispatcher_type", "overlap_moe_expert_parallel_comm"
 DISPATCHERS = {"alltoall": "all-to-all", "flex": "once"}
 OTHERS = (
     *("deepspeed", "zero_stage", "sequence_parallel", "sft", "overlap_grad_reduce", "tp_comm_overlap"),
-    *(DISPATCHER, BESIDE),
+    *(DISPATCHER, EXPERT_OVERLAP),
     *("use_distributed_optimizer", "num_distributed_optimizer_instances", "use_torch_fsdp2"),
     *("use_megatron_fsdp", "use_custom_fsdp", "data_parallel_sharding_strategy"),
     *("recompute_modules", "recompute_method", "recompute_num_layers", *GRANULARITIES, *OLD_CHECKPOINTING),
@@ -61,7 +61,7 @@ OTHERS = (
     *("moe_shared_expert_intermediate_size", "moe_layer_freq", "hybrid_layer_pattern"),
 )
 NUMBER_OPTIONS = tuple(name for names in NUMBERS.values() for name in names)
-WANTED = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, LAYOUT, *ENDS, *ACCOUNTED))
+OPTIONS_READ = frozenset((*NUMBER_OPTIONS, *MODEL_OPTIONS, *OTHERS, *OFFLOADS, LAYOUT, *ENDS, *ACCOUNTED))
 """Every option that is read; the table has several hundred more."""
 
 
@@ -103,9 +103,9 @@ def _exchange(settings: Settings) -> Found:
     """Yield the form of expert dispatch, and whether it overlaps compute."""
     if kind := DISPATCHERS.get(settings.get(DISPATCHER, "")):
         yield "expert_dispatch", Fact(kind, f"{DISPATCHER} {settings[DISPATCHER]}")
-    if BESIDE in settings:
-        beside = is_on(settings, BESIDE)
-        yield "expert_overlap", Fact(str(beside).lower(), f"{BESIDE} {beside}")
+    if EXPERT_OVERLAP in settings:
+        overlapped = is_on(settings, EXPERT_OVERLAP)
+        yield "expert_overlap", Fact(str(overlapped).lower(), f"{EXPERT_OVERLAP} {overlapped}")
 
 
 def _fsdp(settings: Settings) -> str | None:

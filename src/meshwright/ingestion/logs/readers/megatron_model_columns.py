@@ -73,8 +73,8 @@ def heads(settings: Settings) -> Found:
     count, groups = whole(settings, "num_attention_heads"), whole(settings, *GROUPS)
     grouped = settings.get("group_query_attention", "True").lower() == "true"
     if count:
-        said_by = "num_query_groups" if grouped and groups else "one per head"
-        yield "kv_heads", Fact(str(groups if grouped and groups else count), said_by)
+        origin = "num_query_groups" if grouped and groups else "one per head"
+        yield "kv_heads", Fact(str(groups if grouped and groups else count), origin)
     if width := whole(settings, "kv_channels"):
         yield "head_dim", Fact(str(width), f"kv_channels {width}")
 

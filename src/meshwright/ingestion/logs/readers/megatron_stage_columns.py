@@ -20,8 +20,8 @@ ACCOUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pip
 
 def is_uneven(settings: Settings) -> bool:
     """Return whether an option makes stages unequal."""
-    asked = any(first_text(settings, name) for name in (LAYOUT, *ENDS))
-    return asked or any(is_on(settings, name) for name in ACCOUNTED)
+    stages_given = any(first_text(settings, name) for name in (LAYOUT, *ENDS))
+    return stages_given or any(is_on(settings, name) for name in ACCOUNTED)
 
 
 def stage_columns(settings: Settings) -> Found:

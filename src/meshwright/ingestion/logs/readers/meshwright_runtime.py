@@ -49,7 +49,7 @@ class Runtime:
         try:
             data = json.loads(without_rank_marks(line))
             begins = isinstance(data, dict) and "meshwright" in data
-            said_first = [Setting(name, json.dumps(data.get(name))) for name in STARTS if begins]
+            initial_settings = [Setting(name, json.dumps(data.get(name))) for name in STARTS if begins]
         except (ValueError, RecursionError):
             return
         if not isinstance(data, dict):
@@ -57,7 +57,7 @@ class Runtime:
         if begins:
             yield Restart()
             yield Setting("release", str(data["meshwright"])[:40])
-            yield from said_first
+            yield from initial_settings
         yield from _step(data)
 
     def cells(self, settings: Settings) -> Cells:

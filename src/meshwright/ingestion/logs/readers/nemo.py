@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.ingestion.logs.events import Cells, Event, Restart, Setting, Settings, Step, duration, peak
 from meshwright.ingestion.logs.lines import without_rank_marks
-from meshwright.ingestion.logs.readers.megatron_columns import WANTED, megatron_columns
+from meshwright.ingestion.logs.readers.megatron_columns import OPTIONS_READ, megatron_columns
 
 BRIDGE_TIME = re.compile(r"Step Time : (\d{1,9}(?:\.\d{1,6})?)s GPU utilization: ")
 CONTAINER = re.compile(r"_target_: megatron\.bridge\.[\w.]{1,80}ConfigContainer\s*$")
@@ -113,7 +113,7 @@ class Nemo:
 def _option(line: str) -> Iterator[Event]:
     """Yield a configuration key and its value on the same line; the value is empty if a list follows below."""
     name, colon, rest = without_rank_marks(line).partition(":")
-    if colon and name.strip() in WANTED:
+    if colon and name.strip() in OPTIONS_READ:
         yield Setting(name.strip(), rest.partition(DEFAULT)[0].strip().strip("'\""))
 
 

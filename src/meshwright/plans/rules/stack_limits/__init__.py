@@ -1,4 +1,4 @@
-"""What single frameworks cannot do of a plan, each restriction once: ``STACK_LIMITS`` by the name of the stack.
+"""Limits of single frameworks on plans, each stated once: ``STACK_LIMITS`` by the name of the stack.
 
 Facts that every stack has a value for (has it cp, which schedules) are keys of its file, and their rules are in
 ``plans/rules/stack_support.py``. Here is what takes more than a list of values to say. The search (over arrays),
@@ -39,5 +39,5 @@ def broken_by_every_plan(setting: Setting) -> list[Problem]:
 
 
 def limits_of(stack: Stack) -> tuple[StackLimit, ...]:
-    """Return the limits of a stack: those that every stack has, and its own."""
+    """Return the limits of a stack: the general ones and its own."""
     return (*MODEL_LIMITS, *EVERY_STACK, *STACK_LIMITS.get(stack.name, ()))

@@ -19,7 +19,7 @@ SHARDED = "sharding: zero3"
 
 @limit("shards states wherever there is cp, or copies beside tp", *MESH)
 def mesh_without_sharding(plan: PlanValues) -> Iterator[Problem]:
-    """Accelerate makes a mesh of cp, or of copies beside tp, with FSDP only."""
+    """Refuse cp, or replicas next to tp, without FSDP: Accelerate makes no such mesh."""
     if plan.sharding == "none" and plan.cp > 1:
         yield Problem("sharding", "none", f"Accelerate shards states over cp = {plan.cp} > 1", SHARDED)
     elif plan.sharding == "none" and plan.tp > 1 and plan.dp > 1:
@@ -41,7 +41,7 @@ def tensor_parallel_fp8(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("cuts experts over tp", "tp", "etp")
 def expert_tensor_parallel(plan: PlanValues) -> Iterator[Problem]:
-    """transformers' ``tp_plan`` cuts experts as it cuts the rest."""
+    """Require etp = tp: transformers' ``tp_plan`` cuts experts as it cuts the rest."""
     if plan.arch.moe is not None and plan.etp != plan.tp:
         rule = f"transformers cuts experts over tp = {plan.tp}"
         yield Problem("layout.etp", plan.etp, rule, f"etp: {plan.tp}")

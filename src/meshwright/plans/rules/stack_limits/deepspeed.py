@@ -18,7 +18,7 @@ from meshwright.plans.rules.stack_limits.target_limits import precisions
 
 @limit("shards over all of data parallelism", "dp_replicate", "dp_shard", "sharding")
 def sharding_over_a_part(plan: PlanValues) -> Iterator[Problem]:
-    """Copies of sharded states would need MiCS."""
+    """Refuse replicas of sharded states: they would need MiCS."""
     if plan.sharding != "none" and plan.dp_replicate > 1:
         rule = f"ZeRO shards over all {plan.dp} ranks of data parallelism: MiCS is no part of 0.19.8"
         hint = f"dp_replicate: 1, dp_shard: {plan.dp}"

@@ -26,7 +26,7 @@ def pipeline(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("does not keep documents apart in linear attention")
 def linear_attention_of_documents(plan: PlanValues) -> Iterator[Problem]:
-    """transformers' linear attention goes on over the borders of documents, whatever positions say."""
+    """Refuse packed documents: transformers' linear attention carries its state over their borders."""
     documents = plan.workload.documents
     if documents is not None and plan.arch.linear is not None:
         rule = "states of transformers' linear attention do not begin again with a document"

@@ -1,4 +1,4 @@
-"""A restriction of one framework, stated once: which plans break it, and what to say of them.
+"""A restriction of one framework, stated once: the plans that break it, and the message.
 
 A limit reads one plan through ``PlanValues``. ``check`` and ``export`` make these of a plan; a search makes them of
 rows of its arrays, with only the columns that a limit ``reads``, and asks once for equal rows.
@@ -28,7 +28,7 @@ class StackLimit:
     find: Find
 
     def allows(self, plan: PlanValues) -> bool:
-        """Whether the plan has no problem that makes it illegal."""
+        """Return true if the plan has no problem that makes it illegal."""
         return not any(problem.severity == "error" for problem in self.find(plan))
 
 

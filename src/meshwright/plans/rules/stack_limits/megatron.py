@@ -22,7 +22,7 @@ EXPERTS_PP_LAST = ("etp", "ep", "edp_shard", "edp_replicate", "pp")
 
 
 def has_pp_before_dp(plan: PlanValues) -> bool:
-    """Whether pipeline ranks are neighbours of each other before those of data parallelism are."""
+    """Return true if pipeline ranks vary faster than data-parallel ones (``tp-cp-ep-pp-dp``)."""
     own = plan.used_order
     return own == tuple(a for a in PP_BEFORE_DP if a in own) and own[-1:] != ("pp",) and plan.pp > 1
 
@@ -44,7 +44,7 @@ def experts_order(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("keeps one copy of the experts' states in each instance of the optimizer", *EXPERTS)
 def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
-    """The distributed optimizer has dp_replicate instances."""
+    """Require dp_replicate copies of experts: the distributed optimizer has that many instances."""
     if plan.arch.moe is None or plan.sharded == "none" or plan.expert_replicas == plan.dp_replicate:
         return
     rule = (
@@ -56,7 +56,7 @@ def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("does not cut experts with biases", "etp")
 def biased_experts(plan: PlanValues) -> Iterator[Problem]:
-    """Grouped products of experts add no bias to a part of them."""
+    """Refuse etp > 1 for experts with biases: grouped GEMMs add no bias to a part of an expert."""
     if plan.etp > 1 and plan.arch.moe is not None and plan.arch.moe.expert_bias:
         rule = f"experts with biases are not cut: etp = {plan.etp} must be 1"
         yield Problem("layout.etp", plan.etp, rule, "etp: 1")

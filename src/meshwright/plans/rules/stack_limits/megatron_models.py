@@ -1,4 +1,4 @@
-"""What of an architecture Megatron's one GPT model (``pretrain_gpt.py``, megatron-core 0.19.2) has options for.
+"""Architectures that Megatron's GPT model (``pretrain_gpt.py``, megatron-core 0.19.2) has options for.
 
 The kinds of activation and of biases are also what the exporter writes options from.
 """
@@ -60,7 +60,7 @@ def spoken_activation(arch: Architecture) -> str:
 
 
 def bias_facts(arch: Architecture) -> dict[str, bool]:
-    """Return which linear layers have a bias; of the feed-forward parts only those that some layer has."""
+    """Return the linear layers that have a bias; feed-forward parts only if some layer has them."""
     facts = {"qkv": arch.qkv_bias, "output": arch.output_bias}
     if arch.moe is None or not all(arch.moe.layers):
         facts["mlp"] = arch.mlp_bias

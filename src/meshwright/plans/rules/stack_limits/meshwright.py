@@ -1,4 +1,4 @@
-"""What Meshwright's own runtime runs of the plan language: one table, for plan, check, run, verify and the docs.
+"""Limits of Meshwright's own runtime: one table for plan, check, run, verify and the docs.
 
 It comes after the laws that every plan keeps (``plans/rules/check_plan.py``) and after what no part of the project
 does yet (``plans/rules/not_in_this_release.py``). A plan outside of it can still be predicted.

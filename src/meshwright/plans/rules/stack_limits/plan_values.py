@@ -1,4 +1,4 @@
-"""One plan as the limits of stacks see it: values by column of ``PlanArrays``, and what follows from them."""
+"""One plan as the limits of stacks see it: values by column of ``PlanArrays``, and derived values."""
 
 from functools import cached_property
 from math import gcd

@@ -16,30 +16,30 @@ def rank_order(plan: PlanValues) -> Iterator[Problem]:
     own = plan.used_order
     orders = (DEFAULT_RANK_ORDER, *plan.stack.rank_orders)
     if own not in (tuple(axis for axis in order if axis in own) for order in orders):
-        known = " or ".join(f"[{', '.join(order)}]" for order in orders)
-        rule = f"{plan.stack.id} numbers ranks as {known}"
+        supported = " or ".join(f"[{', '.join(order)}]" for order in orders)
+        rule = f"{plan.stack.id} numbers ranks as {supported}"
         yield Problem("layout.rank_order", list(plan.order), rule, f"[{', '.join(DEFAULT_RANK_ORDER)}]")
 
 
 @limit("does not gather parameters so", *DEGREES, "ep", "etp", "sharding", "gather")
 def gather(plan: PlanValues) -> Iterator[Problem]:
     """Only parameters that are sharded are gathered."""
-    known = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
-    if plan.sharded == "zero3" and plan.gather not in known:
+    gathers = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
+    if plan.sharded == "zero3" and plan.gather not in gathers:
         where = f"with pp = {plan.pp} > 1" if plan.pp > 1 else "without a pipeline"
-        rule = f"{plan.stack.id} gathers parameters {' or '.join(known)} {where}"
-        yield Problem("gather", plan.gather, rule, f"gather: {known[0]}" if known else "sharding: zero1")
+        rule = f"{plan.stack.id} gathers parameters {' or '.join(gathers)} {where}"
+        yield Problem("gather", plan.gather, rule, f"gather: {gathers[0]}" if gathers else "sharding: zero1")
 
 
 @limit("does not cut this family of models over tp", "tp")
 def tensor_families(plan: PlanValues) -> Iterator[Problem]:
-    """The stack has a rule for the model's matrices."""
+    """Refuse tp if the stack has no rule for the model family's matrices."""
     yield from _uncut(plan, "tp", plan.tp, plan.stack.tp_families)
 
 
 @limit("does not spread this family's experts over ep", "ep")
 def expert_families(plan: PlanValues) -> Iterator[Problem]:
-    """The stack has a rule for the model's experts."""
+    """Refuse ep if the stack has no rule for the model family's experts."""
     yield from _uncut(plan, "ep", plan.ep, plan.stack.ep_families)
 
 

@@ -1,4 +1,4 @@
-"""Which models a stack has: rows of its file (``models``), or rules on what its one model class has options for."""
+"""Models that a stack trains: rows of its file (``models``), or rules on its one model class."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -59,13 +59,13 @@ def _stacks_with(arch: Architecture, without: Stack) -> str:
 
 @limit("does not have this model")
 def model(plan: PlanValues) -> Iterator[Problem]:
-    """A model that the stack does not have cannot be trained with it, whatever the plan."""
+    """Refuse a model that the stack does not have, whatever the plan."""
     yield from missing_model(plan.arch, plan.stack)
 
 
 @limit("does not cut this model's attention over cp", "cp")
 def context_of_model(plan: PlanValues) -> Iterator[Problem]:
-    """Some models of a stack have an attention without context parallelism."""
+    """Refuse cp for a model whose attention the stack does not cut over cp."""
     rows = rows_of(plan.arch, plan.stack) if plan.cp > 1 else ()
     if rows and not any(row.context_parallel for row in rows):
         rule = f"the attention of {rows[0].config} in {plan.stack.id} is not cut over cp: {plan.cp} must be 1"
@@ -74,12 +74,12 @@ def context_of_model(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("does not train this model in this precision")
 def trained_precision(plan: PlanValues) -> Iterator[Problem]:
-    """A precision can be a part of a model's configuration."""
+    """Refuse a precision that the stack does not train this model in."""
     rows, precision = rows_of(plan.arch, plan.stack), plan.workload.precision
-    known = sorted({name for row in rows for name in row.precisions})
-    if known and precision not in known:
-        rule = f"{plan.stack.id} trains {plan.arch.name} in {', '.join(known)} only"
-        yield Problem("workload.precision", precision, rule, f"precision: {known[0]}")
+    precisions = sorted({name for row in rows for name in row.precisions})
+    if precisions and precision not in precisions:
+        rule = f"{plan.stack.id} trains {plan.arch.name} in {', '.join(precisions)} only"
+        yield Problem("workload.precision", precision, rule, f"precision: {precisions[0]}")
 
 
 MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_model)
@@ -88,8 +88,8 @@ MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_mod
 def _is_row_of(row: StackModel, main: Architecture) -> bool:
     if not row.model:
         facts = _facts(main)
-        said = {name: value for name in SHAPE if (value := getattr(row, name)) is not None}
-        return main.family in row.families and all(facts[name] == value for name, value in said.items())
+        stated = {name: value for name in SHAPE if (value := getattr(row, name)) is not None}
+        return main.family in row.families and all(facts[name] == value for name, value in stated.items())
     if row.model == main.name:
         return build_graph(main).parameters == load_model(row.model).parameters
     return _nameless(main) == _of_catalogue(row.model)

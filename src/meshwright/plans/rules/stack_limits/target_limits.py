@@ -1,4 +1,4 @@
-"""Limits that several frameworks share: what their launchers and training scripts have no word for."""
+"""Limits that several frameworks share, for lack of an option in their launchers and training scripts."""
 
 from collections.abc import Collection, Iterator
 
@@ -28,7 +28,7 @@ def next_tokens(plan: PlanValues) -> Iterator[Problem]:
 
 @limit("has another order of the experts' ranks", *DEGREES, "ep", "etp", "sharding", "order")
 def experts_order(plan: PlanValues) -> Iterator[Problem]:
-    """The experts' mesh has one order; Megatron's follows from that of attention (``megatron.py``)."""
+    """Require the usual order of the experts' mesh; Megatron derives its own (``megatron.py``)."""
     usual = tuple(axis for axis in DEFAULT_EXPERT_ORDER if axis in plan.experts_order)
     if plan.experts_order != usual:
         rule = f"{plan.stack.id} numbers the experts' ranks as {', '.join(DEFAULT_EXPERT_ORDER)}"
@@ -47,13 +47,13 @@ def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
     yield Problem("layout.ep", plan.ep, rule, "ep inside of dp_shard·cp·tp")
 
 
-def precisions(known: Collection[str]) -> StackLimit:
+def precisions(supported: Collection[str]) -> StackLimit:
     """Make the limit of a framework that only knows these precisions."""
 
     @limit("does not train in this precision")
     def precision(plan: PlanValues) -> Iterator[Problem]:
-        if plan.workload.precision not in known:
-            rule = f"{plan.stack.id} knows {', '.join(known)}"
+        if plan.workload.precision not in supported:
+            rule = f"{plan.stack.id} knows {', '.join(supported)}"
             yield Problem("workload.precision", plan.workload.precision, rule, "precision: bf16")
 
     return precision

@@ -94,17 +94,17 @@ class LatentUpProjectionKernel(LinearKernel):
 class LatentAttentionKernel(AttentionKernel):
     """Attention on (queries, (non-rotary keys and values, the rotary key of all heads))."""
 
-    def _turned(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def _rotated_heads(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Return queries, keys and values, rotated; the shared rotary key is expanded to every head."""
         q, (kv, rotary) = x
         queries = q.unflatten(-1, (-1, self.op.qk_dim))
         plain, values = kv.unflatten(-1, (-1, self._plain + self.op.v_dim)).split(
             (self._plain, self.op.v_dim), -1
         )
-        turned = rotary.unsqueeze(2).clone()
-        self._turn(queries[..., self._plain :], batch)
-        self._turn(turned, batch)
-        keys = torch.cat((plain, turned.expand(-1, -1, plain.shape[2], -1)), -1)
+        rotated = rotary.unsqueeze(2).clone()
+        self._apply_rotary(queries[..., self._plain :], batch)
+        self._apply_rotary(rotated, batch)
+        keys = torch.cat((plain, rotated.expand(-1, -1, plain.shape[2], -1)), -1)
         self._grow(q, batch)
         return q, keys.flatten(2), values.flatten(2)
 
@@ -112,13 +112,13 @@ class LatentAttentionKernel(AttentionKernel):
         """Return the gradients of both up-projections' results and of the rotary key, summed over heads."""
         of_queries, of_keys, of_values = (gradient.permute(2, 0, 1, 3).contiguous() for gradient in gradients)
         self._grow(of_queries.flatten(2), batch)
-        self._turn(of_queries[..., self._plain :], batch, backward=True)
-        of_plain, of_turned = of_keys.split((self._plain, self._latent.qk_rope_dim), -1)
-        of_rotary = of_turned.sum(2, keepdim=True)
-        self._turn(of_rotary, batch, backward=True)
+        self._apply_rotary(of_queries[..., self._plain :], batch, backward=True)
+        of_plain, of_rotated = of_keys.split((self._plain, self._latent.qk_rope_dim), -1)
+        of_rotary = of_rotated.sum(2, keepdim=True)
+        self._apply_rotary(of_rotary, batch, backward=True)
         return of_queries.flatten(2), (torch.cat((of_plain, of_values), -1).flatten(2), of_rotary.squeeze(2))
 
-    def _turn(self, heads: torch.Tensor, batch: MicroBatch, *, backward: bool = False) -> None:
+    def _apply_rotary(self, heads: torch.Tensor, batch: MicroBatch, *, backward: bool = False) -> None:
         turn = self._rotation(heads, batch)
         if turn is not None:
             turn.apply(heads, backward=backward)

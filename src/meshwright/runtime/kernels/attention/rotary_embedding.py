@@ -23,9 +23,9 @@ class Rotation:
 
     def apply(self, heads: torch.Tensor, *, backward: bool = False) -> None:
         """Rotate (sequence, batch, heads, head_dim) in place; ``backward`` rotates the other way."""
-        turned = heads[..., : self.rotary.dim]
-        partners = self._swapped(turned)
-        turned.mul_(self.cos).addcmul_(partners, self.sin, value=-1 if backward else 1)
+        rotated = heads[..., : self.rotary.dim]
+        partners = self._swapped(rotated)
+        rotated.mul_(self.cos).addcmul_(partners, self.sin, value=-1 if backward else 1)
 
     def at(self, positions: torch.Tensor) -> "Rotation":
         """Select rows of tables of all positions: (sequence, batch) positions."""

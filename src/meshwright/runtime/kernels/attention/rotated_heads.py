@@ -24,7 +24,7 @@ class RotatedHeads:
         """Widths of queries, keys and values on this rank."""
         return head_widths(self.op, self.setting.tp)
 
-    def _turned(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def _rotated_heads(self, x: Value, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Return queries, keys and values of ``x``; queries and keys are rotated in place."""
         if isinstance(x, torch.Tensor):
             parts = tuple(x.split(self.widths, -1))

@@ -117,10 +117,10 @@ class AttentionKernel(RotatedHeads):
 
     # -- forward ------------------------------------------------------------------------------------------------
 
-    def forward(self, x: Input, visit: OperatorCall, beside: Sequence[Collective] = ()) -> torch.Tensor:
+    def forward(self, x: Input, visit: OperatorCall, overlapped: Sequence[Collective] = ()) -> torch.Tensor:
         """Attend: (sequence, batch, sum of widths) → (sequence, batch, heads · v_dim)."""
         parts = self._begun(x, visit)
-        out, kept = self.form.within(visit.batch.packing).forward(self._apart(parts), beside)
+        out, kept = self.form.within(visit.batch.packing).forward(self._apart(parts), overlapped)
         if self.sinks:
             out, kept["statistic"] = with_sinks(out, kept["statistic"], self.sinks.of(visit))
         y = out.permute(2, 0, 1, 3).flatten(2)
@@ -139,11 +139,11 @@ class AttentionKernel(RotatedHeads):
     def restore(self, x: Value, visit: OperatorCall) -> None:
         """Rotate and save the parts; with a head exchange, that exchange saves them."""
         if self.setting.shape.ulysses == 1:
-            self._keep(Parts.of(self._turned(x, visit.batch)), visit)
+            self._keep(Parts.of(self._rotated_heads(x, visit.batch)), visit)
 
     def _begun(self, x: Input, visit: OperatorCall) -> Parts:
         """Return the rotated parts, and save them once per pass, with the heads that this rank attends with."""
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
+        parts = x if isinstance(x, Parts) else Parts.of(self._rotated_heads(x, visit.batch))
         if visit.keep.inputs and not parts.whole:
             self._keep(parts, visit)
         return parts
@@ -153,7 +153,7 @@ class AttentionKernel(RotatedHeads):
 
     # -- backward -----------------------------------------------------------------------------------------------
 
-    def input_gradient(self, g: Value, visit: OperatorCall, beside: Sequence[Collective] = ()) -> Value:
+    def input_gradient(self, g: Value, visit: OperatorCall, overlapped: Sequence[Collective] = ()) -> Value:
         """Return the gradients of queries, keys and values; in the projections' layout if no exchange follows."""
         g, parts = g if isinstance(g, tuple) else (g, self.kept_value(visit))
         for name in PARTS:
@@ -164,7 +164,7 @@ class AttentionKernel(RotatedHeads):
             found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
             self.sinks.gradient(visit).add_(found)
         form = self.form.within(visit.batch.packing)
-        parts_of = form.gradients(self._apart(parts), AttentionOutput(out, kept, of_out), beside)
+        parts_of = form.gradients(self._apart(parts), AttentionOutput(out, kept, of_out), overlapped)
         if parts.whole or self.setting.shape.ulysses > 1:
             return Parts.of((gradient.permute(2, 0, 1, 3).flatten(2) for gradient in parts_of), parts.whole)
         return self._fused(parts_of, visit.batch)
@@ -198,7 +198,7 @@ class AttentionKernel(RotatedHeads):
             assert isinstance(x, torch.Tensor)
             (y,) = yield from UlyssesExchange(self.setting).exchange(item, (x,), to_heads=there)
             return y
-        parts = x if isinstance(x, Parts) else Parts.of(self._turned(x, visit.batch))
+        parts = x if isinstance(x, Parts) else Parts.of(self._rotated_heads(x, visit.batch))
         parts = Parts.of((yield from UlyssesExchange(self.setting).exchange(item, parts.all, to_heads=there)))
         if not there:
             return self._fused(self._apart(parts), visit.batch)

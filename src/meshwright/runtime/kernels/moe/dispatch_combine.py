@@ -205,14 +205,14 @@ class CombineKernel:
 
         ``x`` may include the results of shared experts and their gate's logits.
         """
-        rows, *beside = x if isinstance(x, tuple) else (x,)
+        rows, *shared_parts = x if isinstance(x, tuple) else (x,)
         y = token_dispatch_of(visit).weighed(rows, visit)
         y = y.unflatten(0, (-1, visit.batch.tokens.shape[1]))
-        if not beside or beside[0] is None:
+        if not shared_parts or shared_parts[0] is None:
             return y
-        if len(beside) == 1:
-            return y + beside[0]
-        shared, gate = beside
+        if len(shared_parts) == 1:
+            return y + shared_parts[0]
+        shared, gate = shared_parts
         visit.kept |= {"shared": shared, "gate": gate}
         return y + shared * gate.sigmoid()
 
@@ -241,7 +241,7 @@ class CombineKernel:
     def exchange(self, item: Collective, x: Value, visit: OperatorCall) -> Exchange:
         """Return rows from the experts, or send gradients to them. Results of shared experts stay local."""
         way, communicator, routes = token_dispatch_of(visit), self.setting.communicator, routes_of(visit)
-        rows, *beside = x if isinstance(x, tuple) else (x,)
+        rows, *shared_parts = x if isinstance(x, tuple) else (x,)
         if item.phase == "I":
             rows = yield from to_experts(
                 routes, communicator, item, rows, partial(way.gradients, visit=visit)
@@ -250,4 +250,4 @@ class CombineKernel:
             rows = yield from from_experts(
                 routes, communicator, item, rows, partial(way.results, visit=visit)
             )
-        return (rows, *beside) if beside else rows
+        return (rows, *shared_parts) if shared_parts else rows
