@@ -6,7 +6,8 @@ Source: DeepSpeed 0.19.8, ``runtime/config.py``, ``runtime/zero/config.py``, ``r
 
 from collections.abc import Callable
 
-from meshwright.frameworks.deepspeed.importing.options_to_plan import STAGE, STAGES, ZERO, Facts, stage_of
+from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, stage_of
+from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
@@ -30,8 +31,8 @@ def _stage(settings: ConfigValues, facts: Facts) -> None:
 
 def _precision(settings: ConfigValues, facts: Facts) -> None:
     low = [name for name in ("bf16", "bfloat16") if settings.truth(f"{name}.enabled")]
-    if low and settings.truth("fp16.enabled"):
-        settings.problem("fp16.enabled", f"{low[0]} and fp16 are both enabled", '"fp16": {"enabled": false}')
+    if low and settings.truth(FP16):
+        settings.problem(FP16, f"{low[0]} and fp16 are both enabled", '"fp16": {"enabled": false}')
 
 
 def _offload(settings: ConfigValues, facts: Facts) -> None:
@@ -70,7 +71,7 @@ def _third_stage(settings: ConfigValues, facts: Facts) -> None:
 def _sequence(settings: ConfigValues, facts: Facts) -> None:
     if _degree(facts, "layout.cp") > 1 and _degree(facts, "layout.tp") > 1:
         rule = "AutoTP puts its own groups in place of those of sequence parallelism: one of them"
-        settings.problem("sequence_parallel_size", rule, "sequence_parallel_size: 1")
+        settings.problem(CP, rule, "sequence_parallel_size: 1")
 
 
 def _tensor(settings: ConfigValues, facts: Facts) -> None:
@@ -100,9 +101,7 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
     if etp > 1:
         settings.problem("expert_parallel.expert_tensor_parallel_size", f"must be 1, not {etp}", "1")
     if tp > 1 and ep == 1:
-        settings.problem(
-            "expert_parallel.autoep_size", f"with autotp_size = {tp} it must be more than 1", "2"
-        )
+        settings.problem(EP, f"with autotp_size = {tp} it must be more than 1", "2")
     if tp > 1 and settings.truth("use_data_before_expert_parallelism"):
         settings.problem("use_data_before_expert_parallelism", f"is refused with autotp_size = {tp}", "false")
     offloaded = [n for n in ("offload_optimizer", "offload_param") if f"{ZERO}.{n}" in settings]
@@ -115,7 +114,7 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
             if settings.on(f"{ZERO}.{name}"):
                 settings.problem(f"{ZERO}.{name}", "is refused with experts at stage 3", "leave it out")
         if _degree(facts, "layout.cp") > 1:
-            settings.problem("sequence_parallel_size", "is refused with experts at stage 3", "1")
+            settings.problem(CP, "is refused with experts at stage 3", "1")
 
 
 RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (

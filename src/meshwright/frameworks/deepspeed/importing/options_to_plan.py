@@ -7,21 +7,33 @@ give a rank its part of each sequence.
 
 from collections.abc import Callable
 
+from meshwright.frameworks.deepspeed.options import (
+    ACCUMULATION,
+    BF16,
+    EP,
+    EXPERTS,
+    FP16,
+    MICRO,
+    OVERLAP,
+    STAGE,
+    STAGES,
+    TABLE,
+    TP,
+    TRAIN,
+    ZERO,
+)
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
+from meshwright.frameworks.option_table import read_facts
 
 Facts = dict[str, Fact]
-STAGES = ("none", "zero1", "zero2", "zero3")
-ZERO, STAGE = "zero_optimization", "zero_optimization.stage"
-TRAIN, MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
-ACCUMULATION = "gradient_accumulation_steps"
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 ADAM = ("adam", "adamw")
 
 
 def config_facts(settings: ConfigValues) -> Facts:
     """Every fact that the file states, defaults of DeepSpeed that differ from a short plan's included."""
-    facts: Facts = {"stack": Fact("deepspeed", "DeepSpeed keys")}
+    facts: Facts = {"stack": Fact("deepspeed", "DeepSpeed keys")} | read_facts(TABLE.rows, settings)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
         *(_degrees, _experts, _batch, _sharding),
         *(_precision, _optimizer, _recompute, _stack),
@@ -43,28 +55,18 @@ def stage_of(settings: ConfigValues) -> int | None:
 
 
 def _degrees(settings: ConfigValues, facts: Facts) -> Facts:
-    found: Facts = {}
-    tp = settings.number("tensor_parallel.autotp_size", least=0)
-    if tp is not None:
-        found["layout.tp"] = settings.fact("tensor_parallel.autotp_size", max(1, tp))
-        found["layout.sequence_parallel"] = Fact(False, "tensor_parallel.autotp_size leaves sequences whole")
-    for key, path in (
-        ("sequence_parallel_size", "layout.cp"),
-        ("data_parallel_size", "dp"),
-        ("pipeline.stages", "layout.pp"),
-    ):
-        degree = settings.number(key)
-        if degree is not None:
-            found[path] = settings.fact(key, degree)
-    return found
+    tp = settings.number(TP, least=0)
+    if tp is None:
+        return {}
+    whole = Fact(False, f"{TP} leaves sequences whole")
+    return {"layout.tp": settings.fact(TP, max(1, tp)), "layout.sequence_parallel": whole}
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> Facts:
-    if not settings.truth("expert_parallel.enabled"):
+    if not settings.truth(EXPERTS):
         return {}
     found: Facts = {}
-    for key, path in (("autoep_size", "layout.ep"), ("expert_tensor_parallel_size", "layout.etp")):
-        name = f"expert_parallel.{key}"
+    for name, path in ((EP, "layout.ep"), ("expert_parallel.expert_tensor_parallel_size", "layout.etp")):
         degree = settings.number(name)
         found[path] = settings.fact(name, degree or 1)
     return found
@@ -80,10 +82,9 @@ def _batch(settings: ConfigValues, facts: Facts) -> Facts:
     found: Facts = {}
     if TRAIN not in settings and MICRO not in settings:
         settings.problem(MICRO, f"one of {TRAIN} and {MICRO} must be there", f"{MICRO}: 1")
-    if micro is not None:
-        found["pipeline.micro_batch"] = settings.fact(MICRO, micro)
-        if steps is not None or (ACCUMULATION not in settings and TRAIN not in settings):
-            found["accumulation"] = settings.fact(ACCUMULATION, steps or 1)
+    counted = steps is not None or (ACCUMULATION not in settings and TRAIN not in settings)
+    if micro is not None and counted:
+        found["accumulation"] = settings.fact(ACCUMULATION, steps or 1)
     if train is None:
         return found
     if train % tp:
@@ -119,8 +120,7 @@ def _sharding(settings: ConfigValues, facts: Facts) -> Facts:
 def _precision(settings: ConfigValues, facts: Facts) -> Facts:
     """bf16 or fp16 where one is on; nothing where a script decides; fp32 where neither is asked for."""
     open_ended = False
-    for name, precision in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")):
-        key = f"{name}.enabled"
+    for key, precision in ((BF16, "bf16"), ("bfloat16.enabled", "bf16"), (FP16, "fp16")):
         if key in settings and settings.get(key) is None:
             open_ended = True
         elif settings.truth(key):
@@ -151,9 +151,8 @@ def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
 
 def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     stage = stage_of(settings) or 0
-    overlap = f"{ZERO}.overlap_comm"
-    asked = settings.truth(overlap, default=stage == 3)
-    found = {"stack.overlap_gradient_reduction": settings.fact(overlap, asked)} if stage else {}
+    asked = settings.truth(OVERLAP, default=stage == 3)
+    found = {"stack.overlap_gradient_reduction": settings.fact(OVERLAP, asked)} if stage else {}
     for key, path in (
         ("communication_data_type", "stack.gradient_communication_bytes"),
         ("data_types.grad_accum_dtype", "stack.gradient_bytes"),
