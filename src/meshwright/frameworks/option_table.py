@@ -118,11 +118,15 @@ def constant(option: str, value: Any, when: Condition = always) -> ComputedRow:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of one release of a target, in the order in which they are written."""
+    """The options of one release of a target, in the order in which they are written.
+
+    ``others`` names a list of what only other releases of the target accept, ``OTHERS-other-releases.txt``.
+    """
 
     target: str
     release: str
     rows: tuple[Row, ...]
+    others: str = ""
 
     @property
     def full_name(self) -> str:
@@ -133,6 +137,11 @@ class OptionTable:
     def names(self) -> frozenset[str]:
         """Every option that the release accepts."""
         return option_names(self.target, self.release)
+
+    @property
+    def other_names(self) -> frozenset[str]:
+        """Options that only other releases accept."""
+        return option_names(self.others, "other-releases") if self.others else frozenset()
 
 
 def written_values(rows: Iterable[Row], facts: Facts) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from meshwright.frameworks.option_table import (
     one_of,
 )
 
-OTHER_RELEASES = "megatron-lm-other-releases.txt"
-"""Names that only other releases have."""
 LAYERS, HIDDEN, WIDTH, HEADS = "--num-layers", "--hidden-size", "--ffn-hidden-size", "--num-attention-heads"
 GROUPED, GROUPS = "--group-query-attention", "--num-query-groups"
 LATENT, EXPERTS, DISPATCHER = "--multi-latent-attention", "--num-experts", "--moe-token-dispatcher-type"
@@ -134,6 +132,7 @@ TABLE = OptionTable(
     "megatron-core",
     "0.19.2",
     (*SIZES, *LENGTH, *NORMS, *TIED, *EXPERT_SIZES, *FURTHER_TOKENS, *PLAN, *READ_ONLY),
+    others="megatron-lm",
 )
 DEPENDENT = (
     *(SEQUENCE_PARALLEL, PP_BEFORE_DP, DISTRIBUTED, FSDP, STRATEGY, LAYOUT),

@@ -7,7 +7,6 @@ refuses. The distributed optimizer and Megatron-FSDP shard over dp·cp / instanc
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 
 from meshwright.errors import InputError, Problem
 from meshwright.frameworks.importing.command_line import (
@@ -25,7 +24,7 @@ from meshwright.frameworks.importing.shell_script import Script, read_script
 from meshwright.frameworks.megatron.importing.option_conflicts import rule_problems
 from meshwright.frameworks.megatron.importing.options_to_plan import RELEVANT, option_facts
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
-from meshwright.frameworks.megatron.options import OTHER_RELEASES, TABLE
+from meshwright.frameworks.megatron.options import TABLE
 from meshwright.plans.files.yaml_text import read_mapping
 
 DEVICES: Mapping[str, tuple[str, ...]] = {
@@ -91,11 +90,9 @@ def _yaml_options(data: Mapping[str, object], known: frozenset[str]) -> Iterator
 
 def _unknown(options: Mapping[str, GivenOption], script: Script) -> Iterator[Problem]:
     """Unknown options are errors for Megatron's own programs; another program may have added its own."""
-    path = files("meshwright.frameworks.megatron").joinpath(OTHER_RELEASES)
-    others = frozenset(path.read_text(encoding="utf-8").split())
     programs = [word.text for word in script.words if word.text.endswith(".py")]
     own = not programs or any(program.endswith(OWN_PROGRAMS) for program in programs)
-    for problem in unknown_option_problems(options, TABLE.names, others, TABLE.full_name):
+    for problem in unknown_option_problems(options, TABLE.names, TABLE.other_names, TABLE.full_name):
         if own or problem.severity == "warning":
             yield problem
         else:

@@ -62,7 +62,7 @@ def import_torchtitan(text: str) -> ImportedFile:
         rule = "has none of torchtitan's options"
         raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree 8"))
     said, kept = kept, {**_defaults(kept), **kept}
-    problems = list(unknown_option_problems(said, TABLE.names, frozenset(), TABLE.full_name))
+    problems = list(unknown_option_problems(said, TABLE.names, TABLE.other_names, TABLE.full_name))
     raise_on_unknown_options(problems)
     problems += [*repeated(options, NUMBERS), *conditional_variables(script)]
     line = CommandLine(kept, problems, "the default")
