@@ -7,8 +7,10 @@ depends on several facts has a row with a function of them, and code of the impo
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from meshwright.frameworks.importing.command_line import CommandLine
+from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.option_names import Option, option_names
 
@@ -18,32 +20,8 @@ Condition = Callable[[Facts], bool]
 LEFT_OUT = object()
 
 
-class OptionValues(Protocol):
-    """The options that a file gives, on a command line or in sections."""
-
-    def __contains__(self, name: str, /) -> bool:
-        """Whether the file gives the option."""
-        ...
-
-    def get(self, key: str) -> Any:
-        """Return the value; None where the file leaves it open."""
-        ...
-
-    def number(self, key: str) -> int | None:
-        """Return a whole number from 1; None where there is none, with a problem for another value."""
-        ...
-
-    def truth(self, key: str) -> bool:
-        """Return whether the option is on."""
-        ...
-
-    def fact(self, key: str, value: Any) -> Fact:
-        """Return ``value`` in our words, with those of the file."""
-        ...
-
-    def left_out(self, key: str, value: Any) -> str:
-        """Return words for an option that the file leaves out: ``value`` is the framework's own."""
-        ...
+OptionValues = CommandLine | ConfigValues
+"""The options that a file gives, on a command line or in sections."""
 
 
 @dataclass(frozen=True, slots=True)

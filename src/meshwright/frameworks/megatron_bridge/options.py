@@ -70,11 +70,11 @@ PLAN: tuple[Row, ...] = (
     OptionRow(
         "comm_overlap.overlap_moe_expert_parallel_comm", "stack.overlap_expert_exchange", FLAG, when=never
     ),
-    ComputedRow(CAPACITY, plan.capacity_factor, _has_experts),
-    ComputedRow(DROP, plan.capacity_policy, lambda facts: "workload.capacity" in facts),
-    ComputedRow(PAD, plan.capacity_pads, _has_experts),
+    ComputedRow(CAPACITY, lambda facts: plan.capacity(facts, "factor"), _has_experts),
+    ComputedRow(DROP, lambda facts: plan.capacity(facts, "drop"), lambda facts: "workload.capacity" in facts),
+    ComputedRow(PAD, lambda facts: plan.capacity(facts, "pad") or False, _has_experts),
     OptionRow(SEQUENCE_PARALLEL, "layout.sequence_parallel", FLAG),
-    ComputedRow("model.init_model_with_meta_device", plan.starts_on_meta),
+    ComputedRow("model.init_model_with_meta_device", lambda facts: facts["sharding"] == "zero3"),
     ComputedRow(LAYOUT, plan.layout_text),
     OptionRow(
         CHUNKS,
@@ -82,10 +82,10 @@ PLAN: tuple[Row, ...] = (
         when=lambda facts: facts["pipeline.virtual_stages"] > 1,
         otherwise=None,
     ),
-    ComputedRow(GRANULARITY, plan.recompute_granularity),
-    ComputedRow(METHOD, plan.recompute_method),
-    ComputedRow(RECOMPUTED_LAYERS, plan.recompute_layers),
-    ComputedRow(MODULES, plan.recompute_modules),
+    ComputedRow(GRANULARITY, lambda facts: plan.recompute(facts, "granularity")),
+    ComputedRow(METHOD, lambda facts: plan.recompute(facts, "method")),
+    ComputedRow(RECOMPUTED_LAYERS, lambda facts: plan.recompute(facts, "layers")),
+    ComputedRow(MODULES, lambda facts: plan.recompute(facts, "modules")),
     ComputedRow(MTP_LAYERS, lambda facts: facts.get("next_tokens.layers")),
     ComputedRow(
         MTP_WEIGHT, lambda facts: facts["next_tokens.weight"], lambda facts: "next_tokens.weight" in facts
@@ -123,7 +123,7 @@ PLAN: tuple[Row, ...] = (
         otherwise=False,
     ),
     ComputedRow(SHARDED[0], plan.is_fsdp),
-    ComputedRow(STRATEGY, lambda facts: plan.strategy(facts) or "no_shard"),
+    ComputedRow(STRATEGY, lambda facts: plan.STRATEGIES.get(facts["sharding"], "no_shard")),
     constant("ddp.outer_dp_sharding_strategy", "no_shard"),
     ComputedRow(PP_BEFORE_DP, plan.pp_before_dp),
     ComputedRow(SHARDED[1], plan.is_fsdp),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from meshwright.errors import nearest
+from meshwright.frameworks.accelerate import options as names
 from meshwright.frameworks.accelerate.importing.options_to_plan import (
     KINDS,
     STAGES,
@@ -17,59 +18,42 @@ from meshwright.frameworks.accelerate.importing.options_to_plan import (
     strategy,
 )
 from meshwright.frameworks.accelerate.importing.unread_options import OTHERS
-from meshwright.frameworks.accelerate.options import (
-    CHECKPOINTING,
-    ENVIRONMENT,
-    FSDP_SECTION,
-    KIND,
-    MACHINES,
-    MEGATRON_SECTION,
-    MESH_SECTION,
-    PRECISION,
-    PREFIX,
-    PROCESSES,
-    RAM_LOADING,
-    RESHARD,
-    VERSION,
-    WRAP,
-    WRAPPED,
-)
 from meshwright.frameworks.importing.config_values import ConfigValues
 
 SECTIONS = {
-    FSDP_SECTION: "FSDP",
+    names.FSDP_SECTION: "FSDP",
     "deepspeed_config": "DEEPSPEED",
-    MEGATRON_SECTION: "MEGATRON_LM",
-    MESH_SECTION: "",
+    names.MEGATRON_SECTION: "MEGATRON_LM",
+    names.MESH_SECTION: "",
     "fp8_config": "",
     "dynamo_config": "",
 }
 """Sections, and the kind of job that alone reads them."""
 TYPES = ("NO", "MULTI_GPU", *KINDS, *OTHERS)
-POLICIES = (WRAPPED, "SIZE_BASED_WRAP", "NO_WRAP")
+POLICIES = (names.WRAPPED, "SIZE_BASED_WRAP", "NO_WRAP")
 DEEPSPEED_OWN = (
     *("zero_stage", "gradient_accumulation_steps", "gradient_clipping", "offload_optimizer_device"),
     *("offload_param_device", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
-    *("zero3_save_16bit_model", PRECISION),
+    *("zero3_save_16bit_model", names.PRECISION),
 )
 """Keys that may not stand beside a DeepSpeed configuration file."""
 
 
 def config_rules(settings: ConfigValues) -> None:
     """Note everything that these keys contradict by themselves."""
-    kind = str(settings.get(KIND, ""))
+    kind = str(settings.get(names.KIND, ""))
     for rule in RULES:
         rule(settings, kind)
 
 
 def _kind(settings: ConfigValues, kind: str) -> None:
-    if KIND not in settings:
-        settings.problem(KIND, "must be there", "distributed_type: FSDP")
+    if names.KIND not in settings:
+        settings.problem(names.KIND, "must be there", "distributed_type: FSDP")
     elif kind not in TYPES:
-        settings.problem(KIND, "is no type of Accelerate", nearest(kind.upper(), TYPES))
-    if str(settings.get(ENVIRONMENT, "LOCAL_MACHINE")) != "LOCAL_MACHINE":
+        settings.problem(names.KIND, "is no type of Accelerate", nearest(kind.upper(), TYPES))
+    if str(settings.get(names.ENVIRONMENT, "LOCAL_MACHINE")) != "LOCAL_MACHINE":
         rule = "only jobs on machines of one's own are read"
-        settings.problem(ENVIRONMENT, rule, "LOCAL_MACHINE")
+        settings.problem(names.ENVIRONMENT, rule, "LOCAL_MACHINE")
     for section, reader in SECTIONS.items():
         if reader and reader != kind and settings.get(section):
             rule = f"is for distributed_type {reader}: ignored here"
@@ -77,24 +61,24 @@ def _kind(settings: ConfigValues, kind: str) -> None:
 
 
 def _processes(settings: ConfigValues, kind: str) -> None:
-    processes, machines = settings.number(PROCESSES, least=-1), settings.number(MACHINES)
+    processes, machines = settings.number(names.PROCESSES, least=-1), settings.number(names.MACHINES)
     if kind == "NO" and processes and processes > 1:
         rule = "distributed_type NO starts one process"
-        settings.problem(PROCESSES, rule, "distributed_type: MULTI_GPU", ignored=True)
+        settings.problem(names.PROCESSES, rule, "distributed_type: MULTI_GPU", ignored=True)
     elif processes and machines and processes > 0 and processes % machines:
         rule = f"num_processes mod num_machines = {processes} mod {machines} = {processes % machines}"
-        settings.problem(PROCESSES, rule, f"num_processes: {-(-processes // machines) * machines}")
+        settings.problem(names.PROCESSES, rule, f"num_processes: {-(-processes // machines) * machines}")
 
 
 def _versions(settings: ConfigValues, kind: str) -> None:
     if kind != "FSDP":
         return
-    version, reshard = fsdp_version(settings), RESHARD
+    version, reshard = fsdp_version(settings), names.RESHARD
     if version not in (1, 2):
-        settings.problem(VERSION, "is 1 or 2", "fsdp_version: 2")
+        settings.problem(names.VERSION, "is 1 or 2", "fsdp_version: 2")
     if version == 1 and mesh_sizes(settings):
         rule = "parallelism_config needs FSDP version 2"
-        settings.problem(VERSION, rule, "fsdp_version: 2")
+        settings.problem(names.VERSION, rule, "fsdp_version: 2")
     if version == 1 and strategy(settings) not in STRATEGIES:
         settings.problem("fsdp_sharding_strategy", "is no strategy", nearest(strategy(settings), STRATEGIES))
     if version == 1 and reshard in settings:
@@ -109,15 +93,15 @@ def _versions(settings: ConfigValues, kind: str) -> None:
 def _units(settings: ConfigValues, kind: str) -> None:
     if kind != "FSDP":
         return
-    key = WRAP
+    key = names.WRAP
     policy = str(settings.get(key, "NO_WRAP")).upper()
     if policy not in POLICIES:
         settings.problem(key, "is no policy", nearest(policy, POLICIES))
     elif policy == "NO_WRAP":
         rule = "the model is one unit: all its parameters are gathered at once"
-        settings.problem(key, rule, f"{key}: {WRAPPED}", ignored=True)
+        settings.problem(key, rule, f"{key}: {names.WRAPPED}", ignored=True)
     offload = "fsdp_activation_checkpointing_offload"
-    if settings.truth(offload) and not settings.truth(CHECKPOINTING):
+    if settings.truth(offload) and not settings.truth(names.CHECKPOINTING):
         rule = "needs fsdp_activation_checkpointing"
         settings.problem(offload, rule, "fsdp_activation_checkpointing: true")
     elif settings.truth(offload) and fsdp_version(settings) == 1:
@@ -132,20 +116,22 @@ def _mesh(settings: ConfigValues, kind: str) -> None:
     replicate, shard, tp, cp, sp = (sizes[axis] for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp"))
     if cp > 1 and sp > 1:
         settings.problem(
-            f"{PREFIX}sp_size", f"cp = {cp} and sp = {sp} exclude each other", f"{PREFIX}sp_size: 1"
+            f"{names.PREFIX}sp_size",
+            f"cp = {cp} and sp = {sp} exclude each other",
+            f"{names.PREFIX}sp_size: 1",
         )
     if replicate > 1 and shard == 1 and max(tp, cp) > 1:
         rule = f"dp_replicate = {replicate} beside tp = {tp} or cp = {cp} needs dp_shard > 1"
-        hint = f"{PREFIX}dp_replicate_size: 1, {PREFIX}dp_shard_size: {replicate}"
-        settings.problem(f"{PREFIX}dp_replicate_size", rule, hint)
+        hint = f"{names.PREFIX}dp_replicate_size: 1, {names.PREFIX}dp_shard_size: {replicate}"
+        settings.problem(f"{names.PREFIX}dp_replicate_size", rule, hint)
     for axis, backend in (("cp", "torch"), ("sp", "deepspeed")):
-        if settings.get(f"{PREFIX}{axis}_backend", backend) != backend:
-            settings.problem(f"{PREFIX}{axis}_backend", f"is {backend}", backend)
-    total, processes = prod(sizes.values()), settings.number(PROCESSES, least=-1)
+        if settings.get(f"{names.PREFIX}{axis}_backend", backend) != backend:
+            settings.problem(f"{names.PREFIX}{axis}_backend", f"is {backend}", backend)
+    total, processes = prod(sizes.values()), settings.number(names.PROCESSES, least=-1)
     if processes and processes > 0 and total != processes and not (kind == "DEEPSPEED" and sp > 1):
         factors = "·".join(str(size) for size in sizes.values())
         rule = f"dp_replicate·dp_shard·tp·cp·sp = {factors} = {total}, not num_processes = {processes}"
-        settings.problem(MESH_SECTION, rule, _fitting(sizes, processes))
+        settings.problem(names.MESH_SECTION, rule, _fitting(sizes, processes))
 
 
 def _fitting(sizes: Mapping[str, int], processes: int) -> str:
@@ -153,8 +139,8 @@ def _fitting(sizes: Mapping[str, int], processes: int) -> str:
     for axis in ("dp_shard", "dp_replicate"):
         others = prod(size for name, size in sizes.items() if name != axis)
         if processes % others == 0:
-            return f"{PREFIX}{axis}_size: {processes // others}"
-    return f"{PREFIX}dp_shard_size: {processes}, all others 1"
+            return f"{names.PREFIX}{axis}_size: {processes // others}"
+    return f"{names.PREFIX}dp_shard_size: {processes}, all others 1"
 
 
 def _mesh_and_kind(settings: ConfigValues, kind: str) -> None:
@@ -165,20 +151,20 @@ def _mesh_and_kind(settings: ConfigValues, kind: str) -> None:
     if kind == "MEGATRON_LM" or (kind == "FSDP" and sizes["dp_shard"] * sizes["cp"] == 1):
         reasons = {"FSDP": "has no axis to shard over", "MEGATRON_LM": f"is refused with {kind}"}
         settings.problem(
-            MESH_SECTION,
+            names.MESH_SECTION,
             reasons[kind],
-            f"{PREFIX}dp_shard_size: {max(2, sizes['dp_replicate'])}"
+            f"{names.PREFIX}dp_shard_size: {max(2, sizes['dp_replicate'])}"
             if kind == "FSDP"
             else "distributed_type: FSDP",
         )
     if kind.startswith("MULTI") and sizes["cp"] > 1:
-        settings.problem(f"{PREFIX}cp_size", "context parallelism needs FSDP", "distributed_type: FSDP")
+        settings.problem(f"{names.PREFIX}cp_size", "context parallelism needs FSDP", "distributed_type: FSDP")
     if kind.startswith("MULTI") and sizes["dp_shard"] > 1:
         rule = f"nothing is sharded with distributed_type {kind}"
-        settings.problem(f"{PREFIX}dp_shard_size", rule, "distributed_type: FSDP", ignored=True)
+        settings.problem(f"{names.PREFIX}dp_shard_size", rule, "distributed_type: FSDP", ignored=True)
     if kind != "DEEPSPEED" and sizes["sp"] > 1:
         rule = "Ulysses runs with distributed_type DEEPSPEED"
-        settings.problem(f"{PREFIX}sp_size", rule, "distributed_type: DEEPSPEED", ignored=True)
+        settings.problem(f"{names.PREFIX}sp_size", rule, "distributed_type: DEEPSPEED", ignored=True)
 
 
 def _deepspeed(settings: ConfigValues, kind: str) -> None:
@@ -198,12 +184,12 @@ def _deepspeed(settings: ConfigValues, kind: str) -> None:
 
 
 def _low_precision(settings: ConfigValues, kind: str) -> None:
-    if str(settings.get(PRECISION, "")).lower() != "fp8" or kind != "FSDP":
+    if str(settings.get(names.PRECISION, "")).lower() != "fp8" or kind != "FSDP":
         return
     backend = str(settings.get("fp8_backend", "")).upper()
     if backend == "MSAMP":
         settings.problem("fp8_backend", "MS-AMP does not run with FSDP", "backend: AO")
-    loading = RAM_LOADING
+    loading = names.RAM_LOADING
     if backend == "AO" and settings.truth(loading, default=True):
         settings.problem(loading, "is on unless it is false, and torchao refuses it", f"{loading}: false")
 

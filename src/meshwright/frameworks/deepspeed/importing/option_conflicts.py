@@ -9,6 +9,7 @@ from collections.abc import Callable
 from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, stage_of
 from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
+from meshwright.frameworks.importing.imported_file import number_in
 
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
 """What the pipeline engine takes from its section; the stages are arguments of PipelineModule in code."""
@@ -18,10 +19,6 @@ def config_rules(settings: ConfigValues, facts: Facts) -> None:
     """Note everything that these keys contradict by themselves."""
     for rule in RULES:
         rule(settings, facts)
-
-
-def _degree(facts: Facts, path: str) -> int:
-    return int(facts[path].value) if path in facts else 1
 
 
 def _stage(settings: ConfigValues, facts: Facts) -> None:
@@ -69,7 +66,7 @@ def _third_stage(settings: ConfigValues, facts: Facts) -> None:
 
 
 def _sequence(settings: ConfigValues, facts: Facts) -> None:
-    if _degree(facts, "layout.cp") > 1 and _degree(facts, "layout.tp") > 1:
+    if number_in(facts, "layout.cp") > 1 and number_in(facts, "layout.tp") > 1:
         rule = "AutoTP puts its own groups in place of those of sequence parallelism: one of them"
         settings.problem(CP, rule, "sequence_parallel_size: 1")
 
@@ -77,7 +74,7 @@ def _sequence(settings: ConfigValues, facts: Facts) -> None:
 def _tensor(settings: ConfigValues, facts: Facts) -> None:
     for section in ("tp", "tensor_parallel"):
         key = f"tensor_parallel.{section}.tp_size"
-        size, tp = settings.number(key), _degree(facts, "layout.tp")
+        size, tp = settings.number(key), number_in(facts, "layout.tp")
         if size is not None and size not in (1, tp):
             settings.problem(key, f"must be tensor_parallel.autotp_size = {tp}", str(tp))
 
@@ -97,7 +94,7 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
     """Rules of AutoEP, alone and folded with AutoTP."""
     if "layout.ep" not in facts:
         return
-    ep, etp, tp = (_degree(facts, f"layout.{axis}") for axis in ("ep", "etp", "tp"))
+    ep, etp, tp = (number_in(facts, f"layout.{axis}") for axis in ("ep", "etp", "tp"))
     if etp > 1:
         settings.problem("expert_parallel.expert_tensor_parallel_size", f"must be 1, not {etp}", "1")
     if tp > 1 and ep == 1:
@@ -113,7 +110,7 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
         for name in ("zero_quantized_gradients", "zero_hpz_partition_size"):
             if settings.on(f"{ZERO}.{name}"):
                 settings.problem(f"{ZERO}.{name}", "is refused with experts at stage 3", "leave it out")
-        if _degree(facts, "layout.cp") > 1:
+        if number_in(facts, "layout.cp") > 1:
             settings.problem(CP, "is refused with experts at stage 3", "1")
 
 

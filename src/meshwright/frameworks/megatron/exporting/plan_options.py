@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
 from meshwright.frameworks.exporting.export_result import Refusal
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Stage
@@ -70,19 +71,9 @@ def pp_before_dp(facts: Facts) -> bool:
     return order != tuple(axis for axis in USUAL_ORDER if axis in order)
 
 
-def capacity_factor(facts: Facts) -> float | None:
-    """Return the capacity of an expert; None where experts take all tokens."""
-    return facts["workload.capacity"].factor if "workload.capacity" in facts else None
-
-
-def capacity_policy(facts: Facts) -> str | None:
-    """Return which tokens are dropped."""
-    return facts["workload.capacity"].drop if "workload.capacity" in facts else None
-
-
-def capacity_pads(facts: Facts) -> bool:
-    """Return whether experts are filled up to their capacity."""
-    return "workload.capacity" in facts and facts["workload.capacity"].pad
+def capacity(facts: Facts, name: str) -> Any:
+    """Return one value of the capacity of experts; None where they take all tokens."""
+    return getattr(facts.get("workload.capacity"), name, None)
 
 
 def is_sharded(facts: Facts) -> bool:
@@ -93,16 +84,6 @@ def is_sharded(facts: Facts) -> bool:
 def is_fsdp(facts: Facts) -> bool:
     """Return whether Megatron-FSDP shards more than the optimizer's states."""
     return facts["sharding"] in STRATEGIES
-
-
-def strategy(facts: Facts) -> str | None:
-    """Return what Megatron-FSDP shards."""
-    return STRATEGIES.get(facts["sharding"])
-
-
-def starts_on_meta(facts: Facts) -> bool:
-    """Return whether no rank can hold all parameters."""
-    return bool(facts["sharding"] == "zero3")
 
 
 def has_instances(facts: Facts) -> bool:
@@ -150,45 +131,18 @@ def _times(letter: str, count: int) -> str:
     return f"{letter}*{count}" if count > 1 else letter * count
 
 
-def recompute_granularity(facts: Facts) -> str | None:
-    """Return whether whole layers or operators of them are recomputed."""
-    if facts["recompute"] in ("none", ()):
+def recompute(facts: Facts, name: str) -> Any:
+    """Return one value of recomputation: of whole layers, one by one, or of operators; None where it is off."""
+    chosen = facts["recompute"]
+    if chosen in ("none", ()):
         return None
-    return "full" if facts["recompute"] == "full" else "selective"
+    whole = {"granularity": "full", "method": "uniform", "layers": 1}
+    modules = ("core_attn",) if chosen == "selective" else tuple(chosen)
+    return (whole if chosen == "full" else {"granularity": "selective", "modules": modules}).get(name)
 
 
-def recompute_method(facts: Facts) -> str | None:
-    """Return how recomputed layers are chosen: all alike."""
-    return "uniform" if facts["recompute"] == "full" else None
-
-
-def recompute_layers(facts: Facts) -> int | None:
-    """Return the layers for which one input is kept."""
-    return 1 if facts["recompute"] == "full" else None
-
-
-def recompute_modules(facts: Facts) -> tuple[str, ...] | None:
-    """Return the operators that are recomputed."""
-    if recompute_granularity(facts) != "selective":
-        return None
-    return ("core_attn",) if facts["recompute"] == "selective" else tuple(facts["recompute"])
-
-
-def fp8_format(facts: Facts) -> str | None:
-    """Return the format of numbers in 8 bit."""
-    return FP8_FORMATS.get(facts["workload.precision"], (None, None))[0]
-
-
-def fp8_recipe(facts: Facts) -> str | None:
-    """Return how numbers in 8 bit are scaled."""
-    return FP8_FORMATS.get(facts["workload.precision"], (None, None))[1]
-
-
-def fp4_format(facts: Facts) -> str | None:
-    """Return the format of numbers in 4 bit."""
-    return "e2m1" if facts["workload.precision"] == "nvfp4" else None
-
-
-def attention_backend(facts: Facts) -> str:
-    """Return the choice of attention kernels."""
-    return "auto" if facts["stack.attention"].startswith("flash") else "unfused"
+def low_precision(facts: Facts) -> dict[str, str | None]:
+    """Return the formats of numbers in 8 and 4 bit, and the recipe of the former; None where there are none."""
+    precision = facts["workload.precision"]
+    fp8, recipe = FP8_FORMATS.get(precision, (None, None))
+    return {"fp8": fp8, "fp8_recipe": recipe, "fp4": "e2m1" if precision == "nvfp4" else None}

@@ -10,14 +10,7 @@ from collections.abc import Iterator, Mapping
 from meshwright.errors import Problem
 from meshwright.frameworks.importing.command_line import CommandLine, GivenOption
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, Fact, Stage
-from meshwright.frameworks.megatron.options import (
-    EXCHANGE_OVERLAP,
-    HIDDEN,
-    LAYOUT,
-    MTP_LAYERS,
-    MTP_WEIGHT,
-    POSITIONS,
-)
+from meshwright.frameworks.megatron import options as names
 
 USUAL_WEIGHT = "0.1"
 """Megatron's λ where nobody says it."""
@@ -27,15 +20,15 @@ SAYABLE = ("rope", "none")
 
 def next_token_facts(line: CommandLine, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """How many such layers, and λ; none, where the model is described and they are left out."""
-    if MTP_LAYERS not in line:
-        return {NEXT_LAYERS: Fact(0, f"{MTP_LAYERS} left out")} if "model.layers" in facts else {}
-    count = 0 if line.get(MTP_LAYERS) == "0" else line.number(MTP_LAYERS)
-    found = {} if count is None else {NEXT_LAYERS: line.fact(MTP_LAYERS, count)}
+    if names.MTP_LAYERS not in line:
+        return {NEXT_LAYERS: Fact(0, f"{names.MTP_LAYERS} left out")} if "model.layers" in facts else {}
+    count = 0 if line.get(names.MTP_LAYERS) == "0" else line.number(names.MTP_LAYERS)
+    found = {} if count is None else {NEXT_LAYERS: line.fact(names.MTP_LAYERS, count)}
     if not count:
         return found
-    weight = line.options.get(MTP_WEIGHT)
-    words = weight.words if weight else f"{MTP_WEIGHT} left out: {USUAL_WEIGHT}"
-    return found | weight_fact(line.get(MTP_WEIGHT, USUAL_WEIGHT), words, line.problems)
+    weight = line.options.get(names.MTP_WEIGHT)
+    words = weight.words if weight else f"{names.MTP_WEIGHT} left out: {USUAL_WEIGHT}"
+    return found | weight_fact(line.get(names.MTP_WEIGHT, USUAL_WEIGHT), words, line.problems)
 
 
 def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
@@ -53,16 +46,21 @@ def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fac
 
 def next_token_rules(line: CommandLine, facts: Mapping[str, Fact]) -> Iterator[Problem]:
     """What of them Megatron refuses, or runs elsewhere than the plan."""
-    if LAYOUT in line:
-        yield from layout_problems(line.options[LAYOUT], facts)
+    if names.LAYOUT in line:
+        yield from layout_problems(line.options[names.LAYOUT], facts)
     count = facts[NEXT_LAYERS].value if NEXT_LAYERS in facts else 0
-    kind = line.get(POSITIONS, "learned_absolute")
-    described = POSITIONS in line or (HIDDEN in line and ROTARY not in line)
+    kind = line.get(names.POSITIONS, "learned_absolute")
+    described = names.POSITIONS in line or (names.HIDDEN in line and ROTARY not in line)
     if count and described and kind not in SAYABLE:
-        yield Problem(POSITIONS, kind, f"{MTP_LAYERS} needs rotary positions, or none", f"{POSITIONS} rope")
-    if count > 1 and EXCHANGE_OVERLAP in line:
-        rule = f"takes one layer for further tokens, {MTP_LAYERS} is {count}"
-        yield Problem(EXCHANGE_OVERLAP, "on", rule, f"leave {EXCHANGE_OVERLAP} out")
+        yield Problem(
+            names.POSITIONS,
+            kind,
+            f"{names.MTP_LAYERS} needs rotary positions, or none",
+            f"{names.POSITIONS} rope",
+        )
+    if count > 1 and names.EXCHANGE_OVERLAP in line:
+        rule = f"takes one layer for further tokens, {names.MTP_LAYERS} is {count}"
+        yield Problem(names.EXCHANGE_OVERLAP, "on", rule, f"leave {names.EXCHANGE_OVERLAP} out")
 
 
 def layout_problems(given: GivenOption, facts: Mapping[str, Fact]) -> Iterator[Problem]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from meshwright.errors import Problem, Severity
 from meshwright.frameworks.importing.command_line import CommandLine
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, number_in
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.importing.multi_token_prediction import next_token_rules
 from meshwright.frameworks.megatron.importing.options_to_plan import ACCOUNT, FSDP_OPTIONS, TORCH_FSDP
 from meshwright.frameworks.megatron.importing.pipeline_layout import layout_of
+from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.rules.rule_input import largest_divisor
 
 Facts = Mapping[str, Fact]
@@ -27,10 +28,6 @@ def rule_problems(line: CommandLine, facts: Facts, variables: Mapping[str, str])
     yield from _connections(line, facts, variables)
 
 
-def _number(facts: Facts, path: str, default: int = 1) -> int:
-    return int(facts[path].value) if path in facts else default
-
-
 def _precision(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     if names.BF16 in line and names.FP16 in line:
         yield Problem(names.FP16, "--bf16 --fp16", "a run has one of them", "--bf16 alone")
@@ -40,10 +37,10 @@ def _precision(line: CommandLine, facts: Facts) -> Iterator[Problem]:
 
 def _virtual(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     chosen = [name for name in VIRTUAL if name in line]
-    pp = _number(facts, "layout.pp")
+    pp = number_in(facts, "layout.pp")
     if len(chosen) > 1:
         yield Problem(chosen[0], " ".join(chosen), "at most one of these may be given", chosen[-1])
-    several = _number(facts, "pipeline.virtual_stages") > 1 or "layers_per_stage" in facts
+    several = number_in(facts, "pipeline.virtual_stages") > 1 or "layers_per_stage" in facts
     if several and pp == 1:
         rule = "virtual stages need --pipeline-model-parallel-size > 1"
         yield Problem(chosen[0], line.options[chosen[0]].words, rule, f"leave {chosen[0]} out")
@@ -57,7 +54,7 @@ def _layers(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     """Layers must divide over the stages unless the ends have their own numbers."""
     if "model.layers" not in facts or VIRTUAL[2] in line:
         return
-    layers, pp = _number(facts, "model.layers"), _number(facts, "layout.pp")
+    layers, pp = number_in(facts, "model.layers"), number_in(facts, "layout.pp")
     uneven = [n for n in ("first_layers", "last_layers") if n in facts]
     account = [n for n in line.options if n in ACCOUNT]
     if (uneven or account) and "stages" not in facts:
@@ -70,9 +67,9 @@ def _layers(line: CommandLine, facts: Facts) -> Iterator[Problem]:
         )
     elif not uneven and not account and layers % pp:
         rule = f"num-layers mod pp = {layers} mod {pp} = {layers % pp}, must be 0"
-        text = layout_of(layers, pp, _number(facts, NEXT_LAYERS, 0))
+        text = layout_of(layers, pp, number_in(facts, NEXT_LAYERS, 0))
         yield Problem(names.LAYERS, layers, rule, f"--pipeline-model-parallel-layout '{text}'")
-    each = _number(facts, "layers_per_stage", 0)
+    each = number_in(facts, "layers_per_stage", 0)
     if each and not layers % pp and layers // pp % each:
         rule = f"layers per pipeline rank mod layers per stage = {layers // pp} mod {each}, must be 0"
         yield Problem(VIRTUAL[0], each, rule, f"{largest_divisor(layers // pp, each)}")
@@ -106,18 +103,17 @@ def _overlap(line: CommandLine, facts: Facts) -> Iterator[Problem]:
 
 
 def _tensor(line: CommandLine, facts: Facts) -> Iterator[Problem]:
-    tp = _number(facts, "layout.tp")
+    tp = number_in(facts, "layout.tp")
     if names.EXPERTS in line and tp > 1 and names.SEQUENCE_PARALLEL not in line:
-        rule = f"experts with tp = {tp} > 1 need sequence parallelism"
-        yield Problem(names.SEQUENCE_PARALLEL, "off", rule, names.SEQUENCE_PARALLEL)
+        yield Problem(names.SEQUENCE_PARALLEL, "off", experts_need_sequences(tp), names.SEQUENCE_PARALLEL)
 
 
 def _experts(line: CommandLine, facts: Facts) -> Iterator[Problem]:
-    ep = _number(facts, "layout.ep")
+    ep = number_in(facts, "layout.ep")
     if ep > 1 and names.EXPERTS not in line:
         rule = "a model without --num-experts has no experts to spread"
         yield Problem(names.EP, ep, rule, "--expert-model-parallel-size 1")
-    experts = _number(facts, "model.experts", 0)
+    experts = number_in(facts, "model.experts", 0)
     if experts and experts % ep:
         rule = f"num-experts mod ep = {experts} mod {ep} = {experts % ep}, must be 0"
         yield Problem(
@@ -137,9 +133,9 @@ def _groups(line: CommandLine, facts: Facts) -> Iterator[Problem]:
 
 def _sharding(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     if TORCH_FSDP in line:
-        if _number(facts, "layout.pp") > 1:
+        if number_in(facts, "layout.pp") > 1:
             yield Problem(TORCH_FSDP, "on", "does not run with a pipeline", names.FSDP)
-        if _number(facts, "layout.ep") > 1:
+        if number_in(facts, "layout.ep") > 1:
             yield Problem(TORCH_FSDP, "on", "does not run with ep > 1", names.FSDP)
         if names.DISTRIBUTED in line:
             yield Problem(TORCH_FSDP, "on", "shards by itself", "without --use-distributed-optimizer")
@@ -147,7 +143,7 @@ def _sharding(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     if strategy and not any(name in line for name in FSDP_OPTIONS):
         rule = "is for --use-megatron-fsdp: without it nothing is sharded by it"
         yield Problem(strategy.name, strategy.words, rule, names.FSDP, "warning")
-    copies = _number(facts, "layout.dp_replicate")
+    copies = number_in(facts, "layout.dp_replicate")
     if copies > 1 and facts["sharding"].value == "none":
         rule = "instances of a distributed optimizer that is not on"
         yield Problem(names.INSTANCES, copies, rule, names.DISTRIBUTED)
@@ -162,7 +158,7 @@ def _connections(line: CommandLine, facts: Facts, variables: Mapping[str, str]) 
     if sharded and value == "1":
         rule = "sharded parameters travel beside the products only with more than one connection"
         yield Problem(CONNECTIONS, value, rule, f"unset {CONNECTIONS}")
-    inner = _number(facts, "layout.tp") * _number(facts, "layout.cp")
+    inner = number_in(facts, "layout.tp") * number_in(facts, "layout.cp")
     if not sharded and value != "1" and inner > 1:
         rule = f"tp·cp = {inner} > 1 needs one connection before Blackwell"
         yield Problem(CONNECTIONS, value, rule, f"export {CONNECTIONS}=1", "warning")

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from meshwright.frameworks.exporting.export_result import Refusal
 from meshwright.frameworks.megatron.exporting.plan_options import (
     exchange_refusals,
-    fp4_format,
-    fp8_format,
-    fp8_recipe,
     gathers_parameters,
+    low_precision,
 )
 from meshwright.frameworks.option_table import Facts
 
@@ -35,12 +33,11 @@ def mixed_precision(facts: Facts) -> str | dict[str, object]:
         return NAMED_PRECISIONS[precision][0]
     half = precision == "fp16"
     dtype = "torch.float16" if half else "torch.bfloat16"
-    low = {"fp8": fp8_format(facts), "fp8_recipe": fp8_recipe(facts), "fp4": fp4_format(facts)}
     return {
         **PLAIN_PRECISION,
         "fp16": half,
         "bf16": not half,
-        **{name: value for name, value in low.items() if value is not None},
+        **{name: value for name, value in low_precision(facts).items() if value is not None},
         "params_dtype": dtype,
         "pipeline_dtype": dtype,
         "grad_reduce_in_fp32": wire == 4,

@@ -10,7 +10,7 @@ from math import prod
 
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, number_in
 from meshwright.frameworks.megatron.importing.multi_token_prediction import layout_problems
 from meshwright.frameworks.megatron.importing.options_to_plan import RECOMPUTES
 from meshwright.frameworks.megatron.importing.pipeline_layout import layout_of
@@ -22,6 +22,7 @@ from meshwright.frameworks.megatron_bridge.importing.options_to_plan import (
     names_of,
 )
 from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import layout_text
+from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.rules.rule_input import largest_divisor
 
 SPLITS = (*names.ENDS, *names.ACCOUNT)
@@ -37,12 +38,8 @@ def config_rules(settings: ConfigValues, facts: Facts, variables: Mapping[str, s
         settings.problem(names.SHARDED[0], f"Megatron-FSDP refuses {CONNECTIONS}=1", f"unset {CONNECTIONS}")
 
 
-def _number(facts: Facts, path: str, default: int = 1) -> int:
-    return int(facts[path].value) if path in facts else default
-
-
 def _virtual(settings: ConfigValues, facts: Facts) -> None:
-    pp, chunks = _number(facts, "layout.pp"), _number(facts, "pipeline.virtual_stages")
+    pp, chunks = number_in(facts, "layout.pp"), number_in(facts, "pipeline.virtual_stages")
     if "layout.pp" in facts and pp == 1 and chunks > 1:
         settings.problem(
             names.CHUNKS, "virtual stages need pipeline_model_parallel_size > 1", f"{names.CHUNKS}: null"
@@ -65,8 +62,8 @@ def _virtual(settings: ConfigValues, facts: Facts) -> None:
 
 def _layers(settings: ConfigValues, facts: Facts) -> None:
     """Layers, where the file says them, divide over the stages unless the ends have their own numbers."""
-    layers, stages = _number(facts, "model.layers", 0), facts.get("stages")
-    pp, chunks = _number(facts, "layout.pp"), _number(facts, "pipeline.virtual_stages")
+    layers, stages = number_in(facts, "model.layers", 0), facts.get("stages")
+    pp, chunks = number_in(facts, "layout.pp"), number_in(facts, "pipeline.virtual_stages")
     if not layers:
         return
     held = sum(stage.layers for stage in stages.value) if stages else layers
@@ -85,7 +82,7 @@ def _layers(settings: ConfigValues, facts: Facts) -> None:
         rule = (
             f"layers mod pp·virtual stages = {layers} mod {pp * chunks} = {layers % (pp * chunks)}, must be 0"
         )
-        text = layout_of(layers, pp * chunks, _number(facts, NEXT_LAYERS, 0))
+        text = layout_of(layers, pp * chunks, number_in(facts, NEXT_LAYERS, 0))
         settings.problem(names.LAYERS, rule, f"{names.LAYOUT}: {text}")
 
 
@@ -117,30 +114,29 @@ def _recompute(settings: ConfigValues, facts: Facts) -> None:
 
 
 def _tensor(settings: ConfigValues, facts: Facts) -> None:
-    tp = _number(facts, "layout.tp")
+    tp = number_in(facts, "layout.tp")
     if "layout.tp" in facts and tp == 1 and settings.truth(names.SEQUENCE_PARALLEL):
         rule = "tensor_model_parallel_size is 1: Bridge turns it off"
         settings.problem(names.SEQUENCE_PARALLEL, rule, "model.sequence_parallel: false", ignored=True)
-    experts = _number(facts, "layout.ep") > 1 or "model.experts" in facts
+    experts = number_in(facts, "layout.ep") > 1 or "model.experts" in facts
     if (
         experts
         and tp > 1
         and names.SEQUENCE_PARALLEL in settings
         and not settings.truth(names.SEQUENCE_PARALLEL)
     ):
-        rule = f"experts with tp = {tp} > 1 need sequence parallelism"
-        settings.problem(names.SEQUENCE_PARALLEL, rule, "model.sequence_parallel: true")
+        settings.problem(names.SEQUENCE_PARALLEL, experts_need_sequences(tp), "model.sequence_parallel: true")
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> None:
-    experts, ep = _number(facts, "model.experts", 0), _number(facts, "layout.ep")
+    experts, ep = number_in(facts, "model.experts", 0), number_in(facts, "layout.ep")
     if experts and experts % ep:
         rule = f"experts mod ep = {experts} mod {ep} = {experts % ep}, must be 0"
         settings.problem(names.EP, rule, f"{largest_divisor(experts, ep)}")
 
 
 def _context(settings: ConfigValues, facts: Facts) -> None:
-    cp, length = _number(facts, "layout.cp"), _number(facts, "workload.seq_len", 0)
+    cp, length = number_in(facts, "layout.cp"), number_in(facts, "workload.seq_len", 0)
     if cp > 1 and length % (2 * cp):
         rule = f"sequence length mod 2·cp = {length} mod {2 * cp} = {length % (2 * cp)}, must be 0"
         settings.problem(names.CP, rule, f"dataset.seq_length: {-(-length // (2 * cp)) * 2 * cp}")
@@ -160,7 +156,7 @@ def _lengths(settings: ConfigValues, facts: Facts) -> None:
 
 
 def _batch(settings: ConfigValues, facts: Facts) -> None:
-    micro, batch = _number(facts, "pipeline.micro_batch"), _number(facts, "workload.global_batch", 0)
+    micro, batch = number_in(facts, "pipeline.micro_batch"), number_in(facts, "workload.global_batch", 0)
     if batch % micro:
         rule = f"global batch mod micro-batch = {batch} mod {micro} = {batch % micro}, must be 0"
         settings.problem(names.BATCH, rule, f"train.global_batch_size: {-(-batch // micro) * micro}")

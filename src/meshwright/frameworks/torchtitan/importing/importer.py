@@ -25,19 +25,8 @@ from meshwright.frameworks.importing.command_line import (
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.shell_script import Script, Word, read_script
 from meshwright.frameworks.option_table import read_facts
+from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
-from meshwright.frameworks.torchtitan.options import (
-    CONFIG,
-    DTYPE,
-    LOCAL_BATCH,
-    MICRO_BATCH,
-    MODULE,
-    NUMBERS,
-    RESHARD,
-    TABLE,
-    P,
-    T,
-)
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack_model import StackModel
 
@@ -45,11 +34,11 @@ DEFAULTS = "torchtitan-0.3.0-defaults.csv"
 OWN_CHECKPOINT = "--activation_checkpoint"
 """The column of the defaults that is a subcommand on the line."""
 WHY: Mapping[str, str] = {
-    f"{T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
+    f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
     "--compile.enable_async_tensor_parallel": "overlap of tp is not priced: a shorter step than predicted",
-    f"{P}pipeline_parallel_schedule_csv": "a schedule from a file",
-    f"{P}context_parallel_load_balancer": "context parallelism is one balanced ring",
-    f"{P}enable_fsdp_symm_mem": "symmetric memory is not priced",
+    f"{names.P}pipeline_parallel_schedule_csv": "a schedule from a file",
+    f"{names.P}context_parallel_load_balancer": "context parallelism is one balanced ring",
+    f"{names.P}enable_fsdp_symm_mem": "symmetric memory is not priced",
 }
 
 
@@ -58,15 +47,19 @@ def import_torchtitan(text: str) -> ImportedFile:
     script = read_script(text)
     options = [_normal(option) for option in given_options(script.words)]
     kept = last_of_each(options)
-    if not any(name.startswith((P, T)) or name == MODULE for name in kept):
+    if not any(name.startswith((names.P, names.T)) or name == names.MODULE for name in kept):
         rule = "has none of torchtitan's options"
-        raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree 8"))
+        raise InputError(
+            Problem("file", " ".join(list(kept)[:5]), rule, f"{names.P}tensor_parallel_degree 8")
+        )
     said, kept = kept, {**_defaults(kept), **kept}
-    problems = list(unknown_option_problems(said, TABLE.names, TABLE.other_names, TABLE.full_name))
+    problems = list(
+        unknown_option_problems(said, names.TABLE.names, names.TABLE.other_names, names.TABLE.full_name)
+    )
     raise_on_unknown_options(problems)
-    problems += [*repeated(options, NUMBERS), *conditional_variables(script)]
+    problems += [*repeated(options, names.NUMBERS), *conditional_variables(script)]
     line = CommandLine(kept, problems, "the default")
-    facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(TABLE.rows, line)
+    facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(names.TABLE.rows, line)
     shipped = _shipped(kept, problems)
     facts |= _model_facts(shipped) | _devices(kept, script)
     facts |= _batch(kept, facts, problems) | _layout(kept, facts)
@@ -75,7 +68,7 @@ def import_torchtitan(text: str) -> ImportedFile:
     unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
     return ImportedFile(
         source="torchtitan",
-        release=TABLE.full_name,
+        release=names.TABLE.full_name,
         facts=facts,
         unread=unread,
         problems=tuple(problems),
@@ -90,13 +83,15 @@ def _normal(option: GivenOption) -> GivenOption:
 
 
 def _shipped(options: Mapping[str, GivenOption], problems: list[Problem]) -> StackModel | None:
-    given = options.get(CONFIG)
+    given = options.get(names.CONFIG)
     if given is None or not given.values:
         return None
     models = {model.config: model for model in load_stack("torchtitan").models or ()}
     if given.values[0] not in models:
         rule = "is none of the configurations that we know by shape"
-        problems.append(Problem(CONFIG, given.values[0], rule, nearest(given.values[0], models), "warning"))
+        problems.append(
+            Problem(names.CONFIG, given.values[0], rule, nearest(given.values[0], models), "warning")
+        )
     return models.get(given.values[0])
 
 
@@ -132,17 +127,17 @@ def _batch(
     piped = facts.get("layout.pp", Fact(1, "")).value > 1
     if not piped:
         return found | ({"pipeline.micro_batch": local} if local else {})
-    given = options.get(MICRO_BATCH)
+    given = options.get(names.MICRO_BATCH)
     size = whole_number(given, problems) if given else 1
     words = given.words if given else "pipeline_parallel_microbatch_size left out: 1"
     if size and local and local.value % size:
         rule = f"local batch mod micro-batch = {local.value} mod {size} = {local.value % size}, must be 0"
         problems.append(
             Problem(
-                LOCAL_BATCH,
+                names.LOCAL_BATCH,
                 local.value,
                 rule,
-                f"{LOCAL_BATCH} {-(-local.value // size) * size}",
+                f"{names.LOCAL_BATCH} {-(-local.value // size) * size}",
             )
         )
     elif size and local:
@@ -153,7 +148,7 @@ def _batch(
 
 def _layout(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dict[str, Fact]:
     said = facts["layout.sequence_parallel"]
-    found = {"layout.sequence_parallel": said._replace(words=said.words.removeprefix(P))}
+    found = {"layout.sequence_parallel": said._replace(words=said.words.removeprefix(names.P))}
     experts = facts.get("layout.ep", Fact(1, "")).value
     tp = facts.get("layout.tp", Fact(1, "")).value
     if "model.experts" in facts or experts > 1:
@@ -174,7 +169,7 @@ def _sharding(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dic
     if shard and shard.value * cp == 1 and (ep == 1 or tp <= ep):
         return {"sharding": Fact("none", shard.words)}
     piped = facts.get("layout.pp", Fact(1, "")).value > 1
-    given = options.get(RESHARD)
+    given = options.get(names.RESHARD)
     policy = given.values[0] if given and given.values else "default"
     whole = policy == "always" or (policy == "default" and not piped)
     words = given.words if given else "fsdp_reshard_after_forward default"
@@ -184,7 +179,7 @@ def _sharding(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dic
 
 
 def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) -> dict[str, Fact]:
-    given = options.get(DTYPE)
+    given = options.get(names.DTYPE)
     plain = given is not None and given.values[:1] == ("float32",)
     quantised = shipped is not None and not {"bf16", "fp32"} & set(shipped.precisions)
     precision = "fp32" if plain else shipped.precisions[0] if shipped and quantised else "bf16"
@@ -194,7 +189,7 @@ def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) ->
 
 def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
     """What the configuration function of the line sets by itself, as options."""
-    config = options.get(CONFIG)
+    config = options.get(names.CONFIG)
     if config is None or not config.values:
         return {}
     table = files("meshwright.frameworks.torchtitan").joinpath(DEFAULTS).read_text(encoding="utf-8")
@@ -210,7 +205,7 @@ def _recompute(
     chosen = [word.text for word in words if word.text.startswith("activation-checkpoint:")]
     if not chosen:
         own = options.get(OWN_CHECKPOINT)
-        return {"recompute": Fact(own.values[0], options[CONFIG].words)} if own else {}
+        return {"recompute": Fact(own.values[0], options[names.CONFIG].words)} if own else {}
     name = chosen[-1].partition(":")[2]
     if name in ("none", "selective", "full"):
         return {"recompute": Fact(name, chosen[-1])}
