@@ -16,6 +16,11 @@ from meshwright.cost.memory.micro_batches_in_flight import held_counts
 from meshwright.cost.pipeline_bubble import gpipe_1f1b_interleaved
 from meshwright.cost.pipeline_bubble.time_action_lists import played_seconds
 from meshwright.errors import UnsupportedError
+from meshwright.frameworks import option_names as option_names_module
+from meshwright.frameworks.exporting.plan_facts import plan_facts
+from meshwright.frameworks.exporting.uniform_plan import read_uniform
+from meshwright.frameworks.importing.command_line import CommandLine, GivenOption
+from meshwright.frameworks.option_table import OptionRow, OptionTable, never, read_facts, written_options
 from meshwright.model.describe import describe_model
 from meshwright.model.families.architecture_table import FAMILIES, read_architecture
 from meshwright.model.load import load_model
@@ -88,7 +93,7 @@ def _plan(text):
 
 
 def test_the_new_exporter_writes_a_plan_and_refuses_what_it_cannot_say(monkeypatch):
-    limits, line, function, entry = blocks("add-an-exporter.md", "python")
+    limits, line, function, entry, _ = blocks("add-an-exporter.md", "python")
     (facts,) = blocks("add-an-exporter.md", "yaml")
     made = _defined("entry = {" + line + "}", **_defined(limits))["entry"]
     monkeypatch.setitem(STACK_LIMITS, "degrees", made["degrees"])
@@ -103,6 +108,45 @@ def test_the_new_exporter_writes_a_plan_and_refuses_what_it_cannot_say(monkeypat
     lines = made.files["degrees/env.sh"].splitlines()[1:]
     assert lines == [f"export {axis.upper()}={degree}" for axis, degree in DEGREES.items()]
     assert [refusal.key for refusal in made.refused] == ["stack"]
+
+
+def _read(rows, options):
+    given = {name: GivenOption(name, tuple(words), 1) for name, *words in options}
+    return {path: fact.value for path, fact in read_facts(rows, CommandLine(given, [])).items()}
+
+
+def test_the_table_of_the_new_exporter_is_written_and_read_back():
+    *_, source = blocks("add-an-exporter.md", "python")
+    rows = _defined(source)["TABLE"].rows
+    long, model, _, stack = _plan(blocks("plans.md", "yaml")[0])
+    facts = plan_facts(read_uniform(long, model), model.architecture, stack)
+    written = written_options(rows, facts)
+    assert [option for option in written if option[0] in ("--stages", "--tensor-ranks", "--launcher")] == [
+        ("--stages", "4"),
+        ("--tensor-ranks", "2"),
+        ("--launcher", "torchrun"),
+    ]
+    read = _read(rows, written)
+    assert read == {path: facts[path] for path in read}
+    assert len(read) == sum(isinstance(row, OptionRow) for row in rows)
+
+
+def test_a_new_release_writes_the_new_name_and_reads_both(monkeypatch, tmp_path):
+    new, old = blocks("add-a-framework-release.md", "text")
+    (source,) = blocks("add-a-framework-release.md", "python")
+    folder = tmp_path / "torchtitan"
+    folder.mkdir()
+    (folder / "torchtitan-0.4.0.txt").write_text(new)
+    (folder / "torchtitan-other-releases.txt").write_text(old)
+    monkeypatch.setattr(option_names_module, "files", lambda package: tmp_path)
+    table = _defined(source, OptionTable=OptionTable, OptionRow=OptionRow, never=never)["TABLE"]
+    assert {row.option for row in table.rows} == table.names | table.other_names
+    assert table.names.isdisjoint(table.other_names)
+    facts = {"workload.seq_len": 4096, "workload.global_batch": 64}
+    written = written_options(table.rows, facts)
+    assert {name for name, _ in written} == table.names
+    assert _read(table.rows, written) == facts
+    assert _read(table.rows, [("--training.seq_len", "4096")]) == {"workload.seq_len": 4096}
 
 
 def test_a_plan_can_use_the_new_device(tmp_path):

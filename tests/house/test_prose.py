@@ -53,6 +53,7 @@ SAME_NAME = {
     "megatron.py": "a framework's limits, and the parser of its logs",
     "torchtitan.py": "a framework's limits, and the parser of its logs",
     "option_conflicts.py": "options that each framework refuses together",
+    "options.py": "each framework's table of options",
     "options_to_plan.py": "each framework's options read as a plan",
     "summary.py": "a log in figures; a plan's answer in 40 lines",
     "linear_attention.py": "a kernel and its plain reference",

@@ -22,6 +22,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays, usual_codes
 from meshwright.plans.forms.long import Stages
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Axis, Recompute
 from meshwright.plans.layers.uneven_partition import head_in_layers, redistributed_stages, written_stages
+from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.rules.stack_support import recomputable
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
@@ -212,7 +213,7 @@ def _expert_faults(plan: RunPlan, arch: Architecture) -> Iterator[str]:
             yield f"the model has no experts, so ep·etp = {plan.ep}·{plan.etp} must be 1"
         return
     if plan.tp > 1 and not plan.sequence_parallel:
-        yield f"experts with tp = {plan.tp} > 1 need sequence parallelism"
+        yield experts_need_sequences(plan.tp)
     if moe.experts % plan.ep:
         yield f"experts % ep = {moe.experts} % {plan.ep} = {moe.experts % plan.ep} ≠ 0"
     if moe.intermediate % plan.etp:

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.long import ExpertGrid, Layout, LongPlan, States
-from meshwright.plans.forms.short import Gather, Recompute, ShardingName
+from meshwright.plans.forms.short import Recompute, ShardingName
 from meshwright.plans.layers.layer_assignment import StageLayers, layer_rules, stage_layers
 
 
@@ -34,11 +33,6 @@ class UniformPlan:
     recompute: Recompute
     stages: tuple[StageLayers, ...]
     next_token_layers: int
-
-    @property
-    def context(self) -> Context:
-        """How the ranks of cp bring queries to keys."""
-        return next(iter(self.long.layouts.values())).context_in_full
 
     @property
     def dp(self) -> int:
@@ -69,11 +63,6 @@ class UniformPlan:
     def schedule(self) -> str:
         """Name of the pipeline schedule; what is no name is among ``problems``."""
         return self.long.pipeline.schedule.choice.name
-
-    @property
-    def gather(self) -> Gather:
-        """When sharded parameters are gathered."""
-        return self.long.gather
 
     def next_tokens_of(self, stage: StageLayers) -> int:
         """Layers of a stage that predict further tokens: they are the model's last."""

@@ -7,8 +7,10 @@ for a plan can not be read without them.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.importing.shell_script import Script, Word
 
 _LAUNCHER = (
@@ -139,3 +141,40 @@ def whole_number(option: GivenOption, problems: list[Problem]) -> int | None:
         rule = f"line {option.line}: must be a whole number from 1"
         problems.append(Problem(option.name, text, rule, f"{option.name} 1"))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """The options of a command line as the values of an option table (``frameworks/option_table.py``).
+
+    ``default_words`` are the words for all that the line leaves out, if they are not those of the options.
+    """
+
+    options: Mapping[str, GivenOption]
+    problems: list[Problem]
+    default_words: str = ""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the line has the option."""
+        return name in self.options
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the first word after the option, or ``default``."""
+        given = self.options.get(key)
+        return given.values[0] if given and given.values else default
+
+    def number(self, key: str) -> int | None:
+        """Return a whole number from 1; None and a problem where it is none."""
+        return whole_number(self.options[key], self.problems)
+
+    def truth(self, key: str) -> bool:
+        """Return whether the flag is there."""
+        return key in self.options
+
+    def fact(self, key: str, value: Any) -> Fact:
+        """Return ``value`` with the words of the line."""
+        return Fact(value, self.options[key].words)
+
+    def left_out(self, key: str, value: Any) -> str:
+        """Return words for an option that the line leaves out."""
+        return self.default_words or (f"no {key}" if value is False else f"{key} {value}")

@@ -62,6 +62,10 @@ class ConfigValues:
         """``value`` in our words, with the file's."""
         return Fact(value, self.words(key))
 
+    def left_out(self, key: str, value: Any) -> str:
+        """Return words for a key that the file leaves out."""
+        return self.words(key)
+
     def problem(self, key: str, rule: str, suggestion: str = "", *, ignored: bool = False) -> None:
         """Note that the framework refuses the key as it stands, or ignores it."""
         severity: Severity = "warning" if ignored else "error"

@@ -39,6 +39,11 @@ class Fact(NamedTuple):
     words: str
 
 
+def number_in(facts: Mapping[str, Fact], path: str, default: int = 1) -> int:
+    """Return the whole number that a file states, or ``default``."""
+    return int(facts[path].value) if path in facts else default
+
+
 class Stage(NamedTuple):
     """Contents of a pipeline stage that a file writes out; ``further`` layers predict further tokens."""
 

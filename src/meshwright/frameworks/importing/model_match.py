@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from meshwright.errors import Problem
+from meshwright.frameworks.exporting.plan_facts import model_sizes
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.frameworks.importing.multi_token_model import next_token_differences
 from meshwright.model.architecture import Architecture
@@ -15,29 +16,9 @@ ENOUGH = ("layers", "hidden", "heads")
 PADDING = 1024
 
 
-def sizes_of(arch: Architecture) -> Mapping[str, int]:
-    """What files say of a model, by name."""
-    sizes = {
-        name: getattr(arch, name)
-        for name in ("hidden", "heads", "kv_heads", "head_dim", "vocab", "intermediate")
-    } | {"layers": arch.main_layers}
-    if arch.latent is not None:
-        sizes = {name: size for name, size in sizes.items() if name not in ("kv_heads", "head_dim")}
-    if arch.moe:
-        moe = arch.moe
-        sizes |= {
-            "experts": moe.experts,
-            "experts_per_token": moe.experts_per_token,
-            "expert_intermediate": moe.intermediate,
-        }
-        if not arch.intermediate:
-            sizes["intermediate"] = moe.intermediate
-    return sizes
-
-
 def size_differences(foreign: ImportedFile, arch: Architecture) -> Iterator[Problem]:
     """Sizes in the file that are not the model's: the file would train another model."""
-    sizes = sizes_of(arch)
+    sizes = model_sizes(arch)
     for path, fact in foreign.facts.items():
         name = path.removeprefix(PREFIX)
         if not path.startswith(PREFIX) or _same(name, fact.value, sizes.get(name, fact.value)):
@@ -59,7 +40,7 @@ def matching_zoo_models(foreign: ImportedFile) -> list[str]:
 
 
 def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
-    sizes = sizes_of(arch)
+    sizes = model_sizes(arch)
     return (arch.moe is not None) == ("experts" in said) and all(
         name in sizes and _same(name, value, sizes[name]) for name, value in said.items()
     )

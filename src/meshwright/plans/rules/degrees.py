@@ -174,11 +174,17 @@ def _legal_ep(case: RuleInput) -> int:
     return largest_divisor(gcd(moe.experts, rest), mesh.ep)
 
 
+def experts_need_sequences(tp: int | None = None) -> str:
+    """Return the rule of experts in tensor-parallel groups, with the degree where one plan breaks it."""
+    degree = "tp" if tp is None else f"tp = {tp}"
+    return f"experts with {degree} > 1 need sequence parallelism"
+
+
 def expert_tokens(case: RuleInput) -> Iterator[Problem]:
     """With tp > 1 experts want sequence parallelism: without it all tp ranks send them the same tokens."""
     tp = case.grid.tp
     if case.arch.moe is not None and tp > 1 and not case.layout.sequence_parallel:
-        rule = f"experts with tp = {tp} > 1 need sequence parallelism, which gives every token to one tp rank"
+        rule = f"{experts_need_sequences(tp)}, which gives every token to one tp rank"
         yield Problem("layout.sequence_parallel", False, rule, "sequence_parallel: true")
 
 

@@ -17,6 +17,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.context_parallel import Context, parse_context
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Axis, Offload
 from meshwright.plans.rules.context_parallel import stack_name
+from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.rules.stack_support import recomputable
 from meshwright.plans.setting import Setting
@@ -111,7 +112,7 @@ def _sequences_are_cut(asked: ChoiceContext, cut: bool) -> Iterator[tuple[str, B
     if True in asked.values["sequence_parallel"]:
         yield "equal to a plan with sequence parallelism: tp = 1", base.tp > 1
     if asked.setting.model.architecture.moe is not None:
-        yield "experts with tp > 1 need sequence parallelism", base.tp == 1
+        yield experts_need_sequences(), base.tp == 1
 
 
 def _all_orders(setting: Setting) -> Values:

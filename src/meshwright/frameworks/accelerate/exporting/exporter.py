@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.frameworks.accelerate.exporting.plan_options import accelerate_config
+from meshwright.frameworks.accelerate.options import TABLE
 from meshwright.frameworks.exporting.export_result import Export, Refusal, foreign_stack_refusals
 from meshwright.frameworks.exporting.hugging_face_script import (
     LAYERS,
@@ -19,16 +19,18 @@ from meshwright.frameworks.exporting.hugging_face_script import (
     script_refusals,
     trainer_options,
 )
+from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.nested_keys import unknown_keys
-from meshwright.frameworks.option_names import Option, assert_known, option_names
+from meshwright.frameworks.option_names import Option, assert_known
+from meshwright.frameworks.option_table import nested, written_values
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.stack.stack import Stack
 
-TARGET, RELEASE = "accelerate", "1.15.0"
+TARGET, RELEASE = TABLE.target, TABLE.release
 LAUNCH_OPTIONS = (
     "--config_file",
     "--num_machines",
@@ -46,8 +48,9 @@ def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     uniform = read_uniform(plan, model)
     job = job_for(cluster, model.name, plan)
-    config, options = accelerate_config(uniform, job), _options(uniform)
-    assert not list(unknown_keys(config, option_names(TARGET, RELEASE)))
+    facts = plan_facts(uniform, model.architecture, stack) | {"nodes": job.nodes}
+    config, options = nested(written_values(TABLE.rows, facts)), _options(uniform)
+    assert not list(unknown_keys(config, TABLE.names))
     run: list[Option] = [(name,) for name in (*LAUNCH_OPTIONS, *RUN_OPTIONS)]
     assert_known([*options, *run], TARGET, RELEASE)
     top = header(TARGET, RELEASE, uniform.summary())

@@ -10,26 +10,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meshwright.errors import InputError, Problem, Severity
-from meshwright.frameworks.accelerate.exporting.exporter import RELEASE, TARGET
-from meshwright.frameworks.accelerate.exporting.plan_options import PREFIX
 from meshwright.frameworks.accelerate.importing.option_conflicts import SECTIONS, config_rules
 from meshwright.frameworks.accelerate.importing.options_to_plan import config_facts
 from meshwright.frameworks.accelerate.importing.unread_options import unread_keys
+from meshwright.frameworks.accelerate.options import FSDP_SECTION, MEGATRON, PREFIX, TABLE
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.frameworks.importing.unknown_keys import unknown_problems
 from meshwright.frameworks.nested_keys import Path
-from meshwright.frameworks.option_names import option_names
 from meshwright.plans.files.yaml_text import read_value
 
-LOOSE = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}
+LOOSE = {FSDP_SECTION: "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"}
 """Sections whose keys may leave out their prefix."""
 
 
 def import_accelerate(text: str) -> ImportedFile:
     """What an Accelerate configuration says of a plan. Raises InputError where it can not be read at all."""
     data = read_value(text, "file")
-    names = frozenset(name for name in option_names(TARGET, RELEASE) if not name.startswith("--"))
+    names = frozenset(name for name in TABLE.names if not name.startswith("--"))
     if not isinstance(data, dict) or not data.keys() & {name for name in names if "." not in name}:
         rule = "has none of Accelerate's keys"
         raise InputError(Problem("file", str(data)[:80], rule, "distributed_type: FSDP"))
@@ -39,7 +37,7 @@ def import_accelerate(text: str) -> ImportedFile:
     config_rules(settings)
     return ImportedFile(
         source="accelerate",
-        release=f"{TARGET} {RELEASE}",
+        release=TABLE.full_name,
         facts=facts,
         unread=unread_keys(settings, facts),
         problems=tuple(problems),
@@ -75,9 +73,9 @@ def _shapes(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _verdict(path: Path, names: frozenset[str]) -> tuple[str, str, Severity]:
     if len(path) == 1:
-        return f"is no key of Accelerate {RELEASE}, which refuses it", "", "error"
-    rule = f"is no key of Accelerate {RELEASE}, which ignores it"
-    for prefix in (PREFIX, "megatron_lm_"):
+        return f"is no key of Accelerate {TABLE.release}, which refuses it", "", "error"
+    rule = f"is no key of Accelerate {TABLE.release}, which ignores it"
+    for prefix in (PREFIX, MEGATRON):
         if f"{path[0]}.{prefix}{path[-1]}" in names:
             return rule, prefix + path[-1], "warning"
     return rule, "", "warning"

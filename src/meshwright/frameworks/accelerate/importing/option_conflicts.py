@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from meshwright.errors import nearest
-from meshwright.frameworks.accelerate.exporting.plan_options import PREFIX
+from meshwright.frameworks.accelerate import options as names
 from meshwright.frameworks.accelerate.importing.options_to_plan import (
     KINDS,
     STAGES,
     STRATEGIES,
-    WRAPPED,
     fsdp_version,
     mesh_sizes,
     strategy,
@@ -22,39 +21,39 @@ from meshwright.frameworks.accelerate.importing.unread_options import OTHERS
 from meshwright.frameworks.importing.config_values import ConfigValues
 
 SECTIONS = {
-    "fsdp_config": "FSDP",
+    names.FSDP_SECTION: "FSDP",
     "deepspeed_config": "DEEPSPEED",
-    "megatron_lm_config": "MEGATRON_LM",
-    "parallelism_config": "",
+    names.MEGATRON_SECTION: "MEGATRON_LM",
+    names.MESH_SECTION: "",
     "fp8_config": "",
     "dynamo_config": "",
 }
 """Sections, and the kind of job that alone reads them."""
 TYPES = ("NO", "MULTI_GPU", *KINDS, *OTHERS)
-POLICIES = (WRAPPED, "SIZE_BASED_WRAP", "NO_WRAP")
+POLICIES = (names.WRAPPED, "SIZE_BASED_WRAP", "NO_WRAP")
 DEEPSPEED_OWN = (
     *("zero_stage", "gradient_accumulation_steps", "gradient_clipping", "offload_optimizer_device"),
     *("offload_param_device", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
-    *("zero3_save_16bit_model", "mixed_precision"),
+    *("zero3_save_16bit_model", names.PRECISION),
 )
 """Keys that may not stand beside a DeepSpeed configuration file."""
 
 
 def config_rules(settings: ConfigValues) -> None:
     """Note everything that these keys contradict by themselves."""
-    kind = str(settings.get("distributed_type", ""))
+    kind = str(settings.get(names.KIND, ""))
     for rule in RULES:
         rule(settings, kind)
 
 
 def _kind(settings: ConfigValues, kind: str) -> None:
-    if "distributed_type" not in settings:
-        settings.problem("distributed_type", "must be there", "distributed_type: FSDP")
+    if names.KIND not in settings:
+        settings.problem(names.KIND, "must be there", "distributed_type: FSDP")
     elif kind not in TYPES:
-        settings.problem("distributed_type", "is no type of Accelerate", nearest(kind.upper(), TYPES))
-    if str(settings.get("compute_environment", "LOCAL_MACHINE")) != "LOCAL_MACHINE":
+        settings.problem(names.KIND, "is no type of Accelerate", nearest(kind.upper(), TYPES))
+    if str(settings.get(names.ENVIRONMENT, "LOCAL_MACHINE")) != "LOCAL_MACHINE":
         rule = "only jobs on machines of one's own are read"
-        settings.problem("compute_environment", rule, "LOCAL_MACHINE")
+        settings.problem(names.ENVIRONMENT, rule, "LOCAL_MACHINE")
     for section, reader in SECTIONS.items():
         if reader and reader != kind and settings.get(section):
             rule = f"is for distributed_type {reader}: ignored here"
@@ -62,24 +61,24 @@ def _kind(settings: ConfigValues, kind: str) -> None:
 
 
 def _processes(settings: ConfigValues, kind: str) -> None:
-    processes, machines = settings.number("num_processes", least=-1), settings.number("num_machines")
+    processes, machines = settings.number(names.PROCESSES, least=-1), settings.number(names.MACHINES)
     if kind == "NO" and processes and processes > 1:
         rule = "distributed_type NO starts one process"
-        settings.problem("num_processes", rule, "distributed_type: MULTI_GPU", ignored=True)
+        settings.problem(names.PROCESSES, rule, "distributed_type: MULTI_GPU", ignored=True)
     elif processes and machines and processes > 0 and processes % machines:
         rule = f"num_processes mod num_machines = {processes} mod {machines} = {processes % machines}"
-        settings.problem("num_processes", rule, f"num_processes: {-(-processes // machines) * machines}")
+        settings.problem(names.PROCESSES, rule, f"num_processes: {-(-processes // machines) * machines}")
 
 
 def _versions(settings: ConfigValues, kind: str) -> None:
     if kind != "FSDP":
         return
-    version, reshard = fsdp_version(settings), "fsdp_reshard_after_forward"
+    version, reshard = fsdp_version(settings), names.RESHARD
     if version not in (1, 2):
-        settings.problem("fsdp_version", "is 1 or 2", "fsdp_version: 2")
+        settings.problem(names.VERSION, "is 1 or 2", "fsdp_version: 2")
     if version == 1 and mesh_sizes(settings):
         rule = "parallelism_config needs FSDP version 2"
-        settings.problem("fsdp_version", rule, "fsdp_version: 2")
+        settings.problem(names.VERSION, rule, "fsdp_version: 2")
     if version == 1 and strategy(settings) not in STRATEGIES:
         settings.problem("fsdp_sharding_strategy", "is no strategy", nearest(strategy(settings), STRATEGIES))
     if version == 1 and reshard in settings:
@@ -94,15 +93,15 @@ def _versions(settings: ConfigValues, kind: str) -> None:
 def _units(settings: ConfigValues, kind: str) -> None:
     if kind != "FSDP":
         return
-    key = "fsdp_auto_wrap_policy"
+    key = names.WRAP
     policy = str(settings.get(key, "NO_WRAP")).upper()
     if policy not in POLICIES:
         settings.problem(key, "is no policy", nearest(policy, POLICIES))
     elif policy == "NO_WRAP":
         rule = "the model is one unit: all its parameters are gathered at once"
-        settings.problem(key, rule, f"{key}: {WRAPPED}", ignored=True)
+        settings.problem(key, rule, f"{key}: {names.WRAPPED}", ignored=True)
     offload = "fsdp_activation_checkpointing_offload"
-    if settings.truth(offload) and not settings.truth("fsdp_activation_checkpointing"):
+    if settings.truth(offload) and not settings.truth(names.CHECKPOINTING):
         rule = "needs fsdp_activation_checkpointing"
         settings.problem(offload, rule, "fsdp_activation_checkpointing: true")
     elif settings.truth(offload) and fsdp_version(settings) == 1:
@@ -117,20 +116,22 @@ def _mesh(settings: ConfigValues, kind: str) -> None:
     replicate, shard, tp, cp, sp = (sizes[axis] for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp"))
     if cp > 1 and sp > 1:
         settings.problem(
-            f"{PREFIX}sp_size", f"cp = {cp} and sp = {sp} exclude each other", f"{PREFIX}sp_size: 1"
+            f"{names.PREFIX}sp_size",
+            f"cp = {cp} and sp = {sp} exclude each other",
+            f"{names.PREFIX}sp_size: 1",
         )
     if replicate > 1 and shard == 1 and max(tp, cp) > 1:
         rule = f"dp_replicate = {replicate} beside tp = {tp} or cp = {cp} needs dp_shard > 1"
-        hint = f"{PREFIX}dp_replicate_size: 1, {PREFIX}dp_shard_size: {replicate}"
-        settings.problem(f"{PREFIX}dp_replicate_size", rule, hint)
+        hint = f"{names.PREFIX}dp_replicate_size: 1, {names.PREFIX}dp_shard_size: {replicate}"
+        settings.problem(f"{names.PREFIX}dp_replicate_size", rule, hint)
     for axis, backend in (("cp", "torch"), ("sp", "deepspeed")):
-        if settings.get(f"{PREFIX}{axis}_backend", backend) != backend:
-            settings.problem(f"{PREFIX}{axis}_backend", f"is {backend}", backend)
-    total, processes = prod(sizes.values()), settings.number("num_processes", least=-1)
+        if settings.get(f"{names.PREFIX}{axis}_backend", backend) != backend:
+            settings.problem(f"{names.PREFIX}{axis}_backend", f"is {backend}", backend)
+    total, processes = prod(sizes.values()), settings.number(names.PROCESSES, least=-1)
     if processes and processes > 0 and total != processes and not (kind == "DEEPSPEED" and sp > 1):
         factors = "·".join(str(size) for size in sizes.values())
         rule = f"dp_replicate·dp_shard·tp·cp·sp = {factors} = {total}, not num_processes = {processes}"
-        settings.problem("parallelism_config", rule, _fitting(sizes, processes))
+        settings.problem(names.MESH_SECTION, rule, _fitting(sizes, processes))
 
 
 def _fitting(sizes: Mapping[str, int], processes: int) -> str:
@@ -138,8 +139,8 @@ def _fitting(sizes: Mapping[str, int], processes: int) -> str:
     for axis in ("dp_shard", "dp_replicate"):
         others = prod(size for name, size in sizes.items() if name != axis)
         if processes % others == 0:
-            return f"{PREFIX}{axis}_size: {processes // others}"
-    return f"{PREFIX}dp_shard_size: {processes}, all others 1"
+            return f"{names.PREFIX}{axis}_size: {processes // others}"
+    return f"{names.PREFIX}dp_shard_size: {processes}, all others 1"
 
 
 def _mesh_and_kind(settings: ConfigValues, kind: str) -> None:
@@ -150,20 +151,20 @@ def _mesh_and_kind(settings: ConfigValues, kind: str) -> None:
     if kind == "MEGATRON_LM" or (kind == "FSDP" and sizes["dp_shard"] * sizes["cp"] == 1):
         reasons = {"FSDP": "has no axis to shard over", "MEGATRON_LM": f"is refused with {kind}"}
         settings.problem(
-            "parallelism_config",
+            names.MESH_SECTION,
             reasons[kind],
-            f"{PREFIX}dp_shard_size: {max(2, sizes['dp_replicate'])}"
+            f"{names.PREFIX}dp_shard_size: {max(2, sizes['dp_replicate'])}"
             if kind == "FSDP"
             else "distributed_type: FSDP",
         )
     if kind.startswith("MULTI") and sizes["cp"] > 1:
-        settings.problem(f"{PREFIX}cp_size", "context parallelism needs FSDP", "distributed_type: FSDP")
+        settings.problem(f"{names.PREFIX}cp_size", "context parallelism needs FSDP", "distributed_type: FSDP")
     if kind.startswith("MULTI") and sizes["dp_shard"] > 1:
         rule = f"nothing is sharded with distributed_type {kind}"
-        settings.problem(f"{PREFIX}dp_shard_size", rule, "distributed_type: FSDP", ignored=True)
+        settings.problem(f"{names.PREFIX}dp_shard_size", rule, "distributed_type: FSDP", ignored=True)
     if kind != "DEEPSPEED" and sizes["sp"] > 1:
         rule = "Ulysses runs with distributed_type DEEPSPEED"
-        settings.problem(f"{PREFIX}sp_size", rule, "distributed_type: DEEPSPEED", ignored=True)
+        settings.problem(f"{names.PREFIX}sp_size", rule, "distributed_type: DEEPSPEED", ignored=True)
 
 
 def _deepspeed(settings: ConfigValues, kind: str) -> None:
@@ -183,12 +184,12 @@ def _deepspeed(settings: ConfigValues, kind: str) -> None:
 
 
 def _low_precision(settings: ConfigValues, kind: str) -> None:
-    if str(settings.get("mixed_precision", "")).lower() != "fp8" or kind != "FSDP":
+    if str(settings.get(names.PRECISION, "")).lower() != "fp8" or kind != "FSDP":
         return
     backend = str(settings.get("fp8_backend", "")).upper()
     if backend == "MSAMP":
         settings.problem("fp8_backend", "MS-AMP does not run with FSDP", "backend: AO")
-    loading = "fsdp_cpu_ram_efficient_loading"
+    loading = names.RAM_LOADING
     if backend == "AO" and settings.truth(loading, default=True):
         settings.problem(loading, "is on unless it is false, and torchao refuses it", f"{loading}: false")
 

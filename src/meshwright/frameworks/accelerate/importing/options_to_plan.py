@@ -9,7 +9,7 @@ not resharded after the forward pass are version 1's SHARD_GRAD_OP, which Accele
 from collections.abc import Callable, Mapping
 from math import prod
 
-from meshwright.frameworks.accelerate.exporting.plan_options import MIXED_PRECISION, PREFIX
+from meshwright.frameworks.accelerate import options as names
 from meshwright.frameworks.accelerate.importing.megatron_section import megatron_facts
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
@@ -27,19 +27,18 @@ SHARDINGS = {
 STAGES = ("none", "zero1", "zero2", "zero3")
 AXES = {"dp_replicate": "dp_replicate", "dp_shard": "dp_shard", "tp": "tp", "cp": "cp", "sp": "cp"}
 """Sizes of ``parallelism_config`` and the degree that each is; sp is Ulysses."""
-WRAPPED = "TRANSFORMER_BASED_WRAP"
 
 
 def config_facts(settings: ConfigValues) -> Facts:
     """Every fact that the file states, defaults of Accelerate that differ from a short plan's included."""
-    kind = str(settings.get("distributed_type", ""))
+    kind = str(settings.get(names.KIND, ""))
     facts = _processes(settings, kind) | _precision(settings)
     return facts | KINDS.get(kind, _replicas)(settings)
 
 
 def fsdp_version(settings: ConfigValues) -> int:
     """1 where the file does not say it."""
-    return settings.number("fsdp_version") or 1
+    return settings.number(names.VERSION) or 1
 
 
 def strategy(settings: ConfigValues) -> str:
@@ -51,30 +50,30 @@ def strategy(settings: ConfigValues) -> str:
 
 def mesh_sizes(settings: ConfigValues) -> dict[str, int]:
     """Sizes of ``parallelism_config``, 1 where left out; empty where there is none or all are 1: no mesh is made."""
-    if not settings.get("parallelism_config"):
+    if not settings.get(names.MESH_SECTION):
         return {}
-    sizes = {axis: settings.number(f"{PREFIX}{axis}_size") or 1 for axis in AXES}
+    sizes = {axis: settings.number(f"{names.PREFIX}{axis}_size") or 1 for axis in AXES}
     return sizes if prod(sizes.values()) > 1 else {}
 
 
 def _processes(settings: ConfigValues, kind: str) -> Facts:
     if kind == "NO":
         return {"devices": Fact(1, "distributed_type NO")}
-    count = settings.number("num_processes", least=-1)
-    return {"devices": settings.fact("num_processes", count)} if count and count > 0 else {}
+    count = settings.number(names.PROCESSES, least=-1)
+    return {"devices": settings.fact(names.PROCESSES, count)} if count and count > 0 else {}
 
 
 def _precision(settings: ConfigValues) -> Facts:
     """``no`` may have been read as false. A training script may ask for another one when it starts."""
-    value = settings.get("mixed_precision")
+    value = settings.get(names.PRECISION)
     if value is None:
         return {"workload.precision": settings.fact("fp16", "fp16")} if settings.truth("fp16") else {}
     name = "no" if value is False else str(value).lower()
-    found = {theirs: ours for ours, theirs in MIXED_PRECISION.items()}
+    found = {theirs: ours for ours, theirs in names.MIXED_PRECISION.items()}
     if name not in found:
-        settings.problem("mixed_precision", f"is one of {', '.join(found)}", "mixed_precision: bf16")
+        settings.problem(names.PRECISION, f"is one of {', '.join(found)}", "mixed_precision: bf16")
         return {}
-    return {"workload.precision": settings.fact("mixed_precision", found[name])}
+    return {"workload.precision": settings.fact(names.PRECISION, found[name])}
 
 
 def _mesh(settings: ConfigValues, *, ulysses: bool = False) -> Facts:
@@ -82,7 +81,7 @@ def _mesh(settings: ConfigValues, *, ulysses: bool = False) -> Facts:
     facts: Facts = {}
     for axis, size in mesh_sizes(settings).items():
         if axis != "sp" or (ulysses and size > 1):
-            facts[f"layout.{AXES[axis]}"] = settings.fact(f"{PREFIX}{axis}_size", size)
+            facts[f"layout.{AXES[axis]}"] = settings.fact(f"{names.PREFIX}{axis}_size", size)
     if "layout.tp" in facts and facts["layout.tp"].value > 1:
         facts["layout.sequence_parallel"] = Fact(False, "transformers' tp_plan leaves sequences whole")
     return facts
@@ -95,7 +94,7 @@ def _replicas(settings: ConfigValues) -> Facts:
         facts.pop(path, None)
     return facts | {
         "stack": Fact("accelerate", "Accelerate keys"),
-        "sharding": settings.fact("distributed_type", "none"),
+        "sharding": settings.fact(names.KIND, "none"),
     }
 
 
@@ -107,9 +106,9 @@ def _fsdp(settings: ConfigValues) -> Facts:
         facts |= _second_version(settings)
     if facts["sharding"].value == "zero3":
         facts["gather"] = _gather(settings)
-    if "fsdp_activation_checkpointing" in settings:
-        on = settings.truth("fsdp_activation_checkpointing")
-        facts["recompute"] = settings.fact("fsdp_activation_checkpointing", "full" if on else "none")
+    if names.CHECKPOINTING in settings:
+        on = settings.truth(names.CHECKPOINTING)
+        facts["recompute"] = settings.fact(names.CHECKPOINTING, "full" if on else "none")
     return facts
 
 
@@ -117,7 +116,7 @@ def _first_version(settings: ConfigValues) -> Facts:
     name, key = strategy(settings), "fsdp_sharding_strategy"
     facts = {"sharding": settings.fact(key, SHARDINGS.get(name, "zero3"))}
     if name.startswith("HYBRID"):
-        processes, machines = settings.number("num_processes"), settings.number("num_machines")
+        processes, machines = settings.number(names.PROCESSES), settings.number(names.MACHINES)
         if processes and processes % (machines or 1) == 0:
             facts["shard_group"] = settings.fact(key, processes // (machines or 1))
     elif name != "NO_SHARD":
@@ -126,8 +125,8 @@ def _first_version(settings: ConfigValues) -> Facts:
 
 
 def _second_version(settings: ConfigValues) -> Facts:
-    reshard = settings.truth("fsdp_reshard_after_forward", default=True)
-    facts = {"sharding": settings.fact("fsdp_reshard_after_forward", "zero3" if reshard else "zero2")}
+    reshard = settings.truth(names.RESHARD, default=True)
+    facts = {"sharding": settings.fact(names.RESHARD, "zero3" if reshard else "zero2")}
     if not mesh_sizes(settings):
         return facts | {"layout.dp_replicate": Fact(1, "no parallelism_config")}
     return facts | _mesh(settings)
@@ -135,9 +134,9 @@ def _second_version(settings: ConfigValues) -> Facts:
 
 def _gather(settings: ConfigValues) -> Fact:
     """Units are decoder layers, or without a policy the model as a whole."""
-    policy = str(settings.get("fsdp_auto_wrap_policy", "NO_WRAP")).upper()
+    policy = str(settings.get(names.WRAP, "NO_WRAP")).upper()
     gather = "per-micro-batch" if policy == "NO_WRAP" else "per-layer"
-    return settings.fact("fsdp_auto_wrap_policy", gather)
+    return settings.fact(names.WRAP, gather)
 
 
 def _deepspeed(settings: ConfigValues) -> Facts:

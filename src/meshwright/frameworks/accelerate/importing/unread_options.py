@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from meshwright.frameworks.accelerate.exporting.plan_options import PREFIX
+from meshwright.frameworks.accelerate.options import KIND, PREFIX, WRAP
+from meshwright.frameworks.accelerate.options import OFFLOAD as FSDP_OFFLOAD
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
 
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 FSDP: Mapping[str, str] = {
-    "fsdp_offload_params": OFFLOAD,
+    FSDP_OFFLOAD: OFFLOAD,
     "fsdp_activation_checkpointing_offload": "a plan offloads passes that wait for others, and this checkpoints within "
     "one pass: not priced, less memory and a longer step than predicted",
     "fsdp_ignored_modules": "modules that are not sharded are counted as sharded",
@@ -37,7 +38,7 @@ OTHERS = (*OTHER_DEVICES, "MULTI_HPU", "MULTI_NEURON", "XLA")
 
 def unread_keys(settings: ConfigValues, facts: Mapping[str, Fact]) -> tuple[UnmappedOption, ...]:
     """All keys of the file that a plan can not say, as far as this kind of job reads them."""
-    kind = str(settings.get("distributed_type", ""))
+    kind = str(settings.get(KIND, ""))
     ignored = {problem.field for problem in settings.problems if problem.severity == "warning"}
     found = [
         UnmappedOption(settings.label(key), str(settings.get(key))[:80], why)
@@ -45,9 +46,7 @@ def unread_keys(settings: ConfigValues, facts: Mapping[str, Fact]) -> tuple[Unma
         if settings.on(key) and settings.label(key) not in ignored
     ]
     if kind in OTHERS:
-        found.append(
-            UnmappedOption("distributed_type", kind, "the cluster says what kind of devices there are")
-        )
+        found.append(UnmappedOption(KIND, kind, "the cluster says what kind of devices there are"))
     if kind == "FSDP":
         found += _sharding(settings, facts)
     return tuple(found)
@@ -60,8 +59,8 @@ def _sharding(settings: ConfigValues, facts: Mapping[str, Fact]) -> list[Unmappe
         key, _, value = facts["sharding"].words.partition(" ")
         why = "read as zero2; parameters rest sharded and are gathered in every micro-batch: more traffic"
         found.append(UnmappedOption(key, value, why))
-    if str(settings.get("fsdp_auto_wrap_policy", "")).upper() == "SIZE_BASED_WRAP":
+    if str(settings.get(WRAP, "")).upper() == "SIZE_BASED_WRAP":
         why = "parameters are gathered by units of so many elements; read as one unit per layer"
-        key = settings.label("fsdp_auto_wrap_policy")
+        key = settings.label(WRAP)
         found.append(UnmappedOption(key, str(settings.get("fsdp_min_num_params", ""))[:80], why))
     return found

@@ -9,7 +9,7 @@ torchrun on a node, ``deepspeed/job.sbatch`` starts that under Slurm. Keys are h
 import json
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.frameworks.deepspeed.exporting.plan_options import ds_config
+from meshwright.frameworks.deepspeed.options import TABLE
 from meshwright.frameworks.exporting.export_result import Export, foreign_stack_refusals
 from meshwright.frameworks.exporting.hugging_face_script import (
     LAYERS,
@@ -18,24 +18,27 @@ from meshwright.frameworks.exporting.hugging_face_script import (
     script_refusals,
     trainer_options,
 )
+from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.nested_keys import unknown_keys
-from meshwright.frameworks.option_names import Option, assert_known, option_names
+from meshwright.frameworks.option_names import Option, assert_known
+from meshwright.frameworks.option_table import nested, written_values
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.stack.stack import Stack
 
-TARGET, RELEASE = "deepspeed", "0.19.8"
+TARGET, RELEASE = TABLE.target, TABLE.release
 
 
 def export_deepspeed(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
     """The files that run ``plan``. Raises UnsupportedError with all that DeepSpeed cannot say."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
-    arch, uniform = model.architecture, read_uniform(plan, model)
-    config, options = ds_config(uniform, arch, stack), _options(uniform)
-    assert not list(unknown_keys(config, option_names(TARGET, RELEASE)))
+    uniform = read_uniform(plan, model)
+    facts, options = plan_facts(uniform, model.architecture, stack), _options(uniform)
+    config = nested(written_values(TABLE.rows, facts))
+    assert not list(unknown_keys(config, TABLE.names))
     run: list[Option] = [(name,) for name in ("--deepspeed", *RUN_OPTIONS)]
     assert_known([*options, *run], TARGET, RELEASE)
     top, job = header(TARGET, RELEASE, uniform.summary()), job_for(cluster, model.name, plan)

@@ -10,19 +10,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meshwright.errors import InputError, Problem, Severity
-from meshwright.frameworks.deepspeed.exporting.exporter import RELEASE, TARGET
 from meshwright.frameworks.deepspeed.importing.option_conflicts import config_rules
 from meshwright.frameworks.deepspeed.importing.options_to_plan import config_facts
 from meshwright.frameworks.deepspeed.importing.unread_options import unread_keys
+from meshwright.frameworks.deepspeed.options import TABLE, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.frameworks.importing.json_text import read_json
 from meshwright.frameworks.importing.unknown_keys import unknown_problems
 from meshwright.frameworks.nested_keys import Path, nested_keys
-from meshwright.frameworks.option_names import option_names
 
 TYPED = (
-    *("zero_optimization", "bf16", "bfloat16", "fp16", "tensor_parallel", "compile", "hybrid_engine"),
+    *(ZERO, "bf16", "bfloat16", "fp16", "tensor_parallel", "compile", "hybrid_engine"),
     *("comms_logger", "tensorboard", "wandb", "csv_monitor", "comet"),
 )
 """Sections that refuse a key that they do not know."""
@@ -32,7 +31,7 @@ SECTIONS = (
     *("torch_autocast", "checkpoint", "data_efficiency", "autotuning", "flops_profiler"),
 )
 SHAPES = {
-    "zero_optimization": '{"stage": 1}',
+    ZERO: '{"stage": 1}',
     "optimizer": '{"type": "AdamW", "params": {"lr": 0.0001}}',
     "scheduler": '{"type": "WarmupLR"}',
     **dict.fromkeys(("bf16", "bfloat16", "fp16"), '{"enabled": true}'),
@@ -51,7 +50,7 @@ REMOVED = (
 def import_deepspeed(text: str) -> ImportedFile:
     """What a DeepSpeed configuration says of a plan. Raises InputError where it can not be read at all."""
     data = read_json(text, "file")
-    names = frozenset(name for name in option_names(TARGET, RELEASE) if not name.startswith("--"))
+    names = frozenset(name for name in TABLE.names if not name.startswith("--"))
     if not data.keys() & {name for name in names if "." not in name}:
         rule = "has none of DeepSpeed's keys"
         raise InputError(
@@ -68,7 +67,7 @@ def import_deepspeed(text: str) -> ImportedFile:
     config_rules(settings, facts)
     return ImportedFile(
         source="deepspeed",
-        release=f"{TARGET} {RELEASE}",
+        release=TABLE.full_name,
         facts=facts,
         unread=unread_keys(settings),
         problems=tuple(problems),
@@ -84,14 +83,14 @@ def _shapes(data: Mapping[str, Any]) -> Iterator[Problem]:
     """Sections that are no sections; an old way to ask for ZeRO-1 is a truth value."""
     for name in SECTIONS:
         value = data.get(name, {})
-        old = name == "zero_optimization" and isinstance(value, bool)
+        old = name == ZERO and isinstance(value, bool)
         if not isinstance(value, Mapping) and not old and (value is not None or name in TYPED):
             yield Problem(name, str(value)[:80], "must be an object", f'"{name}": {SHAPES.get(name, "{}")}')
 
 
 def _verdict(path: Path) -> tuple[str, str, Severity]:
     if ".".join(path) in REMOVED:
-        return f"is no part of DeepSpeed {RELEASE} any more, which refuses it", "leave it out", "error"
+        return f"is no part of DeepSpeed {TABLE.release} any more, which refuses it", "leave it out", "error"
     if len(path) > 1 and path[0] in TYPED:
-        return f"is no key of DeepSpeed {RELEASE}, which refuses it", "", "error"
-    return f"is no key of DeepSpeed {RELEASE}, which ignores it", "", "warning"
+        return f"is no key of DeepSpeed {TABLE.release}, which refuses it", "", "error"
+    return f"is no key of DeepSpeed {TABLE.release}, which ignores it", "", "warning"

@@ -6,8 +6,10 @@ Source: DeepSpeed 0.19.8, ``runtime/config.py``, ``runtime/zero/config.py``, ``r
 
 from collections.abc import Callable
 
-from meshwright.frameworks.deepspeed.importing.options_to_plan import STAGE, STAGES, ZERO, Facts, stage_of
+from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, stage_of
+from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
+from meshwright.frameworks.importing.imported_file import number_in
 
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
 """What the pipeline engine takes from its section; the stages are arguments of PipelineModule in code."""
@@ -19,10 +21,6 @@ def config_rules(settings: ConfigValues, facts: Facts) -> None:
         rule(settings, facts)
 
 
-def _degree(facts: Facts, path: str) -> int:
-    return int(facts[path].value) if path in facts else 1
-
-
 def _stage(settings: ConfigValues, facts: Facts) -> None:
     if STAGE in settings and stage_of(settings) is None:
         settings.problem(STAGE, f"ZeRO has stages 0 to {len(STAGES) - 1}", f"{STAGE}: 3")
@@ -30,8 +28,8 @@ def _stage(settings: ConfigValues, facts: Facts) -> None:
 
 def _precision(settings: ConfigValues, facts: Facts) -> None:
     low = [name for name in ("bf16", "bfloat16") if settings.truth(f"{name}.enabled")]
-    if low and settings.truth("fp16.enabled"):
-        settings.problem("fp16.enabled", f"{low[0]} and fp16 are both enabled", '"fp16": {"enabled": false}')
+    if low and settings.truth(FP16):
+        settings.problem(FP16, f"{low[0]} and fp16 are both enabled", '"fp16": {"enabled": false}')
 
 
 def _offload(settings: ConfigValues, facts: Facts) -> None:
@@ -68,15 +66,15 @@ def _third_stage(settings: ConfigValues, facts: Facts) -> None:
 
 
 def _sequence(settings: ConfigValues, facts: Facts) -> None:
-    if _degree(facts, "layout.cp") > 1 and _degree(facts, "layout.tp") > 1:
+    if number_in(facts, "layout.cp") > 1 and number_in(facts, "layout.tp") > 1:
         rule = "AutoTP puts its own groups in place of those of sequence parallelism: one of them"
-        settings.problem("sequence_parallel_size", rule, "sequence_parallel_size: 1")
+        settings.problem(CP, rule, "sequence_parallel_size: 1")
 
 
 def _tensor(settings: ConfigValues, facts: Facts) -> None:
     for section in ("tp", "tensor_parallel"):
         key = f"tensor_parallel.{section}.tp_size"
-        size, tp = settings.number(key), _degree(facts, "layout.tp")
+        size, tp = settings.number(key), number_in(facts, "layout.tp")
         if size is not None and size not in (1, tp):
             settings.problem(key, f"must be tensor_parallel.autotp_size = {tp}", str(tp))
 
@@ -96,13 +94,11 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
     """Rules of AutoEP, alone and folded with AutoTP."""
     if "layout.ep" not in facts:
         return
-    ep, etp, tp = (_degree(facts, f"layout.{axis}") for axis in ("ep", "etp", "tp"))
+    ep, etp, tp = (number_in(facts, f"layout.{axis}") for axis in ("ep", "etp", "tp"))
     if etp > 1:
         settings.problem("expert_parallel.expert_tensor_parallel_size", f"must be 1, not {etp}", "1")
     if tp > 1 and ep == 1:
-        settings.problem(
-            "expert_parallel.autoep_size", f"with autotp_size = {tp} it must be more than 1", "2"
-        )
+        settings.problem(EP, f"with autotp_size = {tp} it must be more than 1", "2")
     if tp > 1 and settings.truth("use_data_before_expert_parallelism"):
         settings.problem("use_data_before_expert_parallelism", f"is refused with autotp_size = {tp}", "false")
     offloaded = [n for n in ("offload_optimizer", "offload_param") if f"{ZERO}.{n}" in settings]
@@ -114,8 +110,8 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
         for name in ("zero_quantized_gradients", "zero_hpz_partition_size"):
             if settings.on(f"{ZERO}.{name}"):
                 settings.problem(f"{ZERO}.{name}", "is refused with experts at stage 3", "leave it out")
-        if _degree(facts, "layout.cp") > 1:
-            settings.problem("sequence_parallel_size", "is refused with experts at stage 3", "1")
+        if number_in(facts, "layout.cp") > 1:
+            settings.problem(CP, "is refused with experts at stage 3", "1")
 
 
 RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (

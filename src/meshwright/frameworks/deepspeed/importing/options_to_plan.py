@@ -7,21 +7,19 @@ give a rank its part of each sequence.
 
 from collections.abc import Callable
 
+from meshwright.frameworks.deepspeed import options as names
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
+from meshwright.frameworks.option_table import read_facts
 
 Facts = dict[str, Fact]
-STAGES = ("none", "zero1", "zero2", "zero3")
-ZERO, STAGE = "zero_optimization", "zero_optimization.stage"
-TRAIN, MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
-ACCUMULATION = "gradient_accumulation_steps"
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 ADAM = ("adam", "adamw")
 
 
 def config_facts(settings: ConfigValues) -> Facts:
     """Every fact that the file states, defaults of DeepSpeed that differ from a short plan's included."""
-    facts: Facts = {"stack": Fact("deepspeed", "DeepSpeed keys")}
+    facts: Facts = {"stack": Fact("deepspeed", "DeepSpeed keys")} | read_facts(names.TABLE.rows, settings)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
         *(_degrees, _experts, _batch, _sharding),
         *(_precision, _optimizer, _recompute, _stack),
@@ -33,38 +31,31 @@ def config_facts(settings: ConfigValues) -> Facts:
 
 def stage_of(settings: ConfigValues) -> int | None:
     """ZeRO's stage; None where it is none."""
-    whole = settings.get(ZERO)
+    whole = settings.get(names.ZERO)
     if isinstance(whole, bool):
         return int(whole)
-    stage = settings.number(STAGE, least=0)
-    if stage is not None and stage >= len(STAGES):
+    stage = settings.number(names.STAGE, least=0)
+    if stage is not None and stage >= len(names.STAGES):
         return None
-    return None if STAGE in settings and stage is None else stage or 0
+    return None if names.STAGE in settings and stage is None else stage or 0
 
 
 def _degrees(settings: ConfigValues, facts: Facts) -> Facts:
-    found: Facts = {}
-    tp = settings.number("tensor_parallel.autotp_size", least=0)
-    if tp is not None:
-        found["layout.tp"] = settings.fact("tensor_parallel.autotp_size", max(1, tp))
-        found["layout.sequence_parallel"] = Fact(False, "tensor_parallel.autotp_size leaves sequences whole")
-    for key, path in (
-        ("sequence_parallel_size", "layout.cp"),
-        ("data_parallel_size", "dp"),
-        ("pipeline.stages", "layout.pp"),
-    ):
-        degree = settings.number(key)
-        if degree is not None:
-            found[path] = settings.fact(key, degree)
-    return found
+    tp = settings.number(names.TP, least=0)
+    if tp is None:
+        return {}
+    whole = Fact(False, f"{names.TP} leaves sequences whole")
+    return {"layout.tp": settings.fact(names.TP, max(1, tp)), "layout.sequence_parallel": whole}
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> Facts:
-    if not settings.truth("expert_parallel.enabled"):
+    if not settings.truth(names.EXPERTS):
         return {}
     found: Facts = {}
-    for key, path in (("autoep_size", "layout.ep"), ("expert_tensor_parallel_size", "layout.etp")):
-        name = f"expert_parallel.{key}"
+    for name, path in (
+        (names.EP, "layout.ep"),
+        ("expert_parallel.expert_tensor_parallel_size", "layout.etp"),
+    ):
         degree = settings.number(name)
         found[path] = settings.fact(name, degree or 1)
     return found
@@ -75,26 +66,27 @@ def _batch(settings: ConfigValues, facts: Facts) -> Facts:
 
     Where all three are given the batch is held against the ranks of the cluster (``assemble``).
     """
-    train, micro, steps = (settings.number(key) for key in (TRAIN, MICRO, ACCUMULATION))
+    train, micro, steps = (settings.number(key) for key in (names.TRAIN, names.MICRO, names.ACCUMULATION))
     tp = facts["layout.tp"].value if "layout.tp" in facts else 1
     found: Facts = {}
-    if TRAIN not in settings and MICRO not in settings:
-        settings.problem(MICRO, f"one of {TRAIN} and {MICRO} must be there", f"{MICRO}: 1")
-    if micro is not None:
-        found["pipeline.micro_batch"] = settings.fact(MICRO, micro)
-        if steps is not None or (ACCUMULATION not in settings and TRAIN not in settings):
-            found["accumulation"] = settings.fact(ACCUMULATION, steps or 1)
+    if names.TRAIN not in settings and names.MICRO not in settings:
+        settings.problem(
+            names.MICRO, f"one of {names.TRAIN} and {names.MICRO} must be there", f"{names.MICRO}: 1"
+        )
+    counted = steps is not None or (names.ACCUMULATION not in settings and names.TRAIN not in settings)
+    if micro is not None and counted:
+        found["accumulation"] = settings.fact(names.ACCUMULATION, steps or 1)
     if train is None:
         return found
     if train % tp:
-        rule = f"{TRAIN} counts every rank of AutoTP: {train} mod {tp} = {train % tp}, must be 0"
-        settings.problem(TRAIN, rule, f"{TRAIN}: {-(-train // tp) * tp}")
+        rule = f"{names.TRAIN} counts every rank of AutoTP: {train} mod {tp} = {train % tp}, must be 0"
+        settings.problem(names.TRAIN, rule, f"{names.TRAIN}: {-(-train // tp) * tp}")
     else:
-        found["workload.global_batch"] = settings.fact(TRAIN, train // tp)
-    if MICRO not in settings:
+        found["workload.global_batch"] = settings.fact(names.TRAIN, train // tp)
+    if names.MICRO not in settings:
         divisor = f"{steps or 1}·ranks"
-        rule = f"left out it is {TRAIN} / (accumulation·ranks) = {train} / ({divisor}); taken as 1"
-        settings.problem(MICRO, rule, f"{MICRO}: 1", ignored=True)
+        rule = f"left out it is {names.TRAIN} / (accumulation·ranks) = {train} / ({divisor}); taken as 1"
+        settings.problem(names.MICRO, rule, f"{names.MICRO}: 1", ignored=True)
     if tp > 1:
         found["batch_ranks"] = Fact(tp, facts["layout.tp"].words)
     return found
@@ -104,13 +96,13 @@ def _sharding(settings: ConfigValues, facts: Facts) -> Facts:
     stage = stage_of(settings)
     if stage is None:
         return {}
-    key = ZERO if isinstance(settings.get(ZERO), bool) else STAGE
-    found = {"sharding": settings.fact(key, STAGES[stage])}
-    group = settings.number(f"{ZERO}.mics_shard_size", least=-1)
+    key = names.ZERO if isinstance(settings.get(names.ZERO), bool) else names.STAGE
+    found = {"sharding": settings.fact(key, names.STAGES[stage])}
+    group = settings.number(f"{names.ZERO}.mics_shard_size", least=-1)
     if stage == 3:
         found["gather"] = settings.fact(key, "per-layer")
     if stage == 3 and group is not None and group > 0:
-        found["shard_group"] = settings.fact(f"{ZERO}.mics_shard_size", group)
+        found["shard_group"] = settings.fact(f"{names.ZERO}.mics_shard_size", group)
     elif stage:
         found["layout.dp_replicate"] = settings.fact(key, 1)
     return found
@@ -119,8 +111,7 @@ def _sharding(settings: ConfigValues, facts: Facts) -> Facts:
 def _precision(settings: ConfigValues, facts: Facts) -> Facts:
     """bf16 or fp16 where one is on; nothing where a script decides; fp32 where neither is asked for."""
     open_ended = False
-    for name, precision in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")):
-        key = f"{name}.enabled"
+    for key, precision in ((names.BF16, "bf16"), ("bfloat16.enabled", "bf16"), (names.FP16, "fp16")):
         if key in settings and settings.get(key) is None:
             open_ended = True
         elif settings.truth(key):
@@ -151,9 +142,8 @@ def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
 
 def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     stage = stage_of(settings) or 0
-    overlap = f"{ZERO}.overlap_comm"
-    asked = settings.truth(overlap, default=stage == 3)
-    found = {"stack.overlap_gradient_reduction": settings.fact(overlap, asked)} if stage else {}
+    asked = settings.truth(names.OVERLAP, default=stage == 3)
+    found = {"stack.overlap_gradient_reduction": settings.fact(names.OVERLAP, asked)} if stage else {}
     for key, path in (
         ("communication_data_type", "stack.gradient_communication_bytes"),
         ("data_types.grad_accum_dtype", "stack.gradient_bytes"),

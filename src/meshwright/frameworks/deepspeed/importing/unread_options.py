@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from meshwright.frameworks.deepspeed.options import CP, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import UnmappedOption
 
-ZERO = "zero_optimization"
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 QUANTISED = "quantised traffic is not priced: a shorter step than predicted"
 LOW_STATES = "the optimizer's states are counted in 32 bit"
@@ -23,7 +23,7 @@ WHY: Mapping[str, str] = {
     f"{ZERO}.zero_quantized_nontrainable_weights": "quantised weights are counted in 16 bit",
     f"{ZERO}.zero_hpz_partition_size": "hpZ keeps a second copy of the parameters inside so many ranks and gathers "
     "from it in the backward pass: more memory and less traffic than predicted",
-    "sequence_parallel_size": "Ulysses exchanges heads by all-to-all; read as cp, which passes keys and values around",
+    CP: "Ulysses exchanges heads by all-to-all; read as cp, which passes keys and values around",
     "bf16.bf16_master_weights_and_grads": LOW_STATES,
     "bf16.bf16_optimizer_states": LOW_STATES,
     "fp16.fp16_master_weights_and_grads": LOW_STATES,

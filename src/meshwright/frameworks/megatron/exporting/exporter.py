@@ -7,26 +7,26 @@ are held against the release's own list. Source: megatron-core 0.19.2, ``megatro
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.frameworks.exporting.export_result import Export, foreign_stack_refusals
+from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.sequence_packing import packing_refusals
 from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
-from meshwright.frameworks.megatron.exporting.model_options import (
-    family_refusals,
-    model_options,
-)
+from meshwright.frameworks.megatron.exporting.model_options import family_refusals, model_options
 from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_refusals
-from meshwright.frameworks.megatron.exporting.plan_options import STRATEGIES, plan_options, plan_refusals
+from meshwright.frameworks.megatron.exporting.plan_options import STRATEGIES, plan_refusals
+from meshwright.frameworks.megatron.options import PLAN, TABLE, VOCAB
 from meshwright.frameworks.option_names import Option, assert_known, bash_array
+from meshwright.frameworks.option_table import written_options
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.stack.stack import Stack
 
-TARGET, RELEASE = "megatron-core", "0.19.2"
+TARGET, RELEASE = TABLE.target, TABLE.release
 SELECTIVE = "core_attn"
 """What the target recomputes or keeps under selective recomputation."""
 RUN_OPTIONS = (
-    *("--mock-data", "--tokenizer-type", "--vocab-size", "--data-path", "--tokenizer-model", "--split"),
+    *("--mock-data", "--tokenizer-type", VOCAB, "--data-path", "--tokenizer-model", "--split"),
     *("--train-iters", "--lr", "--eval-iters", "--log-interval", "--log-throughput"),
     *("--save", "--load", "--save-interval"),
 )
@@ -36,8 +36,8 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
     """The scripts that run ``plan``. Raises UnsupportedError with all that Megatron cannot say."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     arch, uniform = model.architecture, read_uniform(plan, model)
-    options = [*model_options(arch, plan.workload.seq_len), *plan_options(uniform, stack)]
-    options.append(("--make-vocab-size-divisible-by", str(stack.vocab_multiple)))
+    facts = plan_facts(uniform, arch, stack)
+    options = [*model_options(arch, facts), *written_options(PLAN, facts)]
     run: list[Option] = [(name,) for name in RUN_OPTIONS]
     assert_known([*options, *run], TARGET, RELEASE)
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
@@ -52,7 +52,7 @@ def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: 
         },
         refused=(
             *foreign,
-            *plan_refusals(uniform, stack),
+            *plan_refusals(facts),
             *packing_refusals(uniform, "megatron"),
             *family_refusals(arch),
             *next_token_refusals(uniform, arch),

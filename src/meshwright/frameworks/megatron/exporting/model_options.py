@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from meshwright.frameworks.exporting.export_result import Refusal
-from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_options
+from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.option_names import Option
+from meshwright.frameworks.option_table import Facts, written_options
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.operators.multi_token_prediction import without_next_tokens
 from meshwright.plans.rules.stack_limits.megatron_models import (
@@ -34,25 +35,22 @@ UNEXPRESSED_DETAILS = {
 }
 
 
-def model_options(arch: Architecture, seq_len: int) -> list[Option]:
+def model_options(arch: Architecture, facts: Facts) -> list[Option]:
     """The options that make the model. For an architecture that ``unsayable_model`` has nothing to say of."""
-    return [*_main_options(without_next_tokens(arch), seq_len), *next_token_options(arch)]
-
-
-def _main_options(arch: Architecture, seq_len: int) -> list[Option]:
+    main = without_next_tokens(arch)
     return [
-        ("--num-layers", str(arch.layers)),
-        ("--hidden-size", str(arch.hidden)),
-        ("--ffn-hidden-size", str(arch.intermediate or (arch.moe.intermediate if arch.moe else 0))),
-        *_attention(arch),
-        *_positions(arch, seq_len),
-        ("--normalization", "RMSNorm" if arch.norm == "rmsnorm" else "LayerNorm"),
-        ("--norm-epsilon", f"{arch.norm_epsilon:g}"),
-        *_activation(arch),
-        *_biases(arch),
-        *([] if arch.tied_embeddings else [("--untie-embeddings-and-output-weights",)]),
-        *_dropout(arch),
-        *(_experts(arch.moe) if arch.moe else []),
+        *written_options(names.SIZES, facts),
+        *_attention(main),
+        *_positions(main, facts),
+        *written_options(names.NORMS, facts),
+        ("--norm-epsilon", f"{main.norm_epsilon:g}"),
+        *_activation(main),
+        *_biases(main),
+        *written_options(names.TIED, facts),
+        *_dropout(main),
+        *written_options(names.EXPERT_SIZES, facts),
+        *(_experts(main.moe) if main.moe else []),
+        *written_options(names.FURTHER_TOKENS, facts),
     ]
 
 
@@ -67,12 +65,12 @@ def family_refusals(arch: Architecture) -> list[Refusal]:
 
 
 def _attention(arch: Architecture) -> list[Option]:
-    options: list[Option] = [("--num-attention-heads", str(arch.heads))]
+    options: list[Option] = []
     if arch.latent:
         latent = arch.latent
         rank: list[Option] = [("--q-lora-rank", str(latent.q_rank))] if latent.q_rank else []
         options += [
-            ("--multi-latent-attention",),
+            (names.LATENT,),
             *rank,
             ("--kv-lora-rank", str(latent.kv_rank)),
             ("--qk-head-dim", str(latent.qk_nope_dim)),
@@ -81,10 +79,6 @@ def _attention(arch: Architecture) -> list[Option]:
             ("--rope-type", "rope"),
             ("--no-rope-fusion",),
         ]
-    else:
-        options.append(("--kv-channels", str(arch.head_dim)))
-        if arch.kv_heads != arch.heads:
-            options += [("--group-query-attention",), ("--num-query-groups", str(arch.kv_heads))]
     if arch.qk_norm or arch.latent:
         options.append(("--qk-layernorm",))
     if arch.attention_sinks:
@@ -109,11 +103,11 @@ def _pattern(flags: list[bool]) -> str:
     return "(" + "+".join(f"[{flag}]*{count}" for flag, count in runs) + ")"
 
 
-def _positions(arch: Architecture, seq_len: int) -> list[Option]:
+def _positions(arch: Architecture, facts: Facts) -> list[Option]:
     kinds = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
     options: list[Option] = [
-        ("--position-embedding-type", kinds.get(arch.positions, "none")),
-        ("--max-position-embeddings", str(max(arch.max_positions, seq_len))),
+        (names.POSITIONS, kinds.get(arch.positions, "none")),
+        *written_options(names.LENGTH, facts),
     ]
     if arch.positions == "rope":
         options.append(("--rotary-base", str(int(arch.rope_theta))))
@@ -122,7 +116,7 @@ def _positions(arch: Architecture, seq_len: int) -> list[Option]:
 
 ACTIVATIONS: Mapping[ActivationKind, list[Option]] = {
     "gpt-oss": [("--quick-geglu",), ("--glu-linear-offset", "1.0"), ("--activation-func-clamp-value", "7.0")],
-    "swiglu": [("--swiglu",)],
+    "swiglu": [(names.SWIGLU,)],
     "squared-relu": [("--squared-relu",)],
     "gelu": [("--no-bias-gelu-fusion",)],
     "gelu-tanh": [],
@@ -155,13 +149,7 @@ def _dropout(arch: Architecture) -> list[Option]:
 
 
 def _experts(moe: Experts) -> list[Option]:
-    options: list[Option] = [
-        ("--num-experts", str(moe.experts)),
-        ("--moe-router-topk", str(moe.experts_per_token)),
-        ("--moe-ffn-hidden-size", str(moe.intermediate)),
-        ("--moe-grouped-gemm",),
-        ("--moe-token-dispatcher-type", "alltoall"),
-    ]
+    options: list[Option] = []
     if not all(moe.layers):
         options.append(("--moe-layer-freq", _pattern(list(moe.layers))))
     if moe.shared_intermediate:

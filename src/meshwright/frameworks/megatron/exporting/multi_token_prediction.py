@@ -11,17 +11,7 @@ megatron-core 0.19.2, ``core/transformer/multi_token_prediction.py``, ``training
 
 from meshwright.frameworks.exporting.export_result import Refusal
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan
-from meshwright.frameworks.option_names import Option
 from meshwright.model.architecture import Architecture
-
-LAYERS, WEIGHT = "--mtp-num-layers", "--mtp-loss-scaling-factor"
-
-
-def next_token_options(arch: Architecture) -> list[Option]:
-    """The number of such layers and how much their losses count; nothing for a model without."""
-    if not arch.next_token_layers:
-        return []
-    return [(LAYERS, str(arch.next_token_layers)), (WEIGHT, str(arch.next_token_weight))]
 
 
 def next_token_refusals(plan: UniformPlan, arch: Architecture) -> list[Refusal]:

@@ -1,20 +1,13 @@
-"""A uniform plan in the words of ``pretrain_gpt.py`` (megatron-core 0.19.2).
-
-Data parallelism is not an option: it is what world / (tp·pp·cp) leaves. The distributed optimizer shards over
-dp·cp / instances neighbouring ranks; with ``--num-distributed-optimizer-instances`` = dp_replicate that is
-dp_shard·cp. Gradients and parameters are sharded by Megatron-FSDP, which gathers parameters where a layer
-uses them.
-"""
+"""Megatron's values that several facts of a plan decide; Megatron-Bridge has the same under other names."""
 
 from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
-from meshwright.frameworks.exporting.expert_capacity import capacity_options
 from meshwright.frameworks.exporting.export_result import Refusal
-from meshwright.frameworks.exporting.uniform_plan import UniformPlan
-from meshwright.frameworks.option_names import Option
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Stage
+from meshwright.frameworks.option_table import Facts
 from meshwright.plans.rules.context_parallel import stack_name
-from meshwright.stack.stack import Stack
 
 CONTEXTS: Mapping[str, str] = {
     "ring": "p2p",
@@ -23,160 +16,112 @@ CONTEXTS: Mapping[str, str] = {
     "ring+ulysses": "a2a+p2p",
 }
 """Forms of context parallelism in Megatron's words."""
-ORDERS: dict[tuple[str, ...], tuple[Option, ...]] = {
-    ("tp", "cp", "dp_shard", "dp_replicate", "pp"): (),
-    ("tp", "cp", "pp", "dp_shard", "dp_replicate"): (("--use-tp-pp-dp-mapping",),),
-}
-PRECISIONS: dict[str, tuple[Option, ...]] = {
-    "fp16": (("--fp16",),),
-    "bf16": (("--bf16",),),
-    "fp8": (("--bf16",), ("--fp8-format", "hybrid"), ("--fp8-recipe", "tensorwise")),
-    "mxfp8": (("--bf16",), ("--fp8-format", "e4m3"), ("--fp8-recipe", "mxfp8")),
-    "nvfp4": (("--bf16",), ("--fp4-format", "e2m1")),
-}
+USUAL_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
+PP_BEFORE_DP_ORDER = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
+FP8_FORMATS = {"fp8": ("hybrid", "tensorwise"), "mxfp8": ("e4m3", "mxfp8")}
+"""Format and recipe of the precisions in 8 bit."""
 OPTIMIZERS = {"adamw": "adam", "sgd": "sgd"}
 STRATEGIES = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
-def plan_options(plan: UniformPlan, stack: Stack) -> list[Option]:
-    """The options that make the plan. For a plan without ``plan_problems``."""
-    work = plan.long.workload
-    return [
-        *_degrees(plan),
-        *_exchange(plan, stack),
-        *capacity_options(plan),
-        *_states(plan, stack),
-        *_pipeline(plan, stack),
-        *_recompute(plan),
-        ("--micro-batch-size", str(plan.micro_batch)),
-        ("--global-batch-size", str(work.global_batch)),
-        ("--seq-length", str(work.seq_len)),
-        *PRECISIONS[work.precision],
-        ("--optimizer", OPTIMIZERS[work.optimizer]),
-        ("--attention-backend", "auto" if stack.attention.startswith("flash") else "unfused"),
-    ]
-
-
-def plan_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+def plan_refusals(facts: Facts) -> list[Refusal]:
     """What Megatron means in its own way without a change to the plan."""
-    refusals = exchange_refusals(plan, stack)
-    if plan.long.workload.task == "sft":
+    refusals = exchange_refusals(facts)
+    if facts["workload.task"] == "sft":
         why = "the files read pre-training data; set data, tokenizer and --sft for a prompt format"
         refusals.append(Refusal("workload.task", "sft", why))
     return refusals
 
 
-def _degrees(plan: UniformPlan) -> list[Option]:
-    options: list[Option] = [
-        ("--tensor-model-parallel-size", str(plan.tp)),
-        ("--pipeline-model-parallel-size", str(plan.pp)),
-        ("--context-parallel-size", str(plan.cp)),
-    ]
-    if plan.experts:
-        options += [
-            ("--expert-model-parallel-size", str(plan.experts.ep)),
-            ("--expert-tensor-parallel-size", str(plan.experts.etp)),
-        ]
-    if plan.sequence_parallel:
-        options.append(("--sequence-parallel",))
-    if plan.cp > 1:
-        options += _context(plan)
-    return [*options, *_order(plan)]
-
-
-def _order(plan: UniformPlan) -> tuple[Option, ...]:
-    """The first of Megatron's two orders that is the plan's; where they say the same, the one without an option."""
-    return next(
-        option for order, option in ORDERS.items() if plan.order == tuple(a for a in order if a in plan.order)
-    )
-
-
-def _exchange(plan: UniformPlan, stack: Stack) -> list[Option]:
-    wanted = stack.overlap_expert_exchange and plan.experts is not None
-    return [("--overlap-moe-expert-parallel-comm",)] if wanted and not exchange_refusals(plan, stack) else []
-
-
-def exchange_refusals(plan: UniformPlan, stack: Stack) -> list[Refusal]:
+def exchange_refusals(facts: Facts) -> list[Refusal]:
     """Why Megatron does not run the experts' exchange beside compute, where the stack does."""
-    if plan.experts is None or not stack.overlap_expert_exchange:
+    if "layout.ep" not in facts or not facts["stack.overlap_expert_exchange"]:
         return []
+    pp, recompute = facts["layout.pp"], facts["recompute"]
     conditions = {
-        "needs ep > 1": plan.experts.ep == 1,
-        "needs virtual stages in a pipeline": plan.pp > 1 and plan.virtual_stages == 1,
-        "does not run beside recomputed expert layers": plan.recompute == "full" or "moe" in plan.recompute,
-        "takes one layer for further tokens": plan.next_token_layers > 1,
+        "needs ep > 1": facts["layout.ep"] == 1,
+        "needs virtual stages in a pipeline": pp > 1 and facts["pipeline.virtual_stages"] == 1,
+        "does not run beside recomputed expert layers": recompute == "full" or "moe" in recompute,
+        "takes one layer for further tokens": facts.get(NEXT_LAYERS, 0) > 1,
     }
     whys = [why for why, holds in conditions.items() if holds]
     why = f"--overlap-moe-expert-parallel-comm {'; '.join(whys)}: exchanges are written without it"
     return [Refusal("stack.overlap_expert_exchange", "true", why)] if whys else []
 
 
-def _context(plan: UniformPlan) -> list[Option]:
-    """The form; of two dimensions the inner one's degree comes first."""
-    options: list[Option] = [("--cp-comm-type", CONTEXTS[stack_name(plan.context)])]
-    if plan.context.two_dimensional:
-        inner = plan.context.ulysses
-        options.append(("--hierarchical-context-parallel-sizes", str(inner), str(plan.cp // inner)))
-    return options
+def overlaps_exchange(facts: Facts) -> bool:
+    """Return whether the experts' exchange may run beside compute."""
+    return "layout.ep" in facts and not exchange_refusals(facts)
 
 
-def _states(plan: UniformPlan, stack: Stack) -> list[Option]:
-    overlap: list[Option] = []
-    if plan.dp * plan.cp > 1 and stack.overlap_gradient_reduction:
-        overlap.append(("--overlap-grad-reduce",))
-    if plan.sharding == "none":
-        return overlap
-    if overlap and stack.overlap_parameter_gather:
-        overlap.append(("--overlap-param-gather",))
-    options: list[Option] = [("--use-distributed-optimizer",)]
-    if plan.sharding in STRATEGIES:
-        options += _fsdp(plan)
-    if plan.dp_replicate > 1:
-        options.append(("--num-distributed-optimizer-instances", str(plan.dp_replicate)))
-    return options + overlap
+def context_kind(facts: Facts) -> str | None:
+    """Return the form of context parallelism."""
+    return CONTEXTS[stack_name(facts["layout.context"])] if facts["layout.cp"] > 1 else None
 
 
-def _fsdp(plan: UniformPlan) -> list[Option]:
-    options: list[Option] = [
-        ("--use-megatron-fsdp",),
-        ("--data-parallel-sharding-strategy", STRATEGIES[plan.sharding]),
-        ("--ckpt-format", "fsdp_dtensor"),
-        ("--no-gradient-accumulation-fusion",),
-    ]
-    if plan.sharding == "zero3":
-        options.append(("--init-model-with-meta-device",))
-    return options
+def context_sizes(facts: Facts) -> tuple[int, int] | None:
+    """Return the degrees of a form in two dimensions, the inner one first."""
+    context, cp = facts["layout.context"], facts["layout.cp"]
+    return (context.ulysses, cp // context.ulysses) if cp > 1 and context.two_dimensional else None
 
 
-def _pipeline(plan: UniformPlan, stack: Stack) -> list[Option]:
-    options: list[Option] = []
-    if not _even(plan):
-        options.append(("--pipeline-model-parallel-layout", layout_text(plan)))
-    elif plan.virtual_stages > 1:
-        options.append(("--num-virtual-stages-per-pipeline-rank", str(plan.virtual_stages)))
-    if plan.virtual_stages > 1 and not stack.overlap_p2p:
-        options.append(("--no-overlap-p2p-communication",))
-    return options
+def pp_before_dp(facts: Facts) -> bool:
+    """Return whether the plan has the second of Megatron's two orders, and not the first."""
+    order = facts["layout.rank_order"]
+    return order != tuple(axis for axis in USUAL_ORDER if axis in order)
 
 
-def _even(plan: UniformPlan) -> bool:
-    """Equal stages, the embedding in the first, further tokens and the head in the last: what Megatron does unasked."""
-    ends = plan.stages[0].embed and plan.stages[-1].head
-    further = [plan.next_tokens_of(stage) for stage in plan.stages]
-    equal = len({stage.count - own for stage, own in zip(plan.stages, further, strict=True)}) == 1
-    return ends and equal and not any(further[:-1])
+def capacity(facts: Facts, name: str) -> Any:
+    """Return one value of the capacity of experts; None where they take all tokens."""
+    return getattr(facts.get("workload.capacity"), name, None)
 
 
-def layout_text(plan: UniformPlan) -> str:
+def is_sharded(facts: Facts) -> bool:
+    """Return whether states are sharded."""
+    return bool(facts["sharding"] != "none")
+
+
+def is_fsdp(facts: Facts) -> bool:
+    """Return whether Megatron-FSDP shards more than the optimizer's states."""
+    return facts["sharding"] in STRATEGIES
+
+
+def has_instances(facts: Facts) -> bool:
+    """Return whether there are several copies of the sharded states."""
+    return is_sharded(facts) and facts["layout.dp_replicate"] > 1
+
+
+def reduces_gradients(facts: Facts) -> bool:
+    """Return whether gradients of several ranks are added."""
+    return bool(facts["dp"] * facts["layout.cp"] > 1)
+
+
+def gathers_parameters(facts: Facts) -> bool:
+    """Return whether the gather of parameters may be overlapped: only with that of gradients."""
+    return is_sharded(facts) and reduces_gradients(facts) and facts["stack.overlap_gradient_reduction"]
+
+
+def has_even_chunks(facts: Facts) -> bool:
+    """Return whether the number of virtual stages says what every stage holds."""
+    return facts["pipeline.virtual_stages"] > 1 and layout_text(facts) is None
+
+
+def sends_in_turn(facts: Facts) -> bool:
+    """Return whether messages of virtual stages are sent between passes."""
+    return facts["pipeline.virtual_stages"] > 1 and not facts["stack.overlap_p2p"]
+
+
+def layout_text(facts: Facts) -> str | None:
     """Megatron's text for stages: E embedding, t a layer, m one that predicts a further token, L the loss.
 
-    Stages stand between |, and (t*3|)*6 repeats.
+    Stages stand between |, and (t*3|)*6 repeats. None for what Megatron does unasked: equal stages, the embedding in
+    the first, further tokens and the head in the last.
     """
-    texts = []
-    for stage in plan.stages:
-        further = plan.next_tokens_of(stage)
-        layers = _times("t", stage.count - further) + _times("m", further)
-        texts.append("E" * stage.embed + layers + "L" * stage.head)
+    stages: tuple[Stage, ...] = facts["stages"]
+    ends = stages[0].embed and stages[-1].head
+    if ends and len({s.layers for s in stages}) == 1 and not any(s.further for s in stages[:-1]):
+        return None
+    texts = ["E" * s.embed + _times("t", s.layers) + _times("m", s.further) + "L" * s.head for s in stages]
     runs = [(text, len(list(run))) for text, run in groupby(texts[:-1])]
     head = "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in runs)
     return head + texts[-1]
@@ -186,14 +131,18 @@ def _times(letter: str, count: int) -> str:
     return f"{letter}*{count}" if count > 1 else letter * count
 
 
-def _recompute(plan: UniformPlan) -> list[Option]:
-    if plan.recompute in ("none", ()):
-        return []
-    if plan.recompute == "full":
-        return [
-            ("--recompute-granularity", "full"),
-            ("--recompute-method", "uniform"),
-            ("--recompute-num-layers", "1"),
-        ]
-    modules = ("core_attn",) if isinstance(plan.recompute, str) else plan.recompute
-    return [("--recompute-granularity", "selective"), ("--recompute-modules", *modules)]
+def recompute(facts: Facts, name: str) -> Any:
+    """Return one value of recomputation: of whole layers, one by one, or of operators; None where it is off."""
+    chosen = facts["recompute"]
+    if chosen in ("none", ()):
+        return None
+    whole = {"granularity": "full", "method": "uniform", "layers": 1}
+    modules = ("core_attn",) if chosen == "selective" else tuple(chosen)
+    return (whole if chosen == "full" else {"granularity": "selective", "modules": modules}).get(name)
+
+
+def low_precision(facts: Facts) -> dict[str, str | None]:
+    """Return the formats of numbers in 8 and 4 bit, and the recipe of the former; None where there are none."""
+    precision = facts["workload.precision"]
+    fp8, recipe = FP8_FORMATS.get(precision, (None, None))
+    return {"fp8": fp8, "fp8_recipe": recipe, "fp4": "e2m1" if precision == "nvfp4" else None}

@@ -7,10 +7,10 @@ refuses. The distributed optimizer and Megatron-FSDP shard over dp·cp / instanc
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 
 from meshwright.errors import InputError, Problem
 from meshwright.frameworks.importing.command_line import (
+    CommandLine,
     GivenOption,
     conditional_variables,
     given_options,
@@ -21,14 +21,17 @@ from meshwright.frameworks.importing.command_line import (
 )
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile
 from meshwright.frameworks.importing.shell_script import Script, read_script
-from meshwright.frameworks.megatron.exporting.exporter import RELEASE, TARGET
 from meshwright.frameworks.megatron.importing.option_conflicts import rule_problems
-from meshwright.frameworks.megatron.importing.options_to_plan import DEVICES, RELEVANT, option_facts
+from meshwright.frameworks.megatron.importing.options_to_plan import RELEVANT, option_facts
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
-from meshwright.frameworks.option_names import option_names
+from meshwright.frameworks.megatron.options import TABLE
 from meshwright.plans.files.yaml_text import read_mapping
 
-OTHER_RELEASES = "megatron-lm-other-releases.txt"
+DEVICES: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("--nnodes", "--num_nodes", "--nodes"),
+    "per_node": ("--nproc_per_node", "--nproc-per-node", "--gpus-per-node", "--num_gpus"),
+}
+"""Options of launchers that say how many processes there are."""
 OPTION_KEY = re.compile(r"(?m)^\s*['\"]?--[a-z0-9-]+['\"]?\s*:")
 """An option as a key of YAML."""
 OWN_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py")
@@ -51,14 +54,14 @@ def import_options(options: list[GivenOption], script: Script) -> ImportedFile:
     problems = list(_unknown(kept, script))
     raise_on_unknown_options(problems)
     problems += [*repeated(options, RELEVANT), *conditional_variables(script)]
-    facts = option_facts(kept, problems)
-    facts |= _devices(kept, problems)
+    line = CommandLine(kept, problems)
+    facts = option_facts(line) | _devices(kept)
     return ImportedFile(
         source="megatron",
-        release=f"{TARGET} {RELEASE}",
+        release=TABLE.full_name,
         facts=facts,
         unread=unread_options(kept),
-        problems=(*problems, *rule_problems(kept, facts, script.variables)),
+        problems=(*problems, *rule_problems(line, facts, script.variables)),
     )
 
 
@@ -70,7 +73,7 @@ def _as_script(text: str) -> str:
         data = read_mapping(text, "file")
     except InputError:
         return text
-    return "\n".join(_yaml_options(data, option_names(TARGET, RELEASE)))
+    return "\n".join(_yaml_options(data, TABLE.names))
 
 
 def _yaml_options(data: Mapping[str, object], known: frozenset[str]) -> Iterator[str]:
@@ -87,20 +90,16 @@ def _yaml_options(data: Mapping[str, object], known: frozenset[str]) -> Iterator
 
 def _unknown(options: Mapping[str, GivenOption], script: Script) -> Iterator[Problem]:
     """Unknown options are errors for Megatron's own programs; another program may have added its own."""
-    path = files("meshwright.frameworks.megatron").joinpath(OTHER_RELEASES)
-    others = frozenset(path.read_text(encoding="utf-8").split())
     programs = [word.text for word in script.words if word.text.endswith(".py")]
     own = not programs or any(program.endswith(OWN_PROGRAMS) for program in programs)
-    for problem in unknown_option_problems(
-        options, option_names(TARGET, RELEASE), others, f"{TARGET} {RELEASE}"
-    ):
+    for problem in unknown_option_problems(options, TABLE.names, TABLE.other_names, TABLE.full_name):
         if own or problem.severity == "warning":
             yield problem
         else:
             yield Problem(problem.field, problem.value, problem.rule, problem.suggestion, "warning")
 
 
-def _devices(options: Mapping[str, GivenOption], problems: list[Problem]) -> dict[str, Fact]:
+def _devices(options: Mapping[str, GivenOption]) -> dict[str, Fact]:
     """Nodes times processes per node, where the script starts them itself."""
     found: dict[str, tuple[int, str]] = {}
     for role, names in DEVICES.items():

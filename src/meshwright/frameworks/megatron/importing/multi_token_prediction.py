@@ -8,32 +8,27 @@
 from collections.abc import Iterator, Mapping
 
 from meshwright.errors import Problem
-from meshwright.frameworks.importing.command_line import GivenOption, whole_number
+from meshwright.frameworks.importing.command_line import CommandLine, GivenOption
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, Fact, Stage
-from meshwright.frameworks.megatron.exporting.multi_token_prediction import LAYERS, WEIGHT
+from meshwright.frameworks.megatron import options as names
 
 USUAL_WEIGHT = "0.1"
 """Megatron's λ where nobody says it."""
-LAYOUT, POSITIONS = "--pipeline-model-parallel-layout", "--position-embedding-type"
 ROTARY = "--use-rotary-position-embeddings"
-BESIDE = "--overlap-moe-expert-parallel-comm"
 SAYABLE = ("rope", "none")
-Options = Mapping[str, GivenOption]
 
 
-def next_token_facts(options: Options, facts: Mapping[str, Fact], problems: list[Problem]) -> dict[str, Fact]:
+def next_token_facts(line: CommandLine, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """How many such layers, and λ; none, where the model is described and they are left out."""
-    given = options.get(LAYERS)
-    if given is None:
-        return {NEXT_LAYERS: Fact(0, f"{LAYERS} left out")} if "model.layers" in facts else {}
-    count = 0 if given.values[:1] == ("0",) else whole_number(given, problems)
+    if names.MTP_LAYERS not in line:
+        return {NEXT_LAYERS: Fact(0, f"{names.MTP_LAYERS} left out")} if "model.layers" in facts else {}
+    count = 0 if line.get(names.MTP_LAYERS) == "0" else line.number(names.MTP_LAYERS)
+    found = {} if count is None else {NEXT_LAYERS: line.fact(names.MTP_LAYERS, count)}
     if not count:
-        return {} if count is None else {NEXT_LAYERS: Fact(0, given.words)}
-    weight = options.get(WEIGHT)
-    text = weight.values[0] if weight and weight.values else USUAL_WEIGHT
-    found = {NEXT_LAYERS: Fact(count, given.words)}
-    words = weight.words if weight else f"{WEIGHT} left out: {USUAL_WEIGHT}"
-    return found | weight_fact(text, words, problems)
+        return found
+    weight = line.options.get(names.MTP_WEIGHT)
+    words = weight.words if weight else f"{names.MTP_WEIGHT} left out: {USUAL_WEIGHT}"
+    return found | weight_fact(line.get(names.MTP_WEIGHT, USUAL_WEIGHT), words, line.problems)
 
 
 def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
@@ -49,19 +44,23 @@ def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fac
     return {}
 
 
-def next_token_rules(options: Options, facts: Mapping[str, Fact]) -> Iterator[Problem]:
+def next_token_rules(line: CommandLine, facts: Mapping[str, Fact]) -> Iterator[Problem]:
     """What of them Megatron refuses, or runs elsewhere than the plan."""
-    if LAYOUT in options:
-        yield from layout_problems(options[LAYOUT], facts)
+    if names.LAYOUT in line:
+        yield from layout_problems(line.options[names.LAYOUT], facts)
     count = facts[NEXT_LAYERS].value if NEXT_LAYERS in facts else 0
-    positions = options.get(POSITIONS)
-    kind = positions.values[0] if positions and positions.values else "learned_absolute"
-    described = positions is not None or ("--hidden-size" in options and ROTARY not in options)
+    kind = line.get(names.POSITIONS, "learned_absolute")
+    described = names.POSITIONS in line or (names.HIDDEN in line and ROTARY not in line)
     if count and described and kind not in SAYABLE:
-        yield Problem(POSITIONS, kind, f"{LAYERS} needs rotary positions, or none", f"{POSITIONS} rope")
-    if count > 1 and BESIDE in options:
-        rule = f"takes one layer for further tokens, {LAYERS} is {count}"
-        yield Problem(BESIDE, "on", rule, f"leave {BESIDE} out")
+        yield Problem(
+            names.POSITIONS,
+            kind,
+            f"{names.MTP_LAYERS} needs rotary positions, or none",
+            f"{names.POSITIONS} rope",
+        )
+    if count > 1 and names.EXCHANGE_OVERLAP in line:
+        rule = f"takes one layer for further tokens, {names.MTP_LAYERS} is {count}"
+        yield Problem(names.EXCHANGE_OVERLAP, "on", rule, f"leave {names.EXCHANGE_OVERLAP} out")
 
 
 def layout_problems(given: GivenOption, facts: Mapping[str, Fact]) -> Iterator[Problem]:

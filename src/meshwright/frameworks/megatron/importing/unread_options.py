@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import UnmappedOption
 from meshwright.frameworks.megatron.importing.options_to_plan import CONTEXT_OF, RECOMPUTES
+from meshwright.frameworks.megatron.options import CONTEXT, METHOD, MODULES, OPTIMIZER, RECOMPUTED_LAYERS
 
 WHY: Mapping[str, str] = {
     "--optimizer-cpu-offload": "offload is not priced: less memory and a longer step than predicted",
@@ -48,13 +49,13 @@ def unread_options(options: Mapping[str, GivenOption]) -> tuple[UnmappedOption, 
         for name, given in options.items()
         if name in WHY
     ]
-    found += _values(options, "--cp-comm-type", tuple(CONTEXT_OF), "is no form of context parallelism here")
-    kinds = options.get("--cp-comm-type")
+    found += _values(options, CONTEXT, tuple(CONTEXT_OF), "is no form of context parallelism here")
+    kinds = options.get(CONTEXT)
     if kinds and len(kinds.values) > 1:
         why = "all layers have the form of the first one"
         found.append(UnmappedOption(kinds.name, " ".join(kinds.values), why))
-    found += _values(options, "--optimizer", ("adam", "sgd"), "states are counted as AdamW's")
-    found += _values(options, "--recompute-modules", RECOMPUTES, "this operator is kept, not run again")
+    found += _values(options, OPTIMIZER, ("adam", "sgd"), "states are counted as AdamW's")
+    found += _values(options, MODULES, RECOMPUTES, "this operator is kept, not run again")
     return tuple(found + _checkpoints(options))
 
 
@@ -67,7 +68,7 @@ def _values(
 
 def _checkpoints(options: Mapping[str, GivenOption]) -> list[UnmappedOption]:
     """Full recomputation by groups of layers, or of some layers only."""
-    method, number = options.get("--recompute-method"), options.get("--recompute-num-layers")
+    method, number = options.get(METHOD), options.get(RECOMPUTED_LAYERS)
     if not method or not number or not number.values:
         return []
     if method.values[:1] == ("block",):

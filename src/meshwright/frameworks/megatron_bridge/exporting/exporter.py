@@ -9,14 +9,16 @@ release's own list, the fields of its configuration classes. Sources: Megatron-B
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.frameworks.exporting.export_result import Export, foreign_stack_refusals
+from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.sequence_packing import packing_refusals
 from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.megatron.exporting.exporter import SELECTIVE, device_max_connections
 from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_refusals
-from meshwright.frameworks.megatron_bridge.exporting.plan_options import bridge_overrides, plan_refusals
+from meshwright.frameworks.megatron_bridge.exporting.plan_options import plan_refusals
+from meshwright.frameworks.megatron_bridge.options import TABLE
 from meshwright.frameworks.nested_keys import unknown_keys
-from meshwright.frameworks.option_names import option_names
+from meshwright.frameworks.option_table import nested, written_values
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.launchers.yaml_text import yaml_documents
 from meshwright.model.graph import ModelGraph
@@ -24,7 +26,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.stack_limits.stack_models import rows_of
 from meshwright.stack.stack import Stack
 
-TARGET, RELEASE = "megatron-bridge", "0.6.2"
+TARGET, RELEASE = TABLE.target, TABLE.release
 RUN_FIELDS = (
     *(
         "train.train_iters",
@@ -66,9 +68,10 @@ def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: St
     refuse_unsayable(plan, model, cluster, bridge)
     arch, uniform = model.architecture, read_uniform(plan, model)
     recipe = rows_of(arch, bridge)[0].config
-    overrides = bridge_overrides(uniform, arch, stack)
-    unknown = [*unknown_keys(overrides, option_names(TARGET, RELEASE)), *_unknown_fields()]
-    assert not unknown, f"{TARGET} {RELEASE} has no fields {unknown}"
+    facts = plan_facts(uniform, arch, stack)
+    overrides = nested(written_values(TABLE.rows, facts))
+    unknown = [*unknown_keys(overrides, TABLE.names), *sorted(set(RUN_FIELDS) - TABLE.names)]
+    assert not unknown, f"{TABLE.full_name} has no fields {unknown}"
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
     job, top = job_for(cluster, model.name, plan), header(TARGET, RELEASE, uniform.summary())
     note = header(TARGET, RELEASE, uniform.summary(), f"Overrides of {recipe}: run.py merges them.")
@@ -83,15 +86,11 @@ def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: St
         },
         refused=(
             *foreign,
-            *plan_refusals(uniform, arch, stack),
+            *plan_refusals(facts),
             *packing_refusals(uniform, "bridge"),
             *next_token_refusals(uniform, arch),
         ),
     )
-
-
-def _unknown_fields() -> list[str]:
-    return sorted(set(RUN_FIELDS) - option_names(TARGET, RELEASE))
 
 
 def _body(plan: UniformPlan, recipe: str, cluster: Cluster, job: Job) -> list[str]:

@@ -14,9 +14,8 @@ from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues, shown
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.unknown_keys import MOST
-from meshwright.frameworks.megatron.importing.options_to_plan import DEVICES
+from meshwright.frameworks.megatron.importing.importer import DEVICES
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
-from meshwright.frameworks.megatron_bridge.exporting.exporter import RELEASE, TARGET
 from meshwright.frameworks.megatron_bridge.importing.option_conflicts import config_rules
 from meshwright.frameworks.megatron_bridge.importing.options_to_plan import Facts, config_facts
 from meshwright.frameworks.megatron_bridge.importing.override_text import (
@@ -25,8 +24,8 @@ from meshwright.frameworks.megatron_bridge.importing.override_text import (
     BridgeOverrides,
     read_overrides,
 )
+from meshwright.frameworks.megatron_bridge.options import TABLE
 from meshwright.frameworks.megatron_bridge.recipes import model_of, recipe_names, recipe_settings
-from meshwright.frameworks.option_names import option_names
 from meshwright.plans.files.yaml_text import read_value
 
 CLOSED = ("train", "ddp", "dist")
@@ -48,7 +47,7 @@ def import_bridge(text: str) -> ImportedFile:
     config_rules(settings, facts, said.variables)
     return ImportedFile(
         source="bridge",
-        release=f"{TARGET} {RELEASE}",
+        release=TABLE.full_name,
         facts=facts,
         unread=(*_recipe_unread(said), *_unread(settings)),
         problems=tuple(problems),
@@ -84,9 +83,7 @@ def _recipe_facts(said: BridgeOverrides, facts: Facts, problems: list[Problem]) 
     if re.search("_(?:sft|finetune)_", said.recipe):
         found["workload.task"] = Fact("sft", said.recipe)
     if recipe_settings(said.recipe) is None:
-        rule = (
-            f"is none of the recipes of {TARGET} {RELEASE} that we know: what it sets by itself is not read"
-        )
+        rule = f"is none of the recipes of {TABLE.full_name} that we know: what it sets by itself is not read"
         hint = nearest(said.recipe, recipe_names())
         problems.append(Problem("recipe", said.recipe, rule, hint, "warning"))
     named = re.search(rf"_({'|'.join(PRECISIONS)})_", said.recipe)
@@ -131,11 +128,11 @@ def _unread(settings: ConfigValues) -> Iterator[UnmappedOption]:
 
 def _unknown(said: BridgeOverrides) -> Iterator[Problem]:
     """Fields that Bridge does not have, where they look as if they said something of a plan; the first of many."""
-    names = option_names(TARGET, RELEASE)
+    names = TABLE.names
     found = [path for path in said.values if _is_doubtful(path) and not _is_field(path, names)]
     for path in found[:MOST]:
         refused = said.words and path not in said.added
-        rule = f"is no field of {TARGET} {RELEASE}, which {'refuses' if refused else 'skips'} it"
+        rule = f"is no field of {TABLE.full_name}, which {'refuses' if refused else 'skips'} it"
         section = path.partition(".")[0]
         siblings = {known for known in names if known.startswith(f"{section}.")} or names
         severity: Severity = "error" if refused else "warning"

@@ -10,28 +10,22 @@ from math import prod
 
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, number_in
 from meshwright.frameworks.megatron.importing.multi_token_prediction import layout_problems
 from meshwright.frameworks.megatron.importing.options_to_plan import RECOMPUTES
 from meshwright.frameworks.megatron.importing.pipeline_layout import layout_of
+from meshwright.frameworks.megatron_bridge import options as names
 from meshwright.frameworks.megatron_bridge.importing.options_to_plan import (
-    DISTRIBUTED,
-    PRECISION,
-    SHARDED,
+    TORCH_FSDP,
     Facts,
     any_on,
     names_of,
 )
-from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import LAYOUT, layout_text
+from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import layout_text
+from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.rules.rule_input import largest_divisor
 
-VIRTUAL = "model.virtual_pipeline_model_parallel_size"
-GRANULARITY, METHOD = "model.recompute_granularity", "model.recompute_method"
-LAYERS, MODULES = "model.recompute_num_layers", "model.recompute_modules"
-SPLITS = (
-    *("model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage"),
-    *("model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split"),
-)
+SPLITS = (*names.ENDS, *names.ACCOUNT)
 OTHER_MODULES = ("gdn_norm_out",)
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
@@ -40,44 +34,42 @@ def config_rules(settings: ConfigValues, facts: Facts, variables: Mapping[str, s
     """Note everything that the fields contradict by themselves."""
     for rule in RULES:
         rule(settings, facts)
-    if any_on(settings, SHARDED) and variables.get(CONNECTIONS) == "1":
-        settings.problem(SHARDED[0], f"Megatron-FSDP refuses {CONNECTIONS}=1", f"unset {CONNECTIONS}")
-
-
-def _number(facts: Facts, path: str, default: int = 1) -> int:
-    return int(facts[path].value) if path in facts else default
+    if any_on(settings, names.SHARDED) and variables.get(CONNECTIONS) == "1":
+        settings.problem(names.SHARDED[0], f"Megatron-FSDP refuses {CONNECTIONS}=1", f"unset {CONNECTIONS}")
 
 
 def _virtual(settings: ConfigValues, facts: Facts) -> None:
-    pp, chunks = _number(facts, "layout.pp"), _number(facts, "pipeline.virtual_stages")
+    pp, chunks = number_in(facts, "layout.pp"), number_in(facts, "pipeline.virtual_stages")
     if "layout.pp" in facts and pp == 1 and chunks > 1:
-        settings.problem(VIRTUAL, "virtual stages need pipeline_model_parallel_size > 1", f"{VIRTUAL}: null")
-    stages = facts["stages"].value if "stages" in facts and settings.get(LAYOUT) is not None else ()
+        settings.problem(
+            names.CHUNKS, "virtual stages need pipeline_model_parallel_size > 1", f"{names.CHUNKS}: null"
+        )
+    stages = facts["stages"].value if "stages" in facts and settings.get(names.LAYOUT) is not None else ()
     if stages and len(stages) % pp:
         rule = f"{len(stages)} stages mod pp {pp} = {len(stages) % pp}, must be 0"
-        settings.problem(LAYOUT, rule, f"{max(1, round(len(stages) / pp)) * pp} stages")
+        settings.problem(names.LAYOUT, rule, f"{max(1, round(len(stages) / pp)) * pp} stages")
     elif stages and "pipeline.virtual_stages" in facts and len(stages) != pp * chunks:
         rule = f"the layout has {len(stages)} stages, pp·virtual stages = {pp}·{chunks} = {pp * chunks}"
-        settings.problem(VIRTUAL, rule, f"{len(stages) // pp}")
+        settings.problem(names.CHUNKS, rule, f"{len(stages) // pp}")
     if stages:
-        given = GivenOption(settings.label(LAYOUT), (layout_text(settings) or "",), 0)
+        given = GivenOption(settings.label(names.LAYOUT), (layout_text(settings) or "",), 0)
         settings.problems.extend(layout_problems(given, facts))
-    if settings.get(LAYOUT) is not None:
+    if settings.get(names.LAYOUT) is not None:
         for key in SPLITS:
             if settings.get(key) not in (None, False):
-                settings.problem(key, f"is not allowed beside {LAYOUT}", "leave it out")
+                settings.problem(key, f"is not allowed beside {names.LAYOUT}", "leave it out")
 
 
 def _layers(settings: ConfigValues, facts: Facts) -> None:
     """Layers, where the file says them, divide over the stages unless the ends have their own numbers."""
-    layers, stages = _number(facts, "model.layers", 0), facts.get("stages")
-    pp, chunks = _number(facts, "layout.pp"), _number(facts, "pipeline.virtual_stages")
+    layers, stages = number_in(facts, "model.layers", 0), facts.get("stages")
+    pp, chunks = number_in(facts, "layout.pp"), number_in(facts, "pipeline.virtual_stages")
     if not layers:
         return
     held = sum(stage.layers for stage in stages.value) if stages else layers
     if held != layers:
         settings.problem(
-            LAYOUT,
+            names.LAYOUT,
             f"the stages hold {held} layers, the model has {layers}",
             f"{layers - held:+} layers in all",
         )
@@ -90,122 +82,123 @@ def _layers(settings: ConfigValues, facts: Facts) -> None:
         rule = (
             f"layers mod pp·virtual stages = {layers} mod {pp * chunks} = {layers % (pp * chunks)}, must be 0"
         )
-        text = layout_of(layers, pp * chunks, _number(facts, NEXT_LAYERS, 0))
-        settings.problem("model.num_layers", rule, f"{LAYOUT}: {text}")
+        text = layout_of(layers, pp * chunks, number_in(facts, NEXT_LAYERS, 0))
+        settings.problem(names.LAYERS, rule, f"{names.LAYOUT}: {text}")
 
 
 def _recompute(settings: ConfigValues, facts: Facts) -> None:
-    granularity, method = settings.get(GRANULARITY), settings.get(METHOD)
+    granularity, method = settings.get(names.GRANULARITY), settings.get(names.METHOD)
     if granularity not in (None, "full", "selective"):
-        settings.problem(GRANULARITY, "must be full or selective", "full")
+        settings.problem(names.GRANULARITY, "must be full or selective", "full")
     if granularity == "full" and method is None:
-        settings.problem(GRANULARITY, f"needs {METHOD}", f"{METHOD}: uniform")
-    if granularity == "full" and settings.get(LAYERS) is None:
-        settings.problem(GRANULARITY, f"needs {LAYERS}", f"{LAYERS}: 1")
-    if granularity == "selective" and settings.get(LAYERS) is not None:
-        settings.problem(LAYERS, "must be null where recomputation is selective", f"{LAYERS}: null")
+        settings.problem(names.GRANULARITY, f"needs {names.METHOD}", f"{names.METHOD}: uniform")
+    if granularity == "full" and settings.get(names.RECOMPUTED_LAYERS) is None:
+        settings.problem(
+            names.GRANULARITY, f"needs {names.RECOMPUTED_LAYERS}", f"{names.RECOMPUTED_LAYERS}: 1"
+        )
+    if granularity == "selective" and settings.get(names.RECOMPUTED_LAYERS) is not None:
+        settings.problem(
+            names.RECOMPUTED_LAYERS,
+            "must be null where recomputation is selective",
+            f"{names.RECOMPUTED_LAYERS}: null",
+        )
     if method is not None and granularity is None:
-        rule = f"recomputes nothing without {GRANULARITY}"
-        settings.problem(METHOD, rule, f"{GRANULARITY}: full", ignored=True)
-    if names_of(settings.get(MODULES)) and granularity != "selective":
-        rule = f"is for {GRANULARITY} selective: here it changes nothing"
-        settings.problem(MODULES, rule, f"{GRANULARITY}: selective", ignored=True)
-    unknown = sorted(set(names_of(settings.get(MODULES))) - {*RECOMPUTES, *OTHER_MODULES})
+        rule = f"recomputes nothing without {names.GRANULARITY}"
+        settings.problem(names.METHOD, rule, f"{names.GRANULARITY}: full", ignored=True)
+    if names_of(settings.get(names.MODULES)) and granularity != "selective":
+        rule = f"is for {names.GRANULARITY} selective: here it changes nothing"
+        settings.problem(names.MODULES, rule, f"{names.GRANULARITY}: selective", ignored=True)
+    unknown = sorted(set(names_of(settings.get(names.MODULES))) - {*RECOMPUTES, *OTHER_MODULES})
     if granularity == "selective" and unknown:
-        settings.problem(MODULES, f"{', '.join(unknown)[:80]}: no such modules", ", ".join(RECOMPUTES))
+        settings.problem(names.MODULES, f"{', '.join(unknown)[:80]}: no such modules", ", ".join(RECOMPUTES))
 
 
 def _tensor(settings: ConfigValues, facts: Facts) -> None:
-    tp = _number(facts, "layout.tp")
-    if "layout.tp" in facts and tp == 1 and settings.truth("model.sequence_parallel"):
+    tp = number_in(facts, "layout.tp")
+    if "layout.tp" in facts and tp == 1 and settings.truth(names.SEQUENCE_PARALLEL):
         rule = "tensor_model_parallel_size is 1: Bridge turns it off"
-        settings.problem("model.sequence_parallel", rule, "model.sequence_parallel: false", ignored=True)
-    experts = _number(facts, "layout.ep") > 1 or "model.experts" in facts
+        settings.problem(names.SEQUENCE_PARALLEL, rule, "model.sequence_parallel: false", ignored=True)
+    experts = number_in(facts, "layout.ep") > 1 or "model.experts" in facts
     if (
         experts
         and tp > 1
-        and "model.sequence_parallel" in settings
-        and not settings.truth("model.sequence_parallel")
+        and names.SEQUENCE_PARALLEL in settings
+        and not settings.truth(names.SEQUENCE_PARALLEL)
     ):
-        rule = f"experts with tp = {tp} > 1 need sequence parallelism"
-        settings.problem("model.sequence_parallel", rule, "model.sequence_parallel: true")
+        settings.problem(names.SEQUENCE_PARALLEL, experts_need_sequences(tp), "model.sequence_parallel: true")
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> None:
-    experts, ep = _number(facts, "model.experts", 0), _number(facts, "layout.ep")
+    experts, ep = number_in(facts, "model.experts", 0), number_in(facts, "layout.ep")
     if experts and experts % ep:
         rule = f"experts mod ep = {experts} mod {ep} = {experts % ep}, must be 0"
-        settings.problem("model.expert_model_parallel_size", rule, f"{largest_divisor(experts, ep)}")
+        settings.problem(names.EP, rule, f"{largest_divisor(experts, ep)}")
 
 
 def _context(settings: ConfigValues, facts: Facts) -> None:
-    cp, length = _number(facts, "layout.cp"), _number(facts, "workload.seq_len", 0)
+    cp, length = number_in(facts, "layout.cp"), number_in(facts, "workload.seq_len", 0)
     if cp > 1 and length % (2 * cp):
         rule = f"sequence length mod 2·cp = {length} mod {2 * cp} = {length % (2 * cp)}, must be 0"
-        settings.problem(
-            "model.context_parallel_size", rule, f"dataset.seq_length: {-(-length // (2 * cp)) * 2 * cp}"
-        )
-    key = "model.hierarchical_context_parallel_sizes"
+        settings.problem(names.CP, rule, f"dataset.seq_length: {-(-length // (2 * cp)) * 2 * cp}")
+    key = names.CONTEXT_SIZES
     sizes = settings.get(key)
-    if "a2a+p2p" in str(settings.get("model.cp_comm_type")) and sizes is None:
-        settings.problem("model.cp_comm_type", f"a2a+p2p needs {key}", f"{key}: [{cp}, 1]")
+    if "a2a+p2p" in str(settings.get(names.CONTEXT)) and sizes is None:
+        settings.problem(names.CONTEXT, f"a2a+p2p needs {key}", f"{key}: [{cp}, 1]")
     whole = isinstance(sizes, tuple) and all(type(size) is int for size in sizes)
     if whole and prod(sizes) != cp:
         settings.problem(key, f"its product {prod(sizes)} must be cp = {cp}", f"{key}: [{cp}, 1]")
 
 
 def _lengths(settings: ConfigValues, facts: Facts) -> None:
-    ours, data = settings.get("model.seq_length"), settings.get("dataset.seq_length")
+    ours, data = settings.get(names.LENGTH), settings.get(names.DATA_LENGTH)
     if ours is not None and data is not None and ours != data:
-        settings.problem("model.seq_length", f"must be dataset.seq_length = {data}", f"{data}")
+        settings.problem(names.LENGTH, f"must be dataset.seq_length = {data}", f"{data}")
 
 
 def _batch(settings: ConfigValues, facts: Facts) -> None:
-    micro, batch = _number(facts, "pipeline.micro_batch"), _number(facts, "workload.global_batch", 0)
+    micro, batch = number_in(facts, "pipeline.micro_batch"), number_in(facts, "workload.global_batch", 0)
     if batch % micro:
         rule = f"global batch mod micro-batch = {batch} mod {micro} = {batch % micro}, must be 0"
-        settings.problem(
-            "train.global_batch_size", rule, f"train.global_batch_size: {-(-batch // micro) * micro}"
-        )
+        settings.problem(names.BATCH, rule, f"train.global_batch_size: {-(-batch // micro) * micro}")
 
 
 def _states(settings: ConfigValues, facts: Facts) -> None:
-    sharded, distributed = any_on(settings, SHARDED), any_on(settings, DISTRIBUTED)
-    by_layer = str(settings.get("optimizer.optimizer", "")).startswith("dist_")
-    said = [key for key in DISTRIBUTED if key in settings]
-    gather = "ddp.overlap_param_gather"
+    sharded, distributed = any_on(settings, names.SHARDED), any_on(settings, names.DISTRIBUTED)
+    by_layer = str(settings.get(names.OPTIMIZER, "")).startswith("dist_")
+    said = [key for key in names.DISTRIBUTED if key in settings]
+    gather = names.GATHER_OVERLAPS[0]
     if settings.truth(gather) and said and not (distributed or sharded or by_layer):
         rule = "parameters are gathered only with a distributed optimizer"
-        settings.problem(gather, rule, f"{DISTRIBUTED[0]}: true")
+        settings.problem(gather, rule, f"{names.DISTRIBUTED[0]}: true")
     if len(said) == 2 and len({settings.truth(key) for key in said}) == 2:
         off = next(key for key in said if not settings.truth(key))
         settings.problem(off, f"{distributed} is true: Bridge turns both on", f"{off}: true", ignored=True)
-    strategy = "ddp.data_parallel_sharding_strategy"
+    strategy = names.STRATEGY
     if settings.get(strategy, "no_shard") != "no_shard" and not sharded:
         rule = "is for use_megatron_fsdp: without it nothing is sharded by it"
-        settings.problem(strategy, rule, f"{SHARDED[0]}: true", ignored=True)
-    copies = "ddp.num_distributed_optimizer_instances"
+        settings.problem(strategy, rule, f"{names.SHARDED[0]}: true", ignored=True)
+    copies = names.INSTANCES
     if (settings.number(copies) or 1) > 1 and said and not (distributed or sharded):
         settings.problem(
-            copies, "instances of a distributed optimizer that is not on", f"{DISTRIBUTED[0]}: true"
+            copies, "instances of a distributed optimizer that is not on", f"{names.DISTRIBUTED[0]}: true"
         )
 
 
 def _fsdp(settings: ConfigValues, facts: Facts) -> None:
-    sharded, other = any_on(settings, SHARDED), "dist.use_torch_fsdp2"
+    sharded, other = any_on(settings, names.SHARDED), TORCH_FSDP
     if sharded and settings.truth(other):
         settings.problem(other, f"{sharded} is on: one of them", f"{other}: false")
-    if sharded and settings.truth("dist.use_tp_pp_dp_mapping"):
-        settings.problem("dist.use_tp_pp_dp_mapping", "does not run with Megatron-FSDP", "false")
+    if sharded and settings.truth(names.PP_BEFORE_DP):
+        settings.problem(names.PP_BEFORE_DP, "does not run with Megatron-FSDP", "false")
     kept = any(settings.get(f"checkpoint.{name}") is not None for name in ("save", "load"))
-    form = settings.get("checkpoint.ckpt_format")
+    form = settings.get(names.CHECKPOINTS)
     if sharded and kept and form not in (None, "fsdp_dtensor"):
-        settings.problem("checkpoint.ckpt_format", "Megatron-FSDP needs fsdp_dtensor", "fsdp_dtensor")
+        settings.problem(names.CHECKPOINTS, "Megatron-FSDP needs fsdp_dtensor", "fsdp_dtensor")
 
 
 def _precision(settings: ConfigValues, facts: Facts) -> None:
     for first, second in (("bf16", "fp16"), ("fp8", "fp4")):
-        keys = f"{PRECISION}.{first}", f"{PRECISION}.{second}"
+        keys = f"{names.PRECISION}.{first}", f"{names.PRECISION}.{second}"
         if all(settings.get(key) not in (None, False) for key in keys):
             settings.problem(keys[1], f"{keys[0]} is set too: a run has one of them", f"{keys[0]} alone")
 

@@ -12,45 +12,21 @@ from typing import Any
 from meshwright.errors import nearest
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact
-from meshwright.frameworks.megatron.exporting.plan_options import OPTIMIZERS, ORDERS, STRATEGIES
+from meshwright.frameworks.megatron.exporting.plan_options import PP_BEFORE_DP_ORDER
 from meshwright.frameworks.megatron.importing.expert_capacity import capacity_facts
 from meshwright.frameworks.megatron.importing.multi_token_prediction import USUAL_WEIGHT, weight_fact
 from meshwright.frameworks.megatron.importing.options_to_plan import (
     CONTEXT_OF,
     RECOMPUTES,
+    SHARDINGS,
     context_in_megatron_words,
 )
+from meshwright.frameworks.megatron_bridge import options as names
 from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import stage_facts
+from meshwright.frameworks.option_table import read_facts
 
 Facts = dict[str, Fact]
-NUMBERS: Mapping[str, str] = {
-    "model.tensor_model_parallel_size": "layout.tp",
-    "model.pipeline_model_parallel_size": "layout.pp",
-    "model.context_parallel_size": "layout.cp",
-    "model.expert_model_parallel_size": "layout.ep",
-    "model.expert_tensor_parallel_size": "layout.etp",
-    "model.virtual_pipeline_model_parallel_size": "pipeline.virtual_stages",
-    "train.micro_batch_size": "pipeline.micro_batch",
-    "train.global_batch_size": "workload.global_batch",
-    "model.seq_length": "workload.seq_len",
-    "dataset.sequence_length": "workload.seq_len",
-    "dataset.seq_length": "workload.seq_len",
-    "model.num_layers": "model.layers",
-    "model.hidden_size": "model.hidden",
-    "model.num_attention_heads": "model.heads",
-    "model.num_query_groups": "model.kv_heads",
-    "model.kv_channels": "model.head_dim",
-    "model.num_moe_experts": "model.experts",
-    "model.moe_router_topk": "model.experts_per_token",
-    "model.moe_ffn_hidden_size": "model.expert_intermediate",
-}
-"""Fields that are a number of a plan, of its workload or of its model; of several for one fact the last counts."""
-EXPERTS = "model.num_moe_experts"
-CAPACITY = "model.moe_expert_capacity_factor"
-SIZES = "model.hierarchical_context_parallel_sizes"
-DISTRIBUTED = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
-SHARDED = ("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")
-PRECISION = "mixed_precision"
+TORCH_FSDP = "dist.use_torch_fsdp2"
 NAMES: Mapping[str, str] = {
     "bf16_mixed": "bf16",
     "fp16_mixed": "fp16",
@@ -74,13 +50,10 @@ NAMES: Mapping[str, str] = {
 def config_facts(settings: ConfigValues) -> Facts:
     """Every fact that the fields state."""
     facts: Facts = {"stack": Fact("megatron-bridge", "fields of Megatron-Bridge")}
-    for key, path in NUMBERS.items():
-        value = settings.number(key)
-        if value is not None:
-            facts[path] = settings.fact(key, value)
+    facts |= read_facts(names.TABLE.rows, settings)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
         *(_layout, _experts, _next_tokens, _sharding, stage_facts, _recompute),
-        *(_precision, _optimizer, _width, _capacity, _stack),
+        *(_precision, _width, _capacity, _stack),
     )
     for part in parts:
         facts |= part(settings, facts)
@@ -89,14 +62,16 @@ def config_facts(settings: ConfigValues) -> Facts:
 
 
 def _meaningless(settings: ConfigValues, facts: Facts) -> set[str]:
-    """Sizes that a saved configuration has by default although its model has no such parts."""
+    """Values that a saved configuration has by default although its model or its states have no such parts."""
     found: set[str] = set()
     if "model.experts" not in facts:
         found |= {"model.experts_per_token", "model.expert_intermediate"}
     if settings.truth("model.multi_latent_attention"):
         found |= {"model.kv_heads", "model.head_dim"}
-    if EXPERTS in settings and settings.get(EXPERTS) is None:
+    if names.EXPERTS in settings and settings.get(names.EXPERTS) is None:
         found |= {"stack.deduplicates_exchange"}
+    if "sharding" not in facts or facts["sharding"].value == "none":
+        found |= {"layout.dp_replicate"}
     return found
 
 
@@ -107,24 +82,20 @@ def any_on(settings: ConfigValues, keys: tuple[str, ...]) -> str | None:
 
 def _layout(settings: ConfigValues, facts: Facts) -> Facts:
     found: Facts = {}
-    key, mapping = "model.sequence_parallel", "dist.use_tp_pp_dp_mapping"
-    if key in settings:
-        found["layout.sequence_parallel"] = settings.fact(key, settings.truth(key))
-    if settings.truth(mapping):
-        (order,) = (order for order, options in ORDERS.items() if options)
-        found["layout.rank_order"] = settings.fact(mapping, order)
-    kind, sizes = str(settings.get("model.cp_comm_type")), settings.get(SIZES)
+    if settings.truth(names.PP_BEFORE_DP):
+        found["layout.rank_order"] = settings.fact(names.PP_BEFORE_DP, PP_BEFORE_DP_ORDER)
+    kind, sizes = str(settings.get(names.CONTEXT)), settings.get(names.CONTEXT_SIZES)
     if kind in CONTEXT_OF and facts.get("layout.cp", Fact(1, "")).value > 1:
         said = context_in_megatron_words(kind, sizes if isinstance(sizes, tuple) else ())
-        found["layout.context"] = settings.fact("model.cp_comm_type", said)
+        found["layout.context"] = settings.fact(names.CONTEXT, said)
     return found
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> Facts:
     """What cuts experts where nobody says it; a run without experts writes tp there in the end."""
-    key = "model.expert_tensor_parallel_size"
-    if EXPERTS in settings and settings.get(EXPERTS) is None:
-        return {"layout.etp": settings.fact(EXPERTS, 1)}
+    key = names.ETP
+    if names.EXPERTS in settings and settings.get(names.EXPERTS) is None:
+        return {"layout.etp": settings.fact(names.EXPERTS, 1)}
     if "layout.etp" in facts:
         return {}
     if "layout.ep" in facts and facts["layout.ep"].value > 1:
@@ -136,7 +107,7 @@ def _experts(settings: ConfigValues, facts: Facts) -> Facts:
 
 def _next_tokens(settings: ConfigValues, facts: Facts) -> Facts:
     """Layers that predict further tokens: as many as stand there, none for null."""
-    key, factor = "model.mtp_num_layers", "model.mtp_loss_scaling_factor"
+    key, factor = names.MTP_LAYERS, names.MTP_WEIGHT
     if key not in settings:
         return {}
     count = settings.number(key, least=0) if settings.get(key) is not None else 0
@@ -149,35 +120,28 @@ def _next_tokens(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _sharding(settings: ConfigValues, facts: Facts) -> Facts:
-    sharded, distributed = any_on(settings, SHARDED), any_on(settings, DISTRIBUTED)
-    if settings.truth("dist.use_torch_fsdp2"):
-        found = {"sharding": settings.fact("dist.use_torch_fsdp2", "zero3")}
+    sharded, distributed = any_on(settings, names.SHARDED), any_on(settings, names.DISTRIBUTED)
+    if settings.truth(TORCH_FSDP):
+        found = {"sharding": settings.fact(TORCH_FSDP, "zero3")}
     elif sharded:
-        strategies = {strategy: sharding for sharding, strategy in STRATEGIES.items()}
-        strategy = str(settings.get("ddp.data_parallel_sharding_strategy", "no_shard"))
-        known = strategies | {"no_shard": "none", "optim": "zero1"}
-        if strategy not in known:
-            hint = nearest(strategy, known)
-            settings.problem("ddp.data_parallel_sharding_strategy", "no such strategy", hint)
-        found = {"sharding": Fact(known.get(strategy, "none"), f"{settings.words(sharded)} with {strategy}")}
+        strategy = str(settings.get(names.STRATEGY, "no_shard"))
+        if strategy not in SHARDINGS:
+            settings.problem(names.STRATEGY, "no such strategy", nearest(strategy, SHARDINGS))
+        found = {
+            "sharding": Fact(SHARDINGS.get(strategy, "none"), f"{settings.words(sharded)} with {strategy}")
+        }
     elif distributed:
         found = {"sharding": settings.fact(distributed, "zero1")}
     else:
-        said = next((key for key in DISTRIBUTED if key in settings), None)
+        said = next((key for key in names.DISTRIBUTED if key in settings), None)
         return {"sharding": settings.fact(said, "none")} if said else {}
     if found["sharding"].value == "zero3":
         found["gather"] = Fact("per-layer", found["sharding"].words)
-    return found | _instances(settings, found["sharding"].value)
-
-
-def _instances(settings: ConfigValues, sharding: str) -> Facts:
-    key = "ddp.num_distributed_optimizer_instances"
-    copies = settings.number(key)
-    return {"layout.dp_replicate": settings.fact(key, copies)} if copies and sharding != "none" else {}
+    return found
 
 
 def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
-    key, modules = "model.recompute_granularity", "model.recompute_modules"
+    key, modules = names.GRANULARITY, names.MODULES
     granularity = settings.get(key)
     if granularity not in ("full", "selective"):
         return {"recompute": settings.fact(key, "none")} if key in settings else {}
@@ -195,13 +159,13 @@ def names_of(value: Any) -> tuple[str, ...]:
 
 
 def _precision(settings: ConfigValues, facts: Facts) -> Facts:
-    name = settings.get(PRECISION)
+    name = settings.get(names.PRECISION)
     if isinstance(name, str):
         precision = NAMES.get(name.replace("-", "_"))
         if precision is None:
-            settings.problem(PRECISION, "no such precision", nearest(name, NAMES))
+            settings.problem(names.PRECISION, "no such precision", nearest(name, NAMES))
             return {}
-        return {"workload.precision": settings.fact(PRECISION, precision)}
+        return {"workload.precision": settings.fact(names.PRECISION, precision)}
     for field, precision in (
         ("fp4", "nvfp4"),
         ("fp8", "fp8"),
@@ -209,18 +173,11 @@ def _precision(settings: ConfigValues, facts: Facts) -> Facts:
         ("bf16", "bf16"),
         ("fp32", "fp32"),
     ):
-        key = f"{PRECISION}.{field}"
+        key = f"{names.PRECISION}.{field}"
         if settings.get(key) not in (None, False):
-            scaled = field == "fp8" and settings.get(f"{PRECISION}.fp8_recipe") == "mxfp8"
+            scaled = field == "fp8" and settings.get(f"{names.PRECISION}.fp8_recipe") == "mxfp8"
             return {"workload.precision": settings.fact(key, "mxfp8" if scaled else precision)}
     return {}
-
-
-def _optimizer(settings: ConfigValues, facts: Facts) -> Facts:
-    key = "optimizer.optimizer"
-    ours = {theirs: name for name, theirs in OPTIMIZERS.items()}
-    name = ours.get(str(settings.get(key)))
-    return {"workload.optimizer": settings.fact(key, name)} if name else {}
 
 
 def _width(settings: ConfigValues, facts: Facts) -> Facts:
@@ -231,35 +188,24 @@ def _width(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _capacity(settings: ConfigValues, facts: Facts) -> Facts:
-    factor = settings.get(CAPACITY)
-    if factor is None or (EXPERTS in settings and settings.get(EXPERTS) is None):
+    factor = settings.get(names.CAPACITY)
+    if factor is None or (names.EXPERTS in settings and settings.get(names.EXPERTS) is None):
         return {}
-    policy = str(settings.get("model.moe_token_drop_policy", "probs"))
-    padded = settings.truth("model.moe_pad_expert_input_to_capacity")
-    return capacity_facts(str(factor), policy, padded, settings.words(CAPACITY))
+    policy = str(settings.get(names.DROP, "probs"))
+    return capacity_facts(str(factor), policy, settings.truth(names.PAD), settings.words(names.CAPACITY))
 
 
 def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     """What of the run is a fact of the stack rather than of the plan."""
-    found = {
-        f"stack.{name}": settings.fact(key, settings.truth(key))
-        for key, name in (
-            ("ddp.overlap_grad_reduce", "overlap_gradient_reduction"),
-            ("ddp.overlap_param_gather", "overlap_parameter_gather"),
-            ("model.overlap_moe_expert_parallel_comm", "overlap_expert_exchange"),
-            ("comm_overlap.overlap_moe_expert_parallel_comm", "overlap_expert_exchange"),
-        )
-        if key in settings
-    }
-    dispatcher = "model.moe_token_dispatcher_type"
-    if settings.get(dispatcher) is not None:
-        flexible = settings.get(dispatcher) == "flex"
-        found["stack.deduplicates_exchange"] = settings.fact(dispatcher, flexible)
-    name = settings.get(PRECISION)
+    found: Facts = {}
+    if settings.get(names.DISPATCHER) is not None:
+        flexible = settings.get(names.DISPATCHER) == "flex"
+        found["stack.deduplicates_exchange"] = settings.fact(names.DISPATCHER, flexible)
+    name = settings.get(names.PRECISION)
     if isinstance(name, str):
-        width = settings.fact(PRECISION, 2 if re.match("fp16", name) else 4)
+        width = settings.fact(names.PRECISION, 2 if re.match("fp16", name) else 4)
         return found | {"stack.gradient_communication_bytes": width, "stack.gradient_bytes": width}
-    key = f"{PRECISION}.grad_reduce_in_fp32"
+    key = f"{names.PRECISION}.grad_reduce_in_fp32"
     if key in settings:
         width = settings.fact(key, 4 if settings.truth(key, default=True) else 2)
         found |= {"stack.gradient_communication_bytes": width, "stack.gradient_bytes": width}

@@ -17,6 +17,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.frameworks.importing.command_line import GivenOption, given_options, last_of_each, repeated
 from meshwright.frameworks.importing.shell_script import Word, read_script
 from meshwright.frameworks.importing.unknown_keys import MOST
+from meshwright.frameworks.megatron_bridge import options as names
 from meshwright.frameworks.nested_keys import nested_keys
 from meshwright.plans.files.yaml_text import read_mapping, read_value
 
@@ -30,15 +31,15 @@ PLAN_NAME = re.compile(
 )
 """Names that say something of a plan: a value of theirs that can not be read is a problem, of others not."""
 FLAGS: Mapping[str, str] = {
-    "-tp": "model.tensor_model_parallel_size",
-    "-pp": "model.pipeline_model_parallel_size",
-    "-cp": "model.context_parallel_size",
-    "-vp": "model.virtual_pipeline_model_parallel_size",
-    "-ep": "model.expert_model_parallel_size",
-    "-etp": "model.expert_tensor_parallel_size",
-    "-mb": "train.micro_batch_size",
-    "-gb": "train.global_batch_size",
-    "-sl": "dataset.seq_length",
+    "-tp": names.TP,
+    "-pp": names.PP,
+    "-cp": names.CP,
+    "-vp": names.CHUNKS,
+    "-ep": names.EP,
+    "-etp": names.ETP,
+    "-mb": names.MICRO_BATCH,
+    "-gb": names.BATCH,
+    "-sl": names.DATA_LENGTH,
 }
 """Flags of the runner; each has a long form too, the field's name behind two hyphens."""
 _NAMES = "(?:_[a-z0-9]+){0,12}"

@@ -6,29 +6,24 @@ The fields mean what Megatron's options mean, and its rules read them (``megatro
 
 from collections.abc import Mapping
 
-from meshwright.frameworks.importing.command_line import GivenOption
+from meshwright.frameworks.importing.command_line import CommandLine, GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
-from meshwright.frameworks.megatron.importing.options_to_plan import option_facts
+from meshwright.frameworks.megatron import options as megatron
+from meshwright.frameworks.megatron.importing.options_to_plan import ACCOUNT, option_facts
+from meshwright.frameworks.megatron_bridge import options as names
 
-LAYOUT = "model.pipeline_model_parallel_layout"
 STAGE_OPTIONS: Mapping[str, str] = {
-    "model.num_layers": "--num-layers",
-    "model.pipeline_model_parallel_size": "--pipeline-model-parallel-size",
-    "model.virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
-    "model.num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
-    "model.num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
-    "model.account_for_embedding_in_pipeline_split": "--account-for-embedding-in-pipeline-split",
-    "model.account_for_loss_in_pipeline_split": "--account-for-loss-in-pipeline-split",
-    LAYOUT: "--pipeline-model-parallel-layout",
+    names.LAYERS: megatron.LAYERS,
+    names.PP: megatron.PP,
+    names.CHUNKS: megatron.CHUNKS,
+    **dict(zip(names.ENDS, megatron.ENDS, strict=True)),
+    **dict(zip(names.ACCOUNT, ACCOUNT, strict=True)),
+    names.LAYOUT: megatron.LAYOUT,
 }
 """Fields that make stages, as Megatron's options: the same rules read them."""
 LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
-SIZES = (
-    "model.num_layers",
-    "model.pipeline_model_parallel_size",
-    "model.virtual_pipeline_model_parallel_size",
-)
+SIZES = (names.LAYERS, names.PP, names.CHUNKS)
 """Fields that say something besides."""
 
 
@@ -40,7 +35,7 @@ def stage_facts(settings: ConfigValues, facts: Mapping[str, Fact]) -> dict[str, 
         for key, option in STAGE_OPTIONS.items()
         if (found := values[key]) is not None
     }
-    stages = option_facts(options, settings.problems).get("stages")
+    stages = option_facts(CommandLine(options, settings.problems)).get("stages")
     if stages is None:
         return {}
     words = [settings.words(key) for key, found in values.items() if found is not None and key not in SIZES]
@@ -49,10 +44,10 @@ def stage_facts(settings: ConfigValues, facts: Mapping[str, Fact]) -> dict[str, 
 
 def _stage_values(settings: ConfigValues, key: str) -> tuple[str, ...] | None:
     """The words behind Megatron's option; None where it is not asked for."""
-    if key == LAYOUT:
+    if key == names.LAYOUT:
         text = layout_text(settings)
         return None if text is None else (text,)
-    if "account_for" in key:
+    if key in names.ACCOUNT:
         return () if settings.truth(key) else None
     number = settings.number(key)
     return None if number is None else (str(number),)
@@ -60,14 +55,16 @@ def _stage_values(settings: ConfigValues, key: str) -> tuple[str, ...] | None:
 
 def layout_text(settings: ConfigValues) -> str | None:
     """The layout as Megatron's text, also where it is a list of lists of names."""
-    value = settings.get(LAYOUT)
+    value = settings.get(names.LAYOUT)
     if not isinstance(value, tuple):
         return value if value is None else str(value)
     rows = [row if isinstance(row, tuple) else (row,) for row in value]
-    names = {str(name).strip().lower() for row in rows for name in row}
-    if names - set(LETTERS):
+    layers = {str(name).strip().lower() for row in rows for name in row}
+    if layers - set(LETTERS):
         settings.problem(
-            LAYOUT, f"{', '.join(sorted(names - set(LETTERS)))[:80]}: no such layers", ", ".join(LETTERS)
+            names.LAYOUT,
+            f"{', '.join(sorted(layers - set(LETTERS)))[:80]}: no such layers",
+            ", ".join(LETTERS),
         )
         return None
     return "|".join("".join(LETTERS[str(name).strip().lower()] for name in row) for row in rows)

@@ -7,18 +7,21 @@ and the tokenizer of a checkout. Option names are held against the release's own
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.frameworks.exporting.export_result import Export, foreign_stack_refusals
+from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.sequence_packing import packing_refusals
 from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack_of_target
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.option_names import Option, assert_known, bash_array
-from meshwright.frameworks.torchtitan.exporting.plan_options import checkpointing, plan_options, plan_refusals
+from meshwright.frameworks.option_table import written_options
+from meshwright.frameworks.torchtitan.exporting.plan_options import local_batch, plan_refusals
+from meshwright.frameworks.torchtitan.options import CONFIG, MODULE, TABLE
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.stack_limits.stack_models import rows_of
 from meshwright.stack.stack import Stack
 
-TARGET, RELEASE = "torchtitan", "0.3.0"
+TARGET, RELEASE = TABLE.target, TABLE.release
 SELECTIVE = "every second matmul and attention kept"
 """What the target recomputes or keeps under selective recomputation."""
 RUN_OPTIONS = ("--training.steps", "--hf_assets_path", "--dataloader.dataset")
@@ -31,8 +34,11 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     uniform = read_uniform(plan, model)
     rows = rows_of(model.architecture, titan)
     shipped = next(row for row in rows if plan.workload.precision in row.precisions)
-    options = plan_options(uniform, shipped)
-    subcommand = checkpointing(uniform)
+    facts = {"layout.ep": 1} | plan_facts(uniform, model.architecture, titan)
+    facts["local_batch"] = local_batch(facts)
+    named: list[Option] = [(MODULE, shipped.module), (CONFIG, shipped.config)]
+    options = [*named, *written_options(TABLE.rows, facts)]
+    subcommand = f"activation-checkpoint:{uniform.recompute}"
     run: list[Option] = [(name,) for name in (*RUN_OPTIONS, subcommand)]
     assert_known([*options, *run], TARGET, RELEASE)
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=SELECTIVE)
@@ -45,7 +51,7 @@ def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
             "torchtitan/launch.sh": launch_script(_top(uniform), job, _body(job)),
             "torchtitan/job.sbatch": sbatch_script(_top(uniform), job),
         },
-        refused=(*foreign, *plan_refusals(uniform), *packing_refusals(uniform, "torchtitan")),
+        refused=(*foreign, *plan_refusals(facts), *packing_refusals(uniform, "torchtitan")),
     )
 
 

@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.frameworks.importing.command_line import (
+    CommandLine,
     GivenOption,
     conditional_variables,
     given_options,
@@ -23,32 +24,21 @@ from meshwright.frameworks.importing.command_line import (
 )
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.shell_script import Script, Word, read_script
-from meshwright.frameworks.option_names import option_names
-from meshwright.frameworks.torchtitan.exporting.exporter import RELEASE, TARGET
+from meshwright.frameworks.option_table import read_facts
+from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack_model import StackModel
 
-P, T = "--parallelism.", "--training."
-NUMBERS: Mapping[str, str] = {
-    f"{P}tensor_parallel_degree": "layout.tp",
-    f"{P}pipeline_parallel_degree": "layout.pp",
-    f"{P}context_parallel_degree": "layout.cp",
-    f"{P}expert_parallel_degree": "layout.ep",
-    f"{P}data_parallel_replicate_degree": "layout.dp_replicate",
-    f"{T}seq_len": "workload.seq_len",
-    f"{T}local_batch_size": "local_batch",
-}
 DEFAULTS = "torchtitan-0.3.0-defaults.csv"
 OWN_CHECKPOINT = "--activation_checkpoint"
 """The column of the defaults that is a subcommand on the line."""
-RESHARD = f"{P}fsdp_reshard_after_forward"
 WHY: Mapping[str, str] = {
-    f"{T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
+    f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
     "--compile.enable_async_tensor_parallel": "overlap of tp is not priced: a shorter step than predicted",
-    f"{P}pipeline_parallel_schedule_csv": "a schedule from a file",
-    f"{P}context_parallel_load_balancer": "context parallelism is one balanced ring",
-    f"{P}enable_fsdp_symm_mem": "symmetric memory is not priced",
+    f"{names.P}pipeline_parallel_schedule_csv": "a schedule from a file",
+    f"{names.P}context_parallel_load_balancer": "context parallelism is one balanced ring",
+    f"{names.P}enable_fsdp_symm_mem": "symmetric memory is not priced",
 }
 
 
@@ -57,29 +47,28 @@ def import_torchtitan(text: str) -> ImportedFile:
     script = read_script(text)
     options = [_normal(option) for option in given_options(script.words)]
     kept = last_of_each(options)
-    if not any(name.startswith((P, T)) or name == "--module" for name in kept):
+    if not any(name.startswith((names.P, names.T)) or name == names.MODULE for name in kept):
         rule = "has none of torchtitan's options"
-        raise InputError(Problem("file", " ".join(list(kept)[:5]), rule, f"{P}tensor_parallel_degree 8"))
+        raise InputError(
+            Problem("file", " ".join(list(kept)[:5]), rule, f"{names.P}tensor_parallel_degree 8")
+        )
     said, kept = kept, {**_defaults(kept), **kept}
-    known = option_names(TARGET, RELEASE)
-    problems = list(unknown_option_problems(said, known, frozenset(), f"{TARGET} {RELEASE}"))
+    problems = list(
+        unknown_option_problems(said, names.TABLE.names, names.TABLE.other_names, names.TABLE.full_name)
+    )
     raise_on_unknown_options(problems)
-    problems += [*repeated(options, frozenset(NUMBERS)), *conditional_variables(script)]
-    facts: dict[str, Fact] = {"stack": Fact("torchtitan", "torchtitan options")}
-    for name, path in NUMBERS.items():
-        if name in kept:
-            value = whole_number(kept[name], problems)
-            if value is not None:
-                facts[path] = Fact(value, kept[name].words)
+    problems += [*repeated(options, names.NUMBERS), *conditional_variables(script)]
+    line = CommandLine(kept, problems, "the default")
+    facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(names.TABLE.rows, line)
     shipped = _shipped(kept, problems)
     facts |= _model_facts(shipped) | _devices(kept, script)
-    facts |= _batch(kept, facts, problems) | _layout(kept, facts, problems)
+    facts |= _batch(kept, facts, problems) | _layout(kept, facts)
     facts |= _workload(kept, shipped) | _recompute(script.words, kept, problems)
     facts |= stage_facts(kept, facts, problems)
     unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
     return ImportedFile(
         source="torchtitan",
-        release=f"{TARGET} {RELEASE}",
+        release=names.TABLE.full_name,
         facts=facts,
         unread=unread,
         problems=tuple(problems),
@@ -94,14 +83,14 @@ def _normal(option: GivenOption) -> GivenOption:
 
 
 def _shipped(options: Mapping[str, GivenOption], problems: list[Problem]) -> StackModel | None:
-    given = options.get("--config")
+    given = options.get(names.CONFIG)
     if given is None or not given.values:
         return None
     models = {model.config: model for model in load_stack("torchtitan").models or ()}
     if given.values[0] not in models:
         rule = "is none of the configurations that we know by shape"
         problems.append(
-            Problem("--config", given.values[0], rule, nearest(given.values[0], models), "warning")
+            Problem(names.CONFIG, given.values[0], rule, nearest(given.values[0], models), "warning")
         )
     return models.get(given.values[0])
 
@@ -135,67 +124,52 @@ def _batch(
     """The local batch is one micro-batch, or with a pipeline as many as its micro-batch size cuts it into."""
     found: dict[str, Fact] = {}
     local = facts.pop("local_batch", None)
-    if f"{T}global_batch_size" in options and options[f"{T}global_batch_size"].values[:1] != ("-1",):
-        value = whole_number(options[f"{T}global_batch_size"], problems)
-        if value is not None:
-            found["workload.global_batch"] = Fact(value, options[f"{T}global_batch_size"].words)
     piped = facts.get("layout.pp", Fact(1, "")).value > 1
     if not piped:
         return found | ({"pipeline.micro_batch": local} if local else {})
-    given = options.get(f"{P}pipeline_parallel_microbatch_size")
+    given = options.get(names.MICRO_BATCH)
     size = whole_number(given, problems) if given else 1
     words = given.words if given else "pipeline_parallel_microbatch_size left out: 1"
     if size and local and local.value % size:
         rule = f"local batch mod micro-batch = {local.value} mod {size} = {local.value % size}, must be 0"
         problems.append(
             Problem(
-                f"{T}local_batch_size",
+                names.LOCAL_BATCH,
                 local.value,
                 rule,
-                f"{T}local_batch_size {-(-local.value // size) * size}",
+                f"{names.LOCAL_BATCH} {-(-local.value // size) * size}",
             )
         )
     elif size and local:
-        name = "flush" if "workload.global_batch" in found else "accumulation"
+        name = "flush" if "workload.global_batch" in facts else "accumulation"
         found[name] = Fact(local.value // size, local.words)
     return found | ({"pipeline.micro_batch": Fact(size, words)} if size else {})
 
 
-def _layout(
-    options: Mapping[str, GivenOption], facts: dict[str, Fact], problems: list[Problem]
-) -> dict[str, Fact]:
-    off = f"{P}no_enable_sequence_parallel" in options
-    found = {
-        "layout.sequence_parallel": Fact(not off, "no_enable_sequence_parallel" if off else "the default")
-    }
-    shard = options.get(f"{P}data_parallel_shard_degree")
-    if shard and shard.values[:1] != ("-1",):
-        value = whole_number(shard, problems)
-        if value is not None:
-            found["layout.dp_shard"] = Fact(value, shard.words)
+def _layout(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dict[str, Fact]:
+    said = facts["layout.sequence_parallel"]
+    found = {"layout.sequence_parallel": said._replace(words=said.words.removeprefix(names.P))}
     experts = facts.get("layout.ep", Fact(1, "")).value
     tp = facts.get("layout.tp", Fact(1, "")).value
     if "model.experts" in facts or experts > 1:
         found["layout.etp"] = Fact(1 if experts > 1 else tp, "1 with expert_parallel_degree, as tp without")
     if facts.get("layout.cp", Fact(1, "")).value > 1:
         found["layout.context"] = Fact("all-gather", "torch gathers keys and values")
-    return found | _sharding(options, found, facts)
+    return found | _sharding(options, facts)
 
 
-def _sharding(
-    options: Mapping[str, GivenOption], layout: dict[str, Fact], facts: dict[str, Fact]
-) -> dict[str, Fact]:
+def _sharding(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dict[str, Fact]:
     """FSDP is on where dp_shard·cp > 1, or dp_shard·cp·tp / ep > 1 for experts.
 
     The default reshards after the forward pass unless there is a pipeline. Parameters that stay gathered until the
     backward pass are those of zero2; under a pipeline they stay until the last micro-batch's, gathered once a step.
     """
-    shard = (facts | layout).get("layout.dp_shard")
+    shard = facts.get("layout.dp_shard")
     cp, tp, ep = (facts.get(f"layout.{axis}", Fact(1, "")).value for axis in ("cp", "tp", "ep"))
     if shard and shard.value * cp == 1 and (ep == 1 or tp <= ep):
         return {"sharding": Fact("none", shard.words)}
     piped = facts.get("layout.pp", Fact(1, "")).value > 1
-    given = options.get(RESHARD)
+    given = options.get(names.RESHARD)
     policy = given.values[0] if given and given.values else "default"
     whole = policy == "always" or (policy == "default" and not piped)
     words = given.words if given else "fsdp_reshard_after_forward default"
@@ -205,7 +179,7 @@ def _sharding(
 
 
 def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) -> dict[str, Fact]:
-    given = options.get(f"{T}mixed_precision_param")
+    given = options.get(names.DTYPE)
     plain = given is not None and given.values[:1] == ("float32",)
     quantised = shipped is not None and not {"bf16", "fp32"} & set(shipped.precisions)
     precision = "fp32" if plain else shipped.precisions[0] if shipped and quantised else "bf16"
@@ -215,7 +189,7 @@ def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) ->
 
 def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
     """What the configuration function of the line sets by itself, as options."""
-    config = options.get("--config")
+    config = options.get(names.CONFIG)
     if config is None or not config.values:
         return {}
     table = files("meshwright.frameworks.torchtitan").joinpath(DEFAULTS).read_text(encoding="utf-8")
@@ -231,7 +205,7 @@ def _recompute(
     chosen = [word.text for word in words if word.text.startswith("activation-checkpoint:")]
     if not chosen:
         own = options.get(OWN_CHECKPOINT)
-        return {"recompute": Fact(own.values[0], options["--config"].words)} if own else {}
+        return {"recompute": Fact(own.values[0], options[names.CONFIG].words)} if own else {}
     name = chosen[-1].partition(":")[2]
     if name in ("none", "selective", "full"):
         return {"recompute": Fact(name, chosen[-1])}

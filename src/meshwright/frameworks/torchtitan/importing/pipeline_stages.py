@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from meshwright.errors import Problem, nearest
 from meshwright.frameworks.importing.command_line import GivenOption, whole_number
 from meshwright.frameworks.importing.imported_file import Fact, Stage
-from meshwright.frameworks.torchtitan.exporting.plan_options import LOOPED_SCHEDULES, MULTI_STAGE, V_SCHEDULES
+from meshwright.frameworks.torchtitan.exporting.plan_options import MULTI_STAGE
+from meshwright.frameworks.torchtitan.exporting.plan_options import SCHEDULES as NAMES
+from meshwright.frameworks.torchtitan.options import MODULES, PP, SCHEDULE, P
 
-P = "--parallelism."
-SCHEDULES = {name.lower(): ours for ours, name in (LOOPED_SCHEDULES | V_SCHEDULES).items()}
-SEVERAL = (*MULTI_STAGE, *V_SCHEDULES)
+SCHEDULES = {name.lower(): ours for ours, name in NAMES.items()}
 DEFAULT = "1f1b"
 Options = Mapping[str, GivenOption]
 
@@ -26,7 +26,7 @@ def stage_facts(options: Options, facts: Mapping[str, Fact], problems: list[Prob
     if pp == 1:
         return {}
     schedule = _schedule(options, problems)
-    modules = options.get(f"{P}module_fqns_per_model_part")
+    modules = options.get(MODULES)
     if schedule is None:
         return {}
     found = {"pipeline.schedule": schedule}
@@ -43,14 +43,13 @@ def stage_facts(options: Options, facts: Mapping[str, Fact], problems: list[Prob
 
 
 def _schedule(options: Options, problems: list[Problem]) -> Fact | None:
-    given = options.get(f"{P}pipeline_parallel_schedule")
+    given = options.get(SCHEDULE)
     if given is None or not given.values:
         return Fact(DEFAULT, "pipeline_parallel_schedule left out: 1F1B")
     name = SCHEDULES.get(given.values[0].lower())
     if name is None:
         rule = "is no schedule that a plan has a word for"
-        known = [*LOOPED_SCHEDULES.values(), *V_SCHEDULES.values()]
-        problems.append(Problem(given.name, given.values[0], rule, nearest(given.values[0], known)))
+        problems.append(Problem(given.name, given.values[0], rule, nearest(given.values[0], NAMES.values())))
         return None
     return Fact(name, given.words)
 
@@ -78,15 +77,11 @@ def _cut(
     effective = layers.value + first + last
     each = options.get(f"{P}pipeline_parallel_layers_per_stage")
     size = whole_number(each, problems) if each else None
-    stages = -(-effective // size) if size else pp * (2 if schedule in SEVERAL else 1)
+    stages = -(-effective // size) if size else pp * (2 if schedule in MULTI_STAGE else 1)
     base, extra = divmod(effective, stages)
     if base < max(1, first, last):
         rule = f"{layers.value} layers leave a stage of {stages} empty"
-        problems.append(
-            Problem(
-                f"{P}pipeline_parallel_degree", pp, rule, f"{P}pipeline_parallel_degree {max(1, pp // 2)}"
-            )
-        )
+        problems.append(Problem(PP, pp, rule, f"{PP} {max(1, pp // 2)}"))
         return ()
     counts = [base + (stage < extra) for stage in range(stages)]
     counts[0] -= first

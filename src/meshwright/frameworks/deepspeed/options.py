@@ -1,0 +1,74 @@
+"""The keys of a DeepSpeed 0.19.8 configuration that a plan has a word for.
+
+Batch arithmetic: DeepSpeed holds ``train_batch_size`` against micro-batch · accumulation · all ranks, those of AutoTP
+included (``runtime/config.py``: no mpu comes with a Hugging Face model). With tp > 1 the key is therefore left out:
+micro-batch and accumulation say the same. ZeRO shards over all of data parallelism. AutoTP cuts a model by its
+``tp_plan``; AutoEP (``module_inject/auto_ep.py``) replaces the expert layers of the families that it has a preset for
+and lays ep over neighbouring ranks.
+"""
+
+from meshwright.frameworks.option_table import ComputedRow, Facts, OptionRow, OptionTable, constant, never
+
+ZERO, STAGE, OVERLAP = (
+    "zero_optimization",
+    "zero_optimization.stage",
+    "zero_optimization.overlap_comm",
+)
+TRAIN, MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
+ACCUMULATION = "gradient_accumulation_steps"
+BF16, FP16, TP = "bf16.enabled", "fp16.enabled", "tensor_parallel.autotp_size"
+EXPERTS, EP, CP = "expert_parallel.enabled", "expert_parallel.autoep_size", "sequence_parallel_size"
+STAGES = ("none", "zero1", "zero2", "zero3")
+EXPERT_PRESETS = {
+    "mixtral": "mixtral",
+    "qwen2_moe": "qwen3_moe",
+    "qwen3_moe": "qwen3_moe",
+    "deepseek_v2": "deepseek_v2",
+    "deepseek_v3": "deepseek_v3",
+}
+"""Families whose experts AutoEP knows, with its name for them."""
+GRADIENT_CLIPPING = 1.0
+"""The default of TrainingArguments, which refuse another value in the file."""
+
+
+def _cuts_tensors(facts: Facts) -> bool:
+    return bool(facts["layout.tp"] > 1)
+
+
+def _spreads_experts(facts: Facts) -> bool:
+    return facts.get("layout.ep", 1) > 1
+
+
+TABLE = OptionTable(
+    "deepspeed",
+    "0.19.8",
+    (
+        ComputedRow(
+            TRAIN, lambda facts: facts["workload.global_batch"], lambda facts: facts["layout.tp"] == 1
+        ),
+        OptionRow(MICRO, "pipeline.micro_batch"),
+        ComputedRow(ACCUMULATION, lambda facts: facts["accumulation"]),
+        constant("gradient_clipping", GRADIENT_CLIPPING),
+        constant("steps_per_print", 1),
+        ComputedRow(BF16, lambda facts: facts["workload.precision"] == "bf16"),
+        ComputedRow(FP16, lambda facts: facts["workload.precision"] == "fp16"),
+        ComputedRow(STAGE, lambda facts: STAGES.index(facts["sharding"])),
+        ComputedRow(
+            OVERLAP,
+            lambda facts: facts["stack.overlap_gradient_reduction"],
+            lambda facts: facts["sharding"] != "none",
+        ),
+        constant("zero_allow_untested_optimizer", True, lambda facts: facts["workload.optimizer"] != "adamw"),
+        ComputedRow(TP, lambda facts: facts["layout.tp"], _cuts_tensors),
+        constant(EXPERTS, True, _spreads_experts),
+        ComputedRow(EP, lambda facts: facts["layout.ep"], _spreads_experts),
+        ComputedRow(
+            "expert_parallel.preset_model",
+            lambda facts: EXPERT_PRESETS[facts["model.family"]],
+            _spreads_experts,
+        ),
+        OptionRow(CP, "layout.cp", when=never),
+        OptionRow("data_parallel_size", "dp", when=never),
+        OptionRow("pipeline.stages", "layout.pp", when=never),
+    ),
+)
