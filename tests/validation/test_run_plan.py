@@ -3,7 +3,7 @@
 import pytest
 from example_run_tables import random_rows, row, run_of, write
 
-from meshwright.plans.arrays.coded_choices import NUMBERS
+from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES

@@ -7,7 +7,7 @@ from small_questions import asked
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.context_parallel_pruning import undominated_forms
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.search.space.variants import all_variants
 from meshwright.verbs.plan.search_space import space_bounds, without_slower_context_forms

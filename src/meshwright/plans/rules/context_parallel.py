@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from meshwright.errors import Problem
-from meshwright.plans.context_parallel import Context
+from meshwright.plans.context_parallel import HEADS_ALONE, USUAL, Context
 from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 
 
@@ -14,14 +14,23 @@ def context_dimensions(case: RuleInput) -> Iterator[Problem]:
     if context.ulysses == 1:
         return
     field = "layout.context.ulysses"
-    if context.form == "ulysses":
-        yield Problem(field, context.ulysses, "form: ulysses is over all of cp", "leave it out")
+    if context.kind.whole_sequences:
+        yield Problem(field, context.ulysses, f"form: {context.form} is over all of cp", "leave it out")
     elif cp % context.ulysses:
         rule = f"cp % ulysses = {cp} % {context.ulysses} = {cp % context.ulysses} ≠ 0"
         yield Problem(field, context.ulysses, rule, f"ulysses: {largest_divisor(cp, context.ulysses)}")
     elif cp == context.ulysses > 1:
         rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form: {context.form}"
-        yield Problem(field, context.ulysses, rule, "context: ulysses")
+        yield Problem(field, context.ulysses, rule, f"context: {HEADS_ALONE.form}")
+
+
+def context_ranks(case: RuleInput) -> Iterator[Problem]:
+    """The form has as many ranks with parts of a sequence as it can pair."""
+    context, cp = case.layout.context_in_full, case.grid.cp
+    multiple, ranks = context.kind.ring_multiple, cp // context.heads(cp)
+    if ranks > 1 and ranks % multiple:
+        rule = f"{context.form} has a multiple of {multiple} ranks with parts of a sequence, not {ranks}"
+        yield Problem("layout.context", str(context), rule, f"context: {USUAL.form}")
 
 
 def context_heads(case: RuleInput) -> Iterator[Problem]:
@@ -41,9 +50,10 @@ def context_heads(case: RuleInput) -> Iterator[Problem]:
 def _fewer(case: RuleInput, most: int) -> str:
     """A form that exchanges heads among ``most`` ranks at most."""
     if most == 1:
-        return "context: ring"
-    form = case.layout.context_in_full.form
-    return f"context: {{form: {'ring' if form == 'ulysses' else form}, ulysses: {most}}}"
+        return f"context: {USUAL.form}"
+    context = case.layout.context_in_full
+    form = USUAL.form if context.kind.whole_sequences else context.form
+    return f"context: {{form: {form}, ulysses: {most}}}"
 
 
 def stack_contexts(case: RuleInput) -> Iterator[Problem]:
@@ -64,4 +74,4 @@ def stack_name(context: Context) -> str:
     return f"{context.form}+ulysses" if context.two_dimensional else context.form
 
 
-CONTEXT_RULES: tuple[Rule, ...] = (context_dimensions, context_heads)
+CONTEXT_RULES: tuple[Rule, ...] = (context_dimensions, context_ranks, context_heads)
