@@ -9,8 +9,10 @@ them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from operator import attrgetter
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
+from meshwright.plans.choices import CHOICES
 from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.files.expert_pairs_file import read_routing_file
 from meshwright.plans.files.validation_messages import sections, validated
@@ -69,20 +71,22 @@ def overrides_between(before: ShortPlan, after: ShortPlan) -> tuple[str, ...]:
 
     What follows from other keys is left out where a plan does not say it.
     """
-    old, new = _said(before, after), _said(after, after)
+    old, new = _values(before, after), _values(after, after)
     changed = [path for path in new if new[path] != old.get(path)]
     if (before.sharding == "none") != (after.sharding == "none"):
         changed += [path for path in ("layout.dp_replicate", "layout.dp_shard") if path not in changed]
     return tuple(f"{path.rpartition('.')[2]}={written(new[path])}" for path in changed)
 
 
-def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
-    """Value by path, as far as a search chooses it; what a plan does not say follows from the keys of ``others``."""
+def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
+    """Return the searched values by path; what a plan leaves out follows from the keys of ``others``."""
     layout, pipeline = plan.layout, plan.pipeline
     sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
     offload = plan.offload or Offload()
-    said: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
-    return said | {
+    values: dict[str, object] = {
+        f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")
+    }
+    values |= {
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
@@ -97,6 +101,8 @@ def _said(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "offload.activations": offload.activations,
         "offload.ahead": offload.ahead,
     }
+    further = [c.path for c in CHOICES.values() if not any(path.startswith(c.path) for path in values)]
+    return values | {path: attrgetter(path)(plan) for path in further}
 
 
 def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:
