@@ -95,7 +95,7 @@ def _beyond(case: Case, space: Space) -> Mapping[str, tuple[Any, Any]]:
     own = from_shorts([short_of_only_layout(case.plan.long)])
     chosen = {name: int(getattr(own, name)[0]) for name in COLUMNS} | {
         "schedule": _code(own.schedules[0], space.base.schedules),
-        "recompute": _code(own.recomputes[0], space.base.recomputes),
+        "recompute": _code(own.values["recompute"][0], space.base.values["recompute"]),
     }
     near = [_agreeing(space, code, chosen) for code in range(len(space.variants))]
     most = max(int(agreed.max(initial=0)) for _, agreed in near)

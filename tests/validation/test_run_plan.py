@@ -159,7 +159,7 @@ def test_arrays_hold_what_the_plans_say(table):
             getattr(plan, name) for name in numbers
         ]
         assert str(arrays.schedules[arrays.schedule[number]]) == plan.schedule
-        assert arrays.recomputes[arrays.recompute[number]] == plan.recompute
+        assert arrays.values["recompute"][arrays.recompute[number]] == plan.recompute
 
 
 def test_only_stages_that_are_cut_otherwise_make_arrays_of_their_own(table):

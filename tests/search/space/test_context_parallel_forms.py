@@ -36,7 +36,7 @@ def test_a_form_that_is_left_out_is_no_better_than_one_that_is_kept(question):
     some = np.isin(same, np.random.default_rng(0).permutation(same.max() + 1)[:PLANS])
     plans, same = plans.take(some), same[some]
     scores = evaluate(plans, setting)
-    legal = np.ones((len(plans.contexts), len(plans)), dtype=bool)
+    legal = np.ones((len(plans.values["context"]), len(plans)), dtype=bool)
     for code in range(len(legal)):
         legal[code] = np.isin(same, same[plans.context == code])
     worth, rows = undominated_forms(plans, legal, setting), np.arange(len(plans))

@@ -7,7 +7,7 @@ lists them), or in its place the slowdown of their groups' links; and in which o
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,12 @@ class PlanArrays:
     slowdowns: Mapping[Hashable, float] | None = None
     expert_order: ExpertOrder | None = None
 
-    def __getattr__(self, name: str) -> Ints:
-        columns = self.__dict__.get("columns", {})  # none yet while a copy is made
-        if name in columns:
-            return columns[name]
-        raise AttributeError(f"plans have no column {name}")
+    def __post_init__(self) -> None:
+        self.__dict__.update(self.columns)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Ints: ...
 
     @property
     def schedules(self) -> tuple[ScheduleChoice, ...]:

@@ -21,7 +21,7 @@ Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class RuleInput:
+class ChoiceRuleInput:
     """Input of a searched choice's rule: base plans, the setting, and the candidate values of all choices."""
 
     base: PlanArrays
@@ -29,7 +29,7 @@ class RuleInput:
     values: Mapping[str, Values]
 
 
-Rule = Callable[[RuleInput, Any], Iterator[tuple[str, Bools]]]
+Rule = Callable[[ChoiceRuleInput, Any], Iterator[tuple[str, Bools]]]
 """Yields, for a value, reasons to reject it and the mask of base plans that may have it."""
 
 

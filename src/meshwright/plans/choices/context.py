@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, RuleInput, SearchedChoice, Values
+from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.context_parallel import Context, parse_context, shortest
 from meshwright.plans.rules.context_parallel import stack_name
 from meshwright.plans.setting import Setting
@@ -36,7 +36,7 @@ def _all(setting: Setting) -> Values:
     return tuple(dict.fromkeys((*_usual(setting), *found)))
 
 
-def _heads_can_be_exchanged(given: RuleInput, context: Context) -> Iterator[tuple[str, Bools]]:
+def _heads_can_be_exchanged(given: ChoiceRuleInput, context: Context) -> Iterator[tuple[str, Bools]]:
     """The stack has the form; ranks that exchange heads have whole ones; a ring is left between them."""
     base, arch, stack = given.base, given.setting.model.architecture, given.setting.stack
     alone = base.cp == 1

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, RuleInput, SearchedChoice, Values
+from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import Offload
 from meshwright.plans.setting import Setting
 
@@ -36,7 +36,7 @@ def _all(setting: Setting) -> Values:
     return (Offload(), *(shares if _holds_activations(setting) else ()))
 
 
-def _leaves_devices(given: RuleInput, own: Offload) -> Iterator[tuple[str, Bools]]:
+def _leaves_devices(given: ChoiceRuleInput, own: Offload) -> Iterator[tuple[str, Bools]]:
     """Activations leave the devices of a pipeline, for hosts that hold them."""
     if own.rule.share:
         rule = f"{given.setting.stack.id} keeps no activations on hosts like these"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, RuleInput, SearchedChoice, Values
+from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Axis
 from meshwright.plans.setting import Setting
 
@@ -16,7 +16,7 @@ def _all(setting: Setting) -> Values:
     return (DEFAULT_RANK_ORDER, *setting.stack.rank_orders)
 
 
-def _orders_differ(given: RuleInput, own: Order) -> Iterator[tuple[str, Bools]]:
+def _orders_differ(given: ChoiceRuleInput, own: Order) -> Iterator[tuple[str, Bools]]:
     """An order reorders axes of degrees above 1, and keeps the ranks of a stage together where there are experts."""
     base, orders = given.base, given.values["order"]
     code = orders.index(own)

@@ -5,7 +5,7 @@ from typing import get_args
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, RuleInput, SearchedChoice, Values
+from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.choices.recompute_sets import operator_sets
 from meshwright.plans.forms.short import RecomputeName, RecomputeOperator
 from meshwright.plans.rules.stack_support import recomputable
@@ -18,7 +18,7 @@ def _named(setting: Setting) -> Values:
     return tuple(name for name in RECOMPUTES if name in setting.stack.recomputes)
 
 
-def _recomputable(given: RuleInput, chosen: str | tuple[str, ...]) -> Iterator[tuple[str, Bools]]:
+def _recomputable(given: ChoiceRuleInput, chosen: str | tuple[str, ...]) -> Iterator[tuple[str, Bools]]:
     """The stack can recompute it, and the model has it."""
     stack, model = given.setting.stack, given.setting.model
     names = (chosen,) if isinstance(chosen, str) else chosen

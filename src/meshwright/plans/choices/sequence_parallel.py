@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from meshwright.plans.choices.choice import Bools, Choice, RuleInput, SearchedChoice, Values
+from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting
 
@@ -20,7 +20,7 @@ def _all(setting: Setting) -> Values:
     return (True, False) if setting.stack.chooses_sequence_parallelism else _usual(setting)
 
 
-def _sequences_are_cut(given: RuleInput, cut: bool) -> Iterator[tuple[str, Bools]]:
+def _sequences_are_cut(given: ChoiceRuleInput, cut: bool) -> Iterator[tuple[str, Bools]]:
     """Sequences can be cut over tp, or left whole."""
     base, seq_len = given.base, given.setting.workload.seq_len
     if cut:

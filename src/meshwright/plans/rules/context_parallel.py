@@ -9,8 +9,12 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 
 
 def context_dimensions(case: RuleInput) -> Iterator[Problem]:
-    """The inner dimension is a part of cp; pure Ulysses is all of it."""
+    """The inner dimension is a part of cp, pure Ulysses all of it; the others are as many ranks as the form needs."""
     context, cp = case.layout.context_in_full, case.grid.cp
+    multiple, ring = context.kind.ring_multiple, cp // context.heads(cp)
+    if ring > 1 and ring % multiple:
+        rule = f"{context.form} has a multiple of {multiple} ranks with parts of a sequence, not {ring}"
+        yield Problem("layout.context", str(context), rule, f"context: {USUAL.form}")
     if context.ulysses == 1:
         return
     field = "layout.context.ulysses"
@@ -22,15 +26,6 @@ def context_dimensions(case: RuleInput) -> Iterator[Problem]:
     elif cp == context.ulysses > 1:
         rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form: {context.form}"
         yield Problem(field, context.ulysses, rule, f"context: {HEADS_ALONE.form}")
-
-
-def context_ranks(case: RuleInput) -> Iterator[Problem]:
-    """The form has as many ranks with parts of a sequence as it can pair."""
-    context, cp = case.layout.context_in_full, case.grid.cp
-    multiple, ranks = context.kind.ring_multiple, cp // context.heads(cp)
-    if ranks > 1 and ranks % multiple:
-        rule = f"{context.form} has a multiple of {multiple} ranks with parts of a sequence, not {ranks}"
-        yield Problem("layout.context", str(context), rule, f"context: {USUAL.form}")
 
 
 def context_heads(case: RuleInput) -> Iterator[Problem]:
@@ -74,4 +69,4 @@ def stack_name(context: Context) -> str:
     return f"{context.form}+ulysses" if context.two_dimensional else context.form
 
 
-CONTEXT_RULES: tuple[Rule, ...] = (context_dimensions, context_ranks, context_heads)
+CONTEXT_RULES: tuple[Rule, ...] = (context_dimensions, context_heads)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from meshwright.plans.choices import searched_choices
-from meshwright.plans.choices.choice import Bools, RuleInput
+from meshwright.plans.choices.choice import Bools, ChoiceRuleInput
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.search.space.constraints import SearchConstraints
 from meshwright.search.space.stack_limits_of_rows import StackLimitsOfRows
@@ -14,7 +14,7 @@ DEFERRED_CHOICE = next(name for name, choice in SEARCHED_CHOICES.items() if choi
 
 
 @dataclass(frozen=True)
-class VariantChecks(RuleInput):
+class VariantChecks(ChoiceRuleInput):
     """Base plans and candidate values, with the constraints of the question and the limits of its stack.
 
     ``allowed`` caches which base plans a limit allows, by the codes of the choices that it reads.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import Bools, RuleInput, Values
+from meshwright.plans.choices.choice import Bools, ChoiceRuleInput, Values
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.setting import Setting
 from meshwright.search.space.choices import DEFERRED_CHOICE, SEARCHED_CHOICES, VariantChecks
@@ -160,7 +160,7 @@ def with_every_later(plan: PlanArrays, setting: Setting) -> PlanArrays:
     """One plan with each legal value of what is chosen later, the one that it has among them."""
     values = plan.values[DEFERRED_CHOICE]
     plans = plan.take(np.zeros(len(values), dtype=np.int64))
-    given = RuleInput(plan, setting, {DEFERRED_CHOICE: values})
+    given = ChoiceRuleInput(plan, setting, {DEFERRED_CHOICE: values})
     legal = [
         all(may.all() for _, may in SEARCHED_CHOICES[DEFERRED_CHOICE].rule(given, value)) for value in values
     ]
