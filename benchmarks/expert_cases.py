@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.explanation.plan_difference import changed_choices, legal_plan
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays, from_shorts
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import COLUMNS, from_shorts, short_plan
 from meshwright.plans.forms.conversion import short_of_only_layout
 from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
 from meshwright.plans.resolve import Resolved
@@ -68,7 +69,7 @@ def _case(run: Run | Skipped, note: str) -> Case:
     names = {"model": setting.model.name, "cluster": setting.cluster.name, "stack": setting.stack.id}
     header = ShortPlan(plan=1, workload=spec, **names)
     ((_, arrays),) = plan_arrays([run_plan(run.chosen, setting.cluster.devices)], setting)
-    return Case(run, note, setting, header, legal_plan(arrays.short(0, header), arrays.stages, setting))
+    return Case(run, note, setting, header, legal_plan(short_plan(arrays, 0, header), arrays.stages, setting))
 
 
 def best_of(case: Case) -> Best:
@@ -82,7 +83,7 @@ def best_of(case: Case) -> Best:
 
 
 def _searched(plans: PlanArrays, row: int, case: Case) -> Resolved:
-    plan = legal_plan(plans.short(row, case.header), "balanced", case.setting)
+    plan = legal_plan(short_plan(plans, row, case.header), "balanced", case.setting)
     assert isinstance(plan, Resolved), plan
     return plan
 
@@ -94,7 +95,7 @@ def _beyond(case: Case, space: Space) -> Mapping[str, tuple[Any, Any]]:
     own = from_shorts([short_of_only_layout(case.plan.long)])
     chosen = {name: int(getattr(own, name)[0]) for name in COLUMNS} | {
         "schedule": _code(own.schedules[0], space.base.schedules),
-        "recompute": _code(own.recomputes[0], space.base.recomputes),
+        "recompute": _code(own.values["recompute"][0], space.base.values["recompute"]),
     }
     near = [_agreeing(space, code, chosen) for code in range(len(space.variants))]
     most = max(int(agreed.max(initial=0)) for _, agreed in near)

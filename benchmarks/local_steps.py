@@ -30,7 +30,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.load import load_cluster
 from meshwright.ingestion.measured_cluster.cluster_file import cluster_from
 from meshwright.measurement.measure_machine import MeasurementOptions, measure_locally
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import dump_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import Resolved, resolve

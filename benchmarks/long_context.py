@@ -10,7 +10,7 @@ from pathlib import Path
 from meshwright import __version__
 from meshwright.cost.closed_form.evaluate_plans import Estimates, evaluate
 from meshwright.errors import InputError
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import Resolved, resolve

@@ -15,7 +15,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.operators.blocks import build_graph
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec

@@ -29,7 +29,7 @@ from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants import constants, kernels
 from meshwright.ingestion.measured_cluster.cluster_file import cluster_from
 from meshwright.measurement.results import read_results
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import resolve

@@ -28,7 +28,7 @@ from meshwright.calibration.leave_one_source_out import (
 from meshwright.calibration.observations import Observation, kernel_family
 from meshwright.calibration.pass_profiles import PassProfile, profiles_of, read_notes
 from meshwright.calibration.usable_runs import observations_of
-from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.validation.predict_runs import predict_runs
 from meshwright.validation.read_run_table import Run, read_runs
 

@@ -35,6 +35,8 @@ from meshwright.cluster.catalog_prices import usual_price
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_names
+from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.rules.stack_limits.meshwright import LIMITS
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
@@ -101,6 +103,16 @@ def schedules() -> str:
     """Schedules, all of which plans can name."""
     rows = [(f"[`{name}`](schedules.md#{name})", kind.summary) for name, kind in SCHEDULES.items()]
     return table(("schedule", "what it does"), rows)
+
+
+def context_forms() -> str:
+    """Forms of context parallelism, the usual one first."""
+    rows = []
+    for name, kind in CONTEXT_FORMS.items():
+        texts, usual = kind.texts, " (default)" if name == USUAL.form else ""
+        rows.append((f"`{name}`{usual}", texts.forward, texts.backward, texts.memory, texts.source))
+    heads = ("form", "exchanged over cp, forward", "backward", "extra memory of a rank", "source")
+    return table(heads, rows)
 
 
 def targets() -> str:
@@ -219,6 +231,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "devices": devices,
     "stacks": stacks,
     "schedules": schedules,
+    "context-forms": context_forms,
     "targets": targets,
     "runtime": runtime,
     "example-plan": example_plan,

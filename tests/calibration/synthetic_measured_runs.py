@@ -6,7 +6,7 @@ from meshwright.calibration.observations import Observation, with_values
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.model.load import load_model
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.stack.load import load_stack

@@ -9,7 +9,7 @@ import pytest
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.layer_partition_costs import layer_costs
 from meshwright.cost.plan_report import closed_form
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.layers.recompute_by_layer import recomputes_from_stages
 from meshwright.plans.layers.uneven_partition import written_stages

@@ -14,8 +14,8 @@ from meshwright.cost.memory.memory_breakdown import (
     total_bytes,
     unit_buffer_bytes,
 )
-from meshwright.plans.arrays.coded_choices import SHARDINGS
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import ShortLayout
 from meshwright.program.model_states.state_bytes import Elements
 from meshwright.stack.load import load_stack

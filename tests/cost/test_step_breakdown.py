@@ -9,6 +9,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.cost.plan_report import closed_form
 from meshwright.cost.step_breakdown import step_breakdown
 from meshwright.model.load import load_model
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
 from meshwright.plans.resolve import resolve
 from meshwright.plans.setting import Setting
@@ -56,7 +57,7 @@ def test_every_cut_sums_to_the_report(seed):
     setting = Setting.of(*names)
     plans = enumerate_space(setting).plans
     row = int(np.random.default_rng(seed).integers(len(plans)))
-    short = plans.short(row, ShortPlan.model_validate(HEADER | {"stack": "megatron-core"}))
+    short = short_plan(plans, row, ShortPlan.model_validate(HEADER | {"stack": "megatron-core"}))
     _check_sums(step_breakdown(short, setting), closed_form(short, setting).parts)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from lattice_plans import CLUSTERS, SEQ_LEN, SPARSE, TIED, UNTIED, family
 from step_traffic import array_traffic, program_traffic
 
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline
 from meshwright.program.lowering.lower_plan import lower
 

@@ -13,6 +13,7 @@ from meshwright import api
 from meshwright.explanation.cluster_resources import rates
 from meshwright.explanation.plan_difference import USUAL, ExplainedPlan, legal_plan
 from meshwright.explanation.sensitivity import FACTORS, sensitivities
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.search.space.legal_plans import enumerate_space
 
 NOISE = 1e-9
@@ -22,7 +23,7 @@ def _subject(seed):
     setting = best().setting
     space = enumerate_space(setting)
     row = int(np.random.default_rng(seed).integers(len(space.plans)))
-    return ExplainedPlan.of(legal_plan(space.plans.short(row, best().short), USUAL, setting))
+    return ExplainedPlan.of(legal_plan(short_plan(space.plans, row, best().short), USUAL, setting))
 
 
 @settings(max_examples=25)

@@ -2,16 +2,24 @@
 
 import csv
 import json
+import os
+import shutil
+import subprocess
+import sys
 from fractions import Fraction
+from importlib.resources import files
+from types import ModuleType
 
 import numpy as np
 import pytest
 from doc_pages import blocks
 from numpy.typing import NDArray
+from source_tree import ROOT
 
 from meshwright.cluster.catalog import usual_node
 from meshwright.cluster.data_tables import read_table
 from meshwright.cluster.load import load_cluster
+from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.memory.micro_batches_in_flight import held_counts
 from meshwright.cost.pipeline_bubble import gpipe_1f1b_interleaved
 from meshwright.cost.pipeline_bubble.time_action_lists import played_seconds
@@ -24,17 +32,27 @@ from meshwright.frameworks.option_table import OptionRow, OptionTable, never, re
 from meshwright.model.describe import describe_model
 from meshwright.model.families.architecture_table import FAMILIES, read_architecture
 from meshwright.model.load import load_model
+from meshwright.plans.arrays.short_plans import from_shorts
+from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.context_parallel import Context
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
+from meshwright.plans.resolve import resolve_with
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.program.pass_items import Collective
 from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.timeline import run
+from meshwright.search.space.legal_plans import enumerate_space
+from meshwright.search.space.variants import all_variants
+from meshwright.simulate.plan_estimate import simulated_estimate
 from meshwright.stack.load import load_stack, parse_stack
+from meshwright.verbs.verify import verified
 
 RANKS, ROUNDS = 4, 3
 DEGREES = {"pp": 4, "dp_replicate": 1, "dp_shard": 8, "cp": 1, "tp": 2}
@@ -84,6 +102,104 @@ def test_the_new_closed_form_is_what_is_played(rounds):
         played_seconds(ScheduleChoice(rounds), *arguments),
         rtol=1e-9,
     )
+
+
+@pytest.fixture
+def gather_ring(monkeypatch):
+    """The playbook's form of context parallelism with its kernel, and Meshwright's own stack, which then runs it."""
+    description, entry, kernel = blocks("add-a-context-form.md", "python")
+    ((name, kind),) = _defined("entry = {" + entry + "}", **_defined(description))["entry"].items()
+    monkeypatch.setitem(CONTEXT_FORMS, name, kind)
+    module = ModuleType(kind.kernel.partition(":")[0])
+    vars(module).update(_defined(kernel, __name__=module.__name__))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    text = files("meshwright.stack").joinpath("files/meshwright-0.1.yaml").read_text(encoding="utf-8")
+    stack = parse_stack(text.replace("contexts: [", f"contexts: [{name}, {name}+ulysses, "))
+    monkeypatch.setattr("meshwright.verbs.verify.own_stack", lambda other: stack)
+    return name, stack
+
+
+def _with_form(name, stack, **context):
+    layout = {"cp": 4, "context": {"form": name, **context}}
+    plan = parse_plan(
+        f"{{plan: 1, model: llama-3.2-1b, cluster: h100-sxm-80gb x 4, stack: generic, "
+        f"layout: {json.dumps(layout)}, workload: {{seq_len: 4096, global_batch: 1}}}}"
+    )
+    return plan, resolve_with(plan, load_model(plan.model), load_cluster(plan.cluster), stack)
+
+
+@pytest.mark.parametrize("ulysses", [1, 2])
+def test_the_new_form_exchanges_what_it_says_and_is_priced(gather_ring, ulysses):
+    plan, resolved = _with_form(*gather_ring, ulysses=ulysses)
+    setting = resolved.setting
+    program = lower(resolved.long, setting.model, setting.cluster, setting.workload, setting.stack)
+    arch, ranks = setting.model.architecture, "cp" if ulysses == 1 else "cp_ring"
+    once = 2 * 2 * arch.kv_heads * arch.head_dim * 4096 / ulysses
+    items = [item for kind in "FB" for item in program.block_items[1, kind]]
+    found = [one for item in items for one in getattr(item, "beside", (item,)) if isinstance(one, Collective)]
+    moved = [(one.kind, one.phase, one.logical_bytes) for one in found if one.axes == (ranks,)]
+    assert moved == [("all-gather", "F", once), ("ring", "I", 2 * once)]
+    (step_s,) = evaluate(from_shorts([plan]), setting).step_s
+    assert step_s == pytest.approx(sum(simulated_estimate(resolved.long, setting).parts.values()), rel=0.03)
+
+
+def test_the_new_form_is_searched_and_refused_where_a_stack_lacks_it(gather_ring):
+    _, resolved = _with_form(*gather_ring)
+    setting = resolved.setting
+    space = enumerate_space(setting, variants=all_variants(setting, {}))
+    forms = space.base.values["context"]
+    assert {Context(form="gather-ring"), Context(form="gather-ring", ulysses=2)} <= {*forms}
+    assert space.later.legal[forms.index(Context(form="gather-ring"))].any()
+    (problem,) = check_plan(resolved.long, setting.model, setting.cluster, load_stack("generic"))
+    assert (problem.field, problem.value) == ("layout.context", "gather-ring")
+
+
+def test_the_new_form_computes_what_one_device_computes(gather_ring):
+    _, resolved = _with_form(*gather_ring)
+    assert verified(resolved, 4, lambda what, part: None).equal
+
+
+FOLLOWED = """
+import json, sys
+from meshwright import api
+for keep in ((), ("overlap_tensor_parallel=true",)):
+    found = api.plan("llama-3.2-1b", on="h100-sxm-80gb x 4", seq_len=256, global_batch=8,
+                     keep=("pp=1", "cp=1", "micro_batch=1", *keep), forbid=("tp=1",))
+    print(json.dumps(found.to_json()))
+"""
+
+
+def test_the_new_choice_is_searched_kept_and_explained(tmp_path):
+    """Follow the playbook in a copy of the package: a field, a file and a line."""
+    field, description, entry = blocks("add-a-searched-choice.md", "python")
+    shutil.copytree(ROOT / "src", tmp_path, dirs_exist_ok=True)
+    plans = tmp_path / "meshwright/plans"
+    (plans / "choices/overlap_tensor_parallel.py").write_text(description)
+    name = "overlap_tensor_parallel"
+    _insert(plans / "forms/short.py", "    context: NamedContext | None = None\n", field)
+    _insert(plans / "choices/__init__.py", '    "offload": offload,\n', entry)
+    imported = f"from meshwright.plans.choices.{name} import {name}\n"
+    _insert(plans / "choices/__init__.py", "from meshwright.plans.choices.offload import offload\n", imported)
+    run = subprocess.run(
+        [sys.executable, "-c", FOLLOWED],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    searched, kept = map(json.loads, run.stdout.splitlines())
+    assert searched["rejected"]["sequences are too short to overlap"] > 0
+    assert searched["plans"][0]["plan"]["layout"][name] is False
+    reasons = {reason["field"]: reason["reason"] for reason in searched["plans"][0]["reasons"]}
+    assert reasons[name].startswith(f"{name} true: ")
+    assert {one["plan"]["layout"][name] for one in kept["plans"]} == {True}
+    assert f"not {name} = true, as asked" in kept["rejected"]
+
+
+def _insert(path, after, lines):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(after) == 1
+    path.write_text(text.replace(after, after + lines), encoding="utf-8")
 
 
 def _plan(text):

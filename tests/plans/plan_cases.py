@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from meshwright.cluster.cluster import Cluster, Device, Node, Pool
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.context_parallel import ContextForm, SequencePieces
+from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
@@ -157,9 +158,9 @@ schedules = named | st.fixed_dictionaries(
 
 contexts = (
     st.none()
-    | st.sampled_from(get_args(ContextForm))
+    | st.sampled_from(tuple(CONTEXT_FORMS))
     | st.fixed_dictionaries(
-        {"form": st.sampled_from(get_args(ContextForm))},
+        {"form": st.sampled_from(tuple(CONTEXT_FORMS))},
         optional={"ulysses": degree, "pieces": st.sampled_from(get_args(SequencePieces))},
     )
 )

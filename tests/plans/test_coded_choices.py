@@ -1,11 +1,10 @@
 """One table of choices that are codes: arrays hold every one of them, plans come back, and what is told can be said."""
 
-from dataclasses import fields
-
 import pytest
 
-from meshwright.plans.arrays.coded_choices import CODED, format_choice
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays, from_shorts, usual_codes
+from meshwright.plans.arrays.short_plans import COLUMNS, from_shorts, short_plan, usual_codes, usual_values
+from meshwright.plans.choices import CHOICES
+from meshwright.plans.choices.choice import format_choice
 from meshwright.plans.forms.short import (
     DEFAULT_RANK_ORDER,
     Schedule,
@@ -40,24 +39,24 @@ PLANS = (
 
 
 def test_arrays_have_a_column_for_every_choice_and_values_for_its_codes():
-    own = {field.name for field in fields(PlanArrays)}
-    assert set(COLUMNS) <= own
-    assert {choice.table for choice in CODED.values() if not choice.known} <= own
-    assert set(SEARCHED_CHOICES) <= set(CODED)
+    arrays = from_shorts(list(PLANS))
+    assert arrays.columns.keys() == {*COLUMNS}
+    assert arrays.values.keys() == usual_values().keys() == {*CHOICES}
+    assert set(SEARCHED_CHOICES) <= set(CHOICES)
     assert {name: column.tolist() for name, column in usual_codes(2).items()} == {
-        key: [0, 0] for key in CODED
+        key: [0, 0] for key in CHOICES
     }
 
 
 def test_plans_come_back_from_arrays():
     arrays = from_shorts(list(PLANS))
-    assert [arrays.short(row, HEADER) for row in range(2)] == list(PLANS)
+    assert [short_plan(arrays, row, HEADER) for row in range(2)] == list(PLANS)
 
 
-@pytest.mark.parametrize("column", CODED)
+@pytest.mark.parametrize("column", CHOICES)
 def test_what_is_told_of_a_choice_can_be_kept_and_forbidden(column):
-    choice, arrays = CODED[column], from_shorts(list(PLANS))
-    values = arrays.values_of(column)
+    choice, arrays = CHOICES[column], from_shorts(list(PLANS))
+    values = arrays.values[column]
     assert [choice.of(plan) for plan in PLANS] == [values[int(code)] for code in getattr(arrays, column)]
     for value in values:
         if not getattr(value, "turned", None):  # knobs are kept by names of their own

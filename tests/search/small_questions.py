@@ -12,8 +12,11 @@ import numpy as np
 from meshwright.cluster.load import load_cluster
 from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.operators.blocks import build_graph
-from meshwright.plans.arrays.coded_choices import CODED, NEVER, RECOMPUTES, format_choice
-from meshwright.plans.arrays.plan_arrays import COLUMNS
+from meshwright.plans.arrays.short_plans import COLUMNS
+from meshwright.plans.choices import CHOICES
+from meshwright.plans.choices.choice import format_choice
+from meshwright.plans.choices.gather import NEVER
+from meshwright.plans.choices.recompute import RECOMPUTES
 from meshwright.plans.context_parallel import parse_context, shortest
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
@@ -157,7 +160,7 @@ def raw_choice(parts: tuple[Any, ...], variants: Variants) -> Choice:
         "sharding": sharding,
         "gather": gather,
         **{
-            name: format_choice((CODED[name].known or variants.values[name])[code])
+            name: format_choice((CHOICES[name].known or variants.values[name])[code])
             for name, code in variant.items()
         },
     }
@@ -262,7 +265,7 @@ def is_legal(choice: Choice, question: Asked) -> bool:
 def choices_of(space: Space) -> list[Choice]:
     """The plans of a space, one dictionary each, names instead of codes."""
     plans = space.plans
-    names = {name: [format_choice(value) for value in plans.values_of(name)] for name in CODED}
+    names = {name: [format_choice(value) for value in plans.values[name]] for name in CHOICES}
     columns = {key: getattr(plans, key).tolist() for key in COLUMNS}
     columns |= {key: [table[code] for code in columns[key]] for key, table in names.items()}
     return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from small_questions import asked, choices_of
 
-from meshwright.plans.arrays.coded_choices import NEVER
+from meshwright.plans.choices.gather import NEVER
 from meshwright.search.algorithms.exhaustive import search_all
 from meshwright.search.choice_reasons import FIELDS, explain_choices
 from meshwright.search.space.legal_plans import enumerate_space

@@ -151,10 +151,10 @@ def test_the_reason_names_what_stages_recompute_and_what_it_would_cost_if_all_di
 
 def test_where_stages_may_recompute_more_plans_are_tried_that_would_fit_if_all_did():
     def held(plans):
-        total = np.where(plans.recompute == plans.recomputes.index("full"), 700.0, 5000.0)
+        total = np.where(plans.recompute == plans.values["recompute"].index("full"), 700.0, 5000.0)
         return Scored(scores(plans).step_s, total, plans.pp < 0)
 
     found = search_all(SPACE, held, scores_all)
     alone, together = (worth_restaging(found, held, USABLE, leanest) for leanest in (None, "full"))
-    assert {found.plans.recomputes[found.plans.recompute[row]] for row in alone} == {"full"}
-    assert {found.plans.recomputes[found.plans.recompute[row]] for row in together} > {"full"}
+    assert {found.plans.values["recompute"][found.plans.recompute[row]] for row in alone} == {"full"}
+    assert {found.plans.values["recompute"][found.plans.recompute[row]] for row in together} > {"full"}

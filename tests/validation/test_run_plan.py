@@ -3,7 +3,7 @@
 import pytest
 from example_run_tables import random_rows, row, run_of, write
 
-from meshwright.plans.arrays.coded_choices import NUMBERS
+from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
@@ -159,7 +159,7 @@ def test_arrays_hold_what_the_plans_say(table):
             getattr(plan, name) for name in numbers
         ]
         assert str(arrays.schedules[arrays.schedule[number]]) == plan.schedule
-        assert arrays.recomputes[arrays.recompute[number]] == plan.recompute
+        assert arrays.values["recompute"][arrays.recompute[number]] == plan.recompute
 
 
 def test_only_stages_that_are_cut_otherwise_make_arrays_of_their_own(table):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from meshwright.calibration.observations import Target, kernel_family
 from meshwright.cost.constants import constants, kernels
-from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 
 SHARDING_ONLY = "fsdp_communication_factor"

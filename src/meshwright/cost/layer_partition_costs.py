@@ -20,7 +20,7 @@ from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import Number

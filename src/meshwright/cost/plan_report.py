@@ -21,7 +21,7 @@ from meshwright.cost.prediction_intervals import (
     memory_origin,
     step_interval,
 )
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layer_assignment import stage_layers

@@ -16,7 +16,8 @@ from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import has_form
 from meshwright.explanation.cluster_resources import Resource
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference
 from meshwright.explanation.sensitivity import seconds_under
-from meshwright.plans.arrays.plan_arrays import PlanArrays, from_shorts
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import from_shorts, short_plan
 from meshwright.plans.files.plan_file import Plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting
@@ -56,7 +57,7 @@ class RivalPlans:
             for plans, before in zip(self.fields, self._before, strict=True)
             if row < before + len(plans)
         )
-        return plans.short(at, self.header)
+        return short_plan(plans, at, self.header)
 
     @property
     def _before(self) -> list[int]:

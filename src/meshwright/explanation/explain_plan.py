@@ -28,6 +28,7 @@ from meshwright.explanation.workload_tipping_points import (
     changed_workloads,
     workload_tipping_points,
 )
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
@@ -86,7 +87,7 @@ def _rivals(subject: ExplainedPlan, found: RankedPlans) -> list[PlanDifference]:
     header = subject.header.model_copy(update={"gather": None})
     others = []
     for at, row in enumerate(rows.tolist()):
-        plan = legal_plan(found.plans.short(row, header), USUAL, subject.setting)
+        plan = legal_plan(short_plan(found.plans, row, header), USUAL, subject.setting)
         assert isinstance(plan, Resolved), plan
         others.append(plan_difference(subject, plan, forecast_at(estimates, parts, at)))
     return [other for other in others if other.changes][:RIVALS]

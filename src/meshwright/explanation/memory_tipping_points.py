@@ -17,6 +17,7 @@ from meshwright.explanation.cluster_resources import device_memory
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference
 from meshwright.explanation.threshold_search import Bracket
 from meshwright.explanation.tipping_points import TippingPoint, make_tipping_point
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.search.algorithms.exhaustive import TIE, Floats, RankedPlans
 from meshwright.units import format_bytes
@@ -66,7 +67,7 @@ class Field:
 
     def _plan(self, row: int) -> ShortPlan:
         if row < len(self.found.plans):
-            return self.found.plans.short(row, self.subject.header.model_copy(update={"gather": None}))
+            return short_plan(self.found.plans, row, self.subject.header.model_copy(update={"gather": None}))
         plan = self.besides[row - len(self.found.plans)].plan
         assert isinstance(plan, ShortPlan)
         return plan

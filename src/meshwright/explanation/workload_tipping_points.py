@@ -12,6 +12,7 @@ from meshwright.explanation.plan_difference import ExplainedPlan, legal
 from meshwright.explanation.prediction_parts import PredictionParts, prediction_parts
 from meshwright.explanation.threshold_search import Bracket
 from meshwright.explanation.tipping_points import TippingPoint, make_tipping_point
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.units import format_bytes, format_seconds
@@ -113,7 +114,9 @@ def _round(one: ChangedWorkload, found: RankedPlans, subject: ExplainedPlan) -> 
     if not len(found.ranking):
         return StepTimesUnderRate(one.own_s, inf, None)
     best = int(found.ranking[found.step_s[found.ranking].argmin()])
-    return StepTimesUnderRate(one.own_s, float(found.step_s[best]), found.plans.short(best, subject.header))
+    return StepTimesUnderRate(
+        one.own_s, float(found.step_s[best]), short_plan(found.plans, best, subject.header)
+    )
 
 
 def _fault(one: ChangedWorkload) -> str:

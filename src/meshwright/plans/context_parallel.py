@@ -1,28 +1,20 @@
-"""Forms of context parallelism: exchanges that bring a rank's queries to the keys of the whole sequence.
+"""Context parallelism in a plan: a form (``plans/context_forms``) with its knobs.
 
-==============  ===================================================================================================
-form            what goes over cp
-==============  ===================================================================================================
-``ring``        keys and values go round; each step attends to what has come (Liu et al., arXiv 2310.01889)
-``all-gather``  keys and values come together before attention, their gradients apart after it (Llama 3, arXiv
-                2407.21783, section 3.3.2)
-``token-ring``  queries go round, keys and values stay; what each step made goes straight back (arXiv 2412.20501)
-``rsa``         keys go round for all scores, then values go round: the scores are written down (arXiv 2105.13120)
-``ulysses``     all-to-all gives every rank whole sequences of some of the heads (arXiv 2309.14509)
-==============  ===================================================================================================
-
-With ``ulysses: u`` beside another form cp has two dimensions: u neighbours exchange heads, cp/u of such groups do what
-the form says (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that all
-have as much to attend to under a causal mask; with contiguous pieces the last rank has most.
+With ``ulysses: u`` beside a form, cp has two dimensions: u neighbours exchange heads, cp/u of such groups run the form
+among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that
+all have equal work under a causal mask; with contiguous pieces the last rank has most.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from meshwright.plans.files.strict_types import Strict, name_or_mapping
+from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.context_forms.form_kind import ContextFormKind
+from meshwright.plans.files.strict_types import Strict, name_or_mapping, one_of
 
-ContextForm = Literal["ring", "all-gather", "token-ring", "rsa", "ulysses"]
+N = TypeVar("N")
+ContextForm = Annotated[str, one_of(lambda: CONTEXT_FORMS)]
 SequencePieces = Literal["head-tail", "contiguous"]
 MAX_ULYSSES = 2**20
 
@@ -40,42 +32,43 @@ class Context(Strict):
         return ", ".join((self.form, *inner, *pieces))
 
     @property
-    def two_dimensional(self) -> bool:
-        """Heads are exchanged inside of groups that do something else among each other."""
-        return self.ulysses > 1 and self.form != "ulysses"
+    def kind(self) -> ContextFormKind:
+        """The description of the form."""
+        return CONTEXT_FORMS[self.form]
 
     @property
-    def writes_scores(self) -> bool:
-        """Scores of whole rows are written down: no kernel that never does so can be used."""
-        return self.form == "rsa"
+    def two_dimensional(self) -> bool:
+        """Heads are exchanged inside of groups that do something else among each other."""
+        return self.ulysses > 1 and not self.kind.whole_sequences
 
     @property
     def word(self) -> str:
         """The form, with the inner degree in two dimensions: ``ring+ulysses4``."""
         return f"{self.form}+ulysses{self.ulysses}" if self.two_dimensional else self.form
 
-    def heads(self, cp: int) -> int:
-        """Ranks among which heads are exchanged, of ``cp``; an array of degrees gives an array."""
-        return cp if self.form == "ulysses" else self.ulysses
+    def heads(self, cp: N) -> N | int:
+        """Ranks among which heads are exchanged, of ``cp``; an array of degrees may give an array."""
+        return cp if self.kind.whole_sequences else self.ulysses
 
 
 USUAL = Context()
+HEADS_ALONE = Context(form=next(name for name, kind in CONTEXT_FORMS.items() if kind.whole_sequences))
+"""The form that exchanges heads and nothing else."""
 
 
 def parse_context(word: str) -> Context:
     """Parse a form of context parallelism. Raise ValueError with the known forms."""
     form, plus, inner = word.partition("+ulysses")
     degree = int(inner) if plus and inner.isdecimal() else 0
-    known = form in get_args(ContextForm)
-    if known and not plus:
-        return Context(form=form)  # type: ignore[arg-type]
-    if known and form != "ulysses" and 1 < degree <= MAX_ULYSSES:
-        return Context(form=form, ulysses=degree)  # type: ignore[arg-type]
-    names = ", ".join(get_args(ContextForm))
+    if form in CONTEXT_FORMS and not plus:
+        return Context(form=form)
+    if form in CONTEXT_FORMS and not CONTEXT_FORMS[form].whole_sequences and 1 < degree <= MAX_ULYSSES:
+        return Context(form=form, ulysses=degree)
+    names = ", ".join(CONTEXT_FORMS)
     raise ValueError(f"must be one of {names}, or in two dimensions with an inner degree: ring+ulysses4")
 
 
-def _name_alone(value: "ContextForm | Context") -> "ContextForm | Context":
+def _name_alone(value: str | Context) -> str | Context:
     """Return the form's name where it has no other field."""
     if isinstance(value, Context) and value == Context(form=value.form):
         return value.form
@@ -87,16 +80,16 @@ NamedContext = Annotated[
     Discriminator(name_or_mapping),
     AfterValidator(_name_alone),
 ]
-"""A name, or a mapping where more than the name is said."""
+"""A name, or a mapping where more than the name is given."""
 
 
-def context_in_full(said: "ContextForm | Context | None") -> Context:
+def context_in_full(given: str | Context | None) -> Context:
     """Return the form in full; the usual one where a plan has none."""
-    if said is None:
+    if given is None:
         return USUAL
-    return said if isinstance(said, Context) else Context(form=said)
+    return given if isinstance(given, Context) else Context(form=given)
 
 
-def shortest(said: "ContextForm | Context | None") -> "ContextForm | Context | None":
+def shortest(given: str | Context | None) -> str | Context | None:
     """Return the shortest spelling; None for the usual form."""
-    return None if context_in_full(said) == USUAL else _name_alone(context_in_full(said))
+    return None if context_in_full(given) == USUAL else _name_alone(context_in_full(given))

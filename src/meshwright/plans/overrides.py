@@ -9,8 +9,10 @@ them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from operator import attrgetter
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
+from meshwright.plans.choices import CHOICES
 from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.files.expert_pairs_file import read_routing_file
 from meshwright.plans.files.validation_messages import sections, validated
@@ -77,12 +79,14 @@ def overrides_between(before: ShortPlan, after: ShortPlan) -> tuple[str, ...]:
 
 
 def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
-    """Value by path, as far as a search chooses it; what a plan does not say follows from the keys of ``others``."""
+    """Return the searched values by path; what a plan leaves out follows from the keys of ``others``."""
     layout, pipeline = plan.layout, plan.pipeline
     sequence = others.layout.tp > 1 if layout.sequence_parallel is None else layout.sequence_parallel
     offload = plan.offload or Offload()
-    axes: dict[str, object] = {f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")}
-    return axes | {
+    values: dict[str, object] = {
+        f"layout.{axis}": getattr(layout, axis) for axis in (*MESH_AXES, "ep", "etp")
+    }
+    values |= {
         "layout.sequence_parallel": sequence,
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
@@ -97,6 +101,8 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "offload.activations": offload.activations,
         "offload.ahead": offload.ahead,
     }
+    further = [c.path for c in CHOICES.values() if not any(path.startswith(c.path) for path in values)]
+    return values | {path: attrgetter(path)(plan) for path in further}
 
 
 def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object]:

@@ -183,7 +183,7 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
     """Statistics of rows, or scores; and its output where that leaves for other ranks before the next operator."""
     rows = op.heads * shape.tokens / shape.tp
     output = ACTIVATION_BYTES * op.v_dim * rows * (np.asarray(shape.ulysses) > 1)
-    if mode.context.writes_scores:
+    if mode.context.kind.writes_scores:
         return output + np.where(shape.ring > 1, ACTIVATION_BYTES * shape.seq_len, STATISTIC_BYTES) * rows
     if stack.attention.startswith("flash"):
         return output + STATISTIC_BYTES * rows

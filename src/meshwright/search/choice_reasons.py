@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plans.arrays.coded_choices import CODED, format_choice
+from meshwright.plans.choices import CHOICES
+from meshwright.plans.choices.choice import format_choice
 from meshwright.search.algorithms.exhaustive import RankedPlans
-from meshwright.search.space.choices import DEFERRED_CHOICES, SEARCHED_CHOICES
+from meshwright.search.space.choices import DEFERRED_CHOICE, SEARCHED_CHOICES
 from meshwright.units import format_bytes, format_seconds
 
 FIELDS = (
     *("pp", "tp", "cp", "ep", "etp", "micro_batch", "virtual_stages"),
-    *(name for name in CODED if name != DEFERRED_CHOICES),
+    *(name for name in CHOICES if name != DEFERRED_CHOICE),
 )
 """What the best plans with other values tell of. What is chosen later is told of by the same plan with other values."""
 MOST_VALUES = 3
@@ -72,18 +73,18 @@ def _loss(found: RankedPlans, row: int, field: str, others: list[int]) -> float:
 
 def value_name(found: RankedPlans, field: str, value: int) -> str:
     """Return a column's value as a plan file writes it."""
-    return format_choice(found.plans.values_of(field)[value] if field in CODED else value)
+    return format_choice(found.plans.values[field][value] if field in CHOICES else value)
 
 
 def _nothing(field: str) -> set[int]:
     """Return the code of plans that do not have the choice."""
-    choice = CODED.get(field)
+    choice = CHOICES.get(field)
     return {choice.known.index(choice.nothing)} if choice and choice.nothing in choice.known else set()
 
 
 def _name(field: str) -> str:
     """Return a column's name in plan files."""
-    return CODED[field].name if field in CODED else field
+    return CHOICES[field].name if field in CHOICES else field
 
 
 def _rivals(found: RankedPlans, row: int, field: str, others: list[int]) -> list[str]:

@@ -112,8 +112,8 @@ def _lacking(
     least, rows = found.total_bytes, np.flatnonzero(~found.fits & (found.plans.pp > 1))
     alone = rows[found.plans.virtual_stages[rows] == 1]
     if leanest is not None and len(alone):
-        most = np.full(len(alone), found.plans.recomputes.index(leanest))
-        lean = evaluate(replace(found.plans.take(alone), recompute=most)).total_bytes
+        most = np.full(len(alone), found.plans.values["recompute"].index(leanest))
+        lean = evaluate(found.plans.take(alone).with_columns({"recompute": most})).total_bytes
         least = least.copy()
         least[alone] = np.minimum(least[alone], lean)
     rows = rows[least[rows] <= MOST_EXCESS * usable_bytes]

@@ -8,13 +8,13 @@ from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plans.context_parallel import ContextForm
-from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.files.strict_types import Strict, one_of
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file, read_mapping
 from meshwright.plans.forms.short import Axis, RecomputeName, RecomputeOperator, ShardingName
@@ -26,9 +26,9 @@ DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
 
 ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
-ContextName: Any = Literal.__getitem__(
-    tuple(f"{form}{inner}" for form in get_args(ContextForm) for inner in ("", "+ulysses"))
-)
+ContextName = Annotated[
+    str, one_of(lambda: (f"{form}{inner}" for form in CONTEXT_FORMS for inner in ("", "+ulysses")))
+]
 FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.model.architecture import Architecture
-from meshwright.plans.arrays.coded_choices import NUMBERS, SHARDINGS
-from meshwright.plans.arrays.plan_arrays import PlanArrays, usual_codes
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import NUMBERS, usual_codes, usual_values
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.long import Stages
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Axis, Recompute
 from meshwright.plans.layers.uneven_partition import head_in_layers, redistributed_stages, written_stages
@@ -246,7 +247,7 @@ def plan_arrays(plans: Sequence[RunPlan], setting: Setting) -> Iterator[tuple[In
         same.setdefault((_stages(plan, setting), plan.rank_order), []).append(number)
     for (stages, order), numbers in same.items():
         arrays = _uniform_arrays([plans[number] for number in numbers])
-        arrays = replace(arrays, stages=stages, rank_orders=(order,))
+        arrays = replace(arrays.with_choice("order", order), stages=stages)
         yield np.array(numbers, dtype=np.int64), arrays
 
 
@@ -271,6 +272,7 @@ def _uniform_arrays(plans: Sequence[RunPlan]) -> PlanArrays:
     }
     columns = usual_codes(len(plans))
     for name in (*NUMBERS, *codes):
-        values = [codes[name](plan) if name in codes else getattr(plan, name) for plan in plans]
-        columns[name] = np.array(values, dtype=np.bool_ if name == "sequence_parallel" else np.int64)
-    return PlanArrays(**columns, schedules=schedules, recomputes=recomputes)
+        values_of_runs = [codes[name](plan) if name in codes else getattr(plan, name) for plan in plans]
+        columns[name] = np.array(values_of_runs, dtype=np.bool_ if name == "sequence_parallel" else np.int64)
+    values = usual_values() | {"schedule": schedules, "recompute": recomputes}
+    return PlanArrays(columns=columns, values=values)

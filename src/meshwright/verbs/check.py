@@ -20,7 +20,7 @@ from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
 from meshwright.frameworks.import_formats import is_plan
 from meshwright.frameworks.importing.imported_file import ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.launcher_file import launcher_beside
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand, shorten_ignoring_layers
 from meshwright.plans.forms.long import LongPlan

@@ -32,7 +32,7 @@ from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups
 from meshwright.cost.memory.rank_ledgers import host_bytes
 from meshwright.model.operators.blocks import build_graph
 from meshwright.model.transforms.lora_adapters import with_adapters
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.short import Offload
 from meshwright.schedules.choice import ScheduleChoice

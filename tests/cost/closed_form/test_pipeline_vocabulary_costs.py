@@ -10,7 +10,7 @@ from step_traffic import array_traffic
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups, seconds_by_part
 from meshwright.model.operators.blocks import build_graph
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting

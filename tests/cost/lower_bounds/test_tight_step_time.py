@@ -53,7 +53,7 @@ def test_no_plan_holds_less_than_its_bound(model, stack):
     assert ratio.mean() > 0.7
     assert (floor.limit_bytes >= floor.total_bytes).all()
     fixed = [choice.steady_rounds is not None and not choice.automatic for choice in plans.schedules]
-    by_unit = np.array(plans.values_of("gather"))[plans.gather] == "per-unit"  # buffers of units are left out
+    by_unit = np.array(plans.values["gather"])[plans.gather] == "per-unit"  # buffers of units are left out
     assert ratio[np.array(fixed)[plans.schedule] & ~by_unit] == pytest.approx(1)
 
 

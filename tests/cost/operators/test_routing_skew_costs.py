@@ -10,7 +10,7 @@ from lattice_plans import MODELS, family
 from meshwright.cost.closed_form.evaluate_plans import evaluate, mode_groups
 from meshwright.cost.operators.operator_times import operator_seconds
 from meshwright.model.operators.operator_types import ExpertActivation, ExpertLinear, Linear
-from meshwright.plans.arrays.plan_arrays import from_shorts
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.program.activation_bytes import input_bytes
 from meshwright.program.expert_dispatch.expert_load import expert_load
 from meshwright.program.pass_items import Collective

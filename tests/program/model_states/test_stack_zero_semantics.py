@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from lowered_programs import lowered, short_plan, short_plans
 
-from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.program.checks.validate_program import validate
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.stack.load import load_stack

@@ -11,7 +11,7 @@ from synthetic_scores import Scored
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.algorithms import lower_bound_pruning
 from meshwright.search.algorithms.exhaustive import MATTERS, search_all
 from meshwright.search.algorithms.lower_bound_pruning import SearchRequest, search_bounded

@@ -8,7 +8,7 @@ from case_sample import some_first
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.context_parallel_pruning import undominated_forms
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.search.space.variants import all_variants
 from meshwright.verbs.plan.search_space import space_bounds, without_slower_context_forms
@@ -37,7 +37,7 @@ def test_a_form_that_is_left_out_is_no_better_than_one_that_is_kept(question):
     some = np.isin(same, np.random.default_rng(0).permutation(same.max() + 1)[:PLANS])
     plans, same = plans.take(some), same[some]
     scores = evaluate(plans, setting)
-    legal = np.ones((len(plans.contexts), len(plans)), dtype=bool)
+    legal = np.ones((len(plans.values["context"]), len(plans)), dtype=bool)
     for code in range(len(legal)):
         legal[code] = np.isin(same, same[plans.context == code])
     worth, rows = undominated_forms(plans, legal, setting), np.arange(len(plans))

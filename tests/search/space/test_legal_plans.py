@@ -17,9 +17,10 @@ from small_questions import (
 
 from case_sample import some_first, some_spread
 from meshwright.model.operators.recompute_sets import SETS
+from meshwright.plans.arrays.short_plans import short_plan
+from meshwright.plans.choices.recompute_sets import operator_sets
 from meshwright.search.space.constraints import format_choice
 from meshwright.search.space.legal_plans import divisors, enumerate_space, factorisations
-from meshwright.search.space.recompute_sets import operator_sets
 from meshwright.search.space.variants import all_variants
 
 QUESTIONS = 36
@@ -155,7 +156,7 @@ def test_a_gather_that_is_kept_leaves_the_plans_that_can_gather_so():
     assert alone == {("zero3", "interleaved-1f1b")}
     assert wanted
     assert as_set(choices_of(kept)) == as_set(wanted)
-    plan = kept.plans.short(0, question.header)
+    plan = short_plan(kept.plans, 0, question.header)
     assert plan.gather == "per-unit"
     other = asked("sparse", 12, "megatron-core", seq_len=96, batch=12)
     assert len(enumerate_space(other.setting, {"gather": "per-unit"}).plans) == 0

@@ -9,6 +9,7 @@ from meshwright.cost.plan_report import closed_form, report
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.model.load import load_model
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.rules.check_plan import check_plan
@@ -45,7 +46,7 @@ def test_the_best_plan_is_the_best_of_all_plans_predicted_one_by_one(model, clus
     plans = searched_space(search_scope({}, None, 5, setting), setting).plans
     reports = []
     for row in range(len(plans)):
-        short = plans.short(row, question)
+        short = short_plan(plans, row, question)
         reports.append(
             report(expand(short, setting.model.architecture), closed_form(short, setting), setting)
         )

@@ -20,9 +20,10 @@ from meshwright.cost.memory.rank_ledgers import host_memory_suffices, worst_ledg
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.operators.price_plans import array_prices, heads_exchanged
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
-from meshwright.plans.arrays.coded_choices import GATHERS, NEVER, SHARDINGS
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.gather import GATHERS, NEVER
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.context_parallel import USUAL, Context
 from meshwright.plans.forms.short import ShardingName, default_gather
 from meshwright.plans.setting import Setting
@@ -154,7 +155,10 @@ def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.in
     columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute, plans.order]
     layers = setting.model.architecture.layers
     for rows in distinct(columns).groups():
-        form, recompute = forms[int(plans.schedule[rows[0]])], plans.recomputes[int(plans.recompute[rows[0]])]
+        form, recompute = (
+            forms[int(plans.schedule[rows[0]])],
+            plans.values["recompute"][int(plans.recompute[rows[0]])],
+        )
         of_layers = plans.layer_recomputes or (recompute,) * layers
         model = recomputed_model(setting.model, of_layers, setting.stack)
         yield rows, replace(setting, model=with_vocabulary_parallel(model) if form else model)
@@ -166,7 +170,7 @@ def _modes(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int
     How many ranks exchange heads is a matter of shapes: a mode's form has any such number.
     """
     different, when = _when(plans, setting)
-    every = [USUAL, *(_of_any_degree(context) for context in plans.contexts)]
+    every = [USUAL, *(_of_any_degree(context) for context in plans.values["context"])]
     forms = list(dict.fromkeys(every))
     context = np.array([forms.index(form) for form in every])[np.where(plans.cp > 1, 1 + plans.context, 0)]
     columns = [(plans.sequence_parallel & (plans.tp > 1)).astype(np.int64), when, context]

@@ -27,8 +27,8 @@ from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.pipeline_bubble.offload_copy_streams import OffloadCopies, copy_seconds
 from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import UnitExchangeTimes
 from meshwright.cost.pipeline_bubble.time_action_lists import stages_of_ranks
-from meshwright.plans.arrays.coded_choices import SHARDINGS
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.long import Pipeline
 from meshwright.plans.forms.short import Offload, Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
@@ -376,8 +376,7 @@ class PlanGroup:
     @property
     def without_copies(self) -> "PlanGroup":
         """The same plans with all activations on the devices."""
-        plans = replace(self.plans, offload=np.zeros_like(self.plans.offload), offloads=(Offload(),))
-        return replace(self, plans=plans)
+        return replace(self, plans=self.plans.with_choice("offload", Offload()))
 
     @cached_property
     def copies(self) -> OffloadCopies | None:

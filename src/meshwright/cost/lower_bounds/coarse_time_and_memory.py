@@ -19,7 +19,7 @@ reductions of whole stages, norm and optimizer, and all that happens inside a pi
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 
@@ -40,6 +40,7 @@ from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import pass_kinds, setting_hardware_times
 from meshwright.plans.arrays.distinct_rows import Distinct, distinct, map_distinct_rows
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices import searched_choices
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import Number
 from meshwright.schedules.choice import ScheduleChoice
@@ -68,8 +69,7 @@ class CoarseBounds:
 
 def coarse_bounds(plans: PlanArrays, setting: Setting) -> CoarseBounds:
     """Bounds of legal plans whose stages are balanced."""
-    columns = [plans.recompute, plans.order, plans.context, plans.offload]
-    alike = distinct([*columns, plans.sequence_parallel.astype(np.int64)])
+    alike = distinct([plans.columns[name].astype(np.int64) for name in searched_choices()])
     seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
     for rows in alike.groups():
         some = plans.take(rows)
@@ -111,7 +111,9 @@ class VariantBounds:
         self._of_order: dict[int, Floats] = {}
         self._best: dict[int, tuple[_Forms, ...]] = {}
         self._last: tuple[object, _OfPasses] | None = None
-        self.keys = replace(keys, sharding=np.zeros_like(keys.sharding), gather=np.zeros_like(keys.gather))
+        self.keys = keys.with_columns(
+            {name: np.zeros_like(keys.columns[name]) for name in ("sharding", "gather")}
+        )
 
     @cached_property
     def ranks(self) -> "_Ranks":
@@ -151,13 +153,12 @@ class VariantBounds:
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
         """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
         first = self.passes.first
-        names = ("recompute", "sequence_parallel", "order", "offload", "context")
-        own = {name: getattr(variant, name)[first] for name in names}
-        of_order = [] if variant.tp_and_cp_inner else own["order"][:1].tolist()
-        codes = [int(own[name].max(initial=0)) for name in ("offload", "context")]
-        key = own["recompute"][:1].tolist(), bool(own["sequence_parallel"].any()), of_order, codes
-        if self._last is None or self._last[0] != key:
-            self._last = key, self._of_passes(replace(self.keys, **own))
+        own = {name: variant.columns[name][first] for name in searched_choices()}
+        codes = {name: int(column.max(initial=0)) for name, column in own.items()}
+        if variant.tp_and_cp_inner:
+            del codes["order"]
+        if self._last is None or self._last[0] != codes:
+            self._last = codes, self._of_passes(self.keys.with_columns(own))
         return self._last[1]
 
     def _of_passes(self, keys: PlanArrays) -> _OfPasses:
@@ -179,7 +180,7 @@ class VariantBounds:
 
     def _priced(self, keys: PlanArrays, forms: "_Forms") -> Iterator["_Priced"]:
         """Rows of keys with some forms, and what they are priced by."""
-        plans = replace(keys.take(forms.rows), context=forms.codes)
+        plans = keys.take(forms.rows).with_columns({"context": forms.codes})
         for same in _groups(plans, self.setting, self.ranks):
             yield forms.rows[same.rows], same
 
@@ -214,7 +215,7 @@ class VariantBounds:
             plans = self.base.take(self.exchanging[first])
             once = np.zeros(len(of_states))
             for rows, group in pipeline_groups(
-                replace(plans, order=np.full(len(plans), order)), self.setting
+                plans.with_columns({"order": np.full(len(plans), order)}), self.setting
             ):
                 once[rows] = _exchanged_once(group)
             rows = self.exchanging

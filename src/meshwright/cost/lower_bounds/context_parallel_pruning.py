@@ -14,7 +14,7 @@ decide, and where ranks lie; an order of ranks may favour another form, so beate
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -61,8 +61,8 @@ def undominated_forms(base: PlanArrays, legal: Bools, setting: Setting) -> Undom
     patterns = distinct(columns)
     plans, may = base.take(patterns.first), legal[:, patterns.first]
     unbeaten, quick = np.zeros((2, *may.shape), dtype=np.bool_)
-    for order in range(1 if base.tp_and_cp_inner else len(base.rank_orders)):
-        ordered = replace(plans, order=np.full(len(plans), order))
+    for order in range(1 if base.tp_and_cp_inner else len(base.values["order"])):
+        ordered = plans.with_columns({"order": np.full(len(plans), order)})
         unbeaten |= undominated_in_costs(ordered, may, setting)
         quick |= undominated_in_costs(ordered, may, setting, SECONDS)
     return UndominatedForms(unbeaten[:, patterns.inverse], quick[:, patterns.inverse])
@@ -87,9 +87,9 @@ def undominated_in_costs(plans: PlanArrays, legal: Bools, setting: Setting, cost
 
 def _costs(shapes: PlanArrays, code: int, setting: Setting) -> Floats:
     """Return a form's costs in every attention, infinite where it does not divide cp: (attentions, costs, n)."""
-    context = shapes.contexts[code]
-    possible = np.flatnonzero(shapes.cp % context.heads(shapes.cp) == 0)  # type: ignore[arg-type]
-    plans = replace(shapes.take(possible), context=np.full(len(possible), code))
+    context = shapes.values["context"][code]
+    possible = np.flatnonzero(shapes.cp % context.heads(shapes.cp) == 0)
+    plans = shapes.take(possible).with_columns({"context": np.full(len(possible), code)})
     prices = array_prices(plans, Mode(sequence_parallel=False, context=context), setting)
     every = {
         op: None

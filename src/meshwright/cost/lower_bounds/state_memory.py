@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.cost.operators.price_plans import array_shape
-from meshwright.plans.arrays.coded_choices import SHARDINGS
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.setting import Setting
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding

@@ -19,7 +19,7 @@ that may fill its limit, of passes that wait for I or for W, whichever keep more
 limit are an estimate that says what to try first.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.automatic_schedule_memory import leading_forward_passes, min_passes_held
 from meshwright.cost.memory.rank_ledgers import activations, ledgers_without_lists, saved_activation_bytes
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.in_flight_bounds import in_flight_bounds
@@ -84,7 +85,7 @@ def _alike(plans: PlanArrays) -> PlanArrays:
     """Return the plans with one schedule for all that place and pass stages alike."""
     kinds = [choice.kind for choice in plans.schedules]
     keys = [(kind.placement, kind.split, kind.chains) for kind in kinds]
-    return replace(plans, schedule=np.array([keys.index(key) for key in keys])[plans.schedule])
+    return plans.with_columns({"schedule": np.array([keys.index(key) for key in keys])[plans.schedule]})
 
 
 def _mean_work(group: PlanGroup) -> Floats:

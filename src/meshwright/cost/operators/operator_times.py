@@ -121,7 +121,7 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
     widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
     elements = widths * shape.tokens / shape.tp
     reshape = local.moved(elements, c["reshape_bytes"])
-    written = local.mode.context.writes_scores or not local.stack.attention.startswith("flash")
+    written = local.mode.context.kind.writes_scores or not local.stack.attention.startswith("flash")
     core = _unfused if written else _flash
     return reshape + core(op, phase, local, elements)
 

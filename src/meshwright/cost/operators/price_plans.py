@@ -128,8 +128,8 @@ def _load(plans: PlanArrays, setting: Setting) -> tuple[Number, Number | None, N
 def heads_exchanged(plans: PlanArrays) -> Ints:
     """Ranks of cp that exchange heads in every plan."""
     degrees = np.ones_like(plans.cp)
-    for code, context in enumerate(plans.contexts):
-        degrees = np.where(plans.context == code, context.heads(plans.cp), degrees)  # type: ignore[arg-type]
+    for code, context in enumerate(plans.values["context"]):
+        degrees = np.where(plans.context == code, context.heads(plans.cp), degrees)
     return np.where(plans.cp > 1, degrees, 1)
 
 

@@ -1,8 +1,9 @@
 """The base of every type in a plan file: frozen, unknown keys are errors, no silent conversions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticKnownError
 
 
 class Strict(BaseModel):
@@ -15,6 +16,19 @@ class Strict(BaseModel):
         fields = type(self).model_fields
         values = {field.alias or name: getattr(self, name) for name, field in fields.items()}
         return {key: _data(value) for key, value in values.items() if value is not None}
+
+
+def one_of(names: Callable[[], Iterable[str]]) -> BeforeValidator:
+    """Return a validator that accepts the names of a table, with the error of a ``Literal`` of them."""
+
+    def check(value: object) -> object:
+        known = tuple(names())
+        if isinstance(value, str) and value in known:
+            return value
+        *others, last = map(repr, known)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+
+    return BeforeValidator(check)
 
 
 def name_or_list(value: object) -> str:

@@ -254,6 +254,11 @@ class Offload(Strict):
         return f"{self.activations if isinstance(self.activations, str) else f'{self.activations:g}'}{ahead}"
 
     @property
+    def word(self) -> str:
+        """The value as a command line has it: ``0.5,2``."""
+        return f"{self.activations}" + (f",{self.ahead}" if self.ahead > 1 else "")
+
+    @property
     def rule(self) -> OffloadRule:
         """As the schedule's lists take it."""
         names = {"none": 0.0, "all": 1.0}

@@ -4,24 +4,28 @@ from collections.abc import Iterator
 from math import gcd
 
 from meshwright.errors import Problem
-from meshwright.plans.context_parallel import Context
+from meshwright.plans.context_parallel import HEADS_ALONE, USUAL, Context
 from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 
 
 def context_dimensions(case: RuleInput) -> Iterator[Problem]:
-    """The inner dimension is a part of cp; pure Ulysses is all of it."""
+    """The inner dimension is a part of cp, pure Ulysses all of it; the others are as many ranks as the form needs."""
     context, cp = case.layout.context_in_full, case.grid.cp
+    multiple, ring = context.kind.ring_multiple, cp // context.heads(cp)
+    if ring > 1 and ring % multiple:
+        rule = f"{context.form} has a multiple of {multiple} ranks with parts of a sequence, not {ring}"
+        yield Problem("layout.context", str(context), rule, f"context: {USUAL.form}")
     if context.ulysses == 1:
         return
     field = "layout.context.ulysses"
-    if context.form == "ulysses":
-        yield Problem(field, context.ulysses, "form: ulysses is over all of cp", "leave it out")
+    if context.kind.whole_sequences:
+        yield Problem(field, context.ulysses, f"form: {context.form} is over all of cp", "leave it out")
     elif cp % context.ulysses:
         rule = f"cp % ulysses = {cp} % {context.ulysses} = {cp % context.ulysses} ≠ 0"
         yield Problem(field, context.ulysses, rule, f"ulysses: {largest_divisor(cp, context.ulysses)}")
     elif cp == context.ulysses > 1:
         rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form: {context.form}"
-        yield Problem(field, context.ulysses, rule, "context: ulysses")
+        yield Problem(field, context.ulysses, rule, f"context: {HEADS_ALONE.form}")
 
 
 def context_heads(case: RuleInput) -> Iterator[Problem]:
@@ -41,9 +45,10 @@ def context_heads(case: RuleInput) -> Iterator[Problem]:
 def _fewer(case: RuleInput, most: int) -> str:
     """A form that exchanges heads among ``most`` ranks at most."""
     if most == 1:
-        return "context: ring"
-    form = case.layout.context_in_full.form
-    return f"context: {{form: {'ring' if form == 'ulysses' else form}, ulysses: {most}}}"
+        return f"context: {USUAL.form}"
+    context = case.layout.context_in_full
+    form = USUAL.form if context.kind.whole_sequences else context.form
+    return f"context: {{form: {form}, ulysses: {most}}}"
 
 
 def stack_contexts(case: RuleInput) -> Iterator[Problem]:

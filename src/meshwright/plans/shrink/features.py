@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.context_parallel import Context
+from meshwright.plans.context_parallel import HEADS_ALONE, Context
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, ShortPlan
 from meshwright.plans.layers.layer_assignment import chain_layers
@@ -94,7 +94,7 @@ def context_of(context: Context, chosen: Collection[str]) -> tuple[int, Context]
     inner = AXIS_DEGREE if "cp_ulysses" in chosen else 1
     outer = AXIS_DEGREE ** sum(name in chosen for name in ("cp", "long_ring"))
     if outer == 1 and inner > 1:
-        return inner, Context(form="ulysses")
+        return inner, HEADS_ALONE
     return outer * inner, context.model_copy(update={"ulysses": inner})
 
 

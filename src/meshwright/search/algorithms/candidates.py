@@ -82,7 +82,7 @@ class OpenCandidates:
     def __init__(self, space: Space, bounds: SpaceBounds, usable_bytes: float) -> None:
         self.space = space
         self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
-        self.of_variants = {name: np.full(len(space.base.values_of(name)), np.inf) for name in OF_VARIANTS}
+        self.of_variants = {name: np.full(len(space.base.values[name]), np.inf) for name in OF_VARIANTS}
         self.concerned = {
             name: of(space.base)
             for name in OF_VARIANTS

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays
+from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.search.space.plan_space import Space
 
 TIE = 0.001
@@ -73,8 +73,9 @@ class RankedPlans:
 
     def joined(self, other: "RankedPlans") -> "RankedPlans":
         """With what was found of other plans; both have the same tables of names."""
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(self.plans, name), getattr(other.plans, name)]) for name in COLUMNS
+        columns = {
+            name: np.concatenate([column, other.plans.columns[name]])
+            for name, column in self.plans.columns.items()
         }
         step_s, total, fits = (
             np.concatenate([getattr(self, name), getattr(other, name)])
@@ -82,7 +83,7 @@ class RankedPlans:
         )
         names = self.overfull_values.keys() | other.overfull_values.keys()
         return RankedPlans(
-            replace(self.plans, **columns),
+            self.plans.with_columns(columns),
             step_s,
             total,
             fits,

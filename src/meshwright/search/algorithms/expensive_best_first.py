@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.algorithms.exhaustive import (
     MATTERS,
     Evaluate,

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plans.arrays.coded_choices import CODED
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices import CHOICES
 from meshwright.search.algorithms.candidates import Chosen, OpenCandidates, SpaceBounds
 from meshwright.search.algorithms.exhaustive import (
     MATTERS,
@@ -38,7 +38,7 @@ from meshwright.search.algorithms.exhaustive import (
 from meshwright.search.choice_reasons import FIELDS
 from meshwright.search.space.plan_space import ExpandedPlans, Space
 
-PRICED_TOGETHER = (*CODED, "virtual_stages", "pp")
+PRICED_TOGETHER = (*CHOICES, "virtual_stages", "pp")
 LIKELY = (1, 4, 16)
 """For each value how many likely best plans are evaluated, as long as none fits."""
 GROUPS_AT_ONCE = 32

@@ -10,7 +10,7 @@ every other value that the stack has. Whether a step is legal is not asked here,
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from meshwright.plans.arrays.coded_choices import RECOMPUTES
+from meshwright.plans.choices.recompute import RECOMPUTES
 from meshwright.plans.forms.short import ShortLayout, ShortPlan
 from meshwright.plans.overrides import try_overrides
 from meshwright.schedules.choice import ScheduleChoice

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from meshwright.plans.arrays.coded_choices import format_choice
+from meshwright.plans.choices.choice import format_choice
 from meshwright.plans.forms.short import Offload
 
-Kept = int | float | str | bool | tuple[str, ...] | Offload
-"""A value of a choice that a question names."""
-Keep = Mapping[str, Kept]
-Forbidden = Mapping[str, tuple[Kept, ...]]
+Value = int | float | str | bool | tuple[str, ...] | Offload
+"""A value of a choice in a question."""
+Keep = Mapping[str, Value]
+Forbidden = Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class SearchConstraints:
     keep: Keep
     forbid: Forbidden
 
-    def of(self, name: str) -> Iterator[tuple[Kept, bool]]:
+    def of(self, name: str) -> Iterator[tuple[Value, bool]]:
         """Yield the constrained values of a choice, each with true if wanted and false if forbidden."""
         if name in self.keep:
             yield self.keep[name], True
@@ -27,6 +27,6 @@ class SearchConstraints:
             yield value, False
 
 
-def exclusion_reason(name: str, value: Kept, *, wanted: bool) -> str:
-    """Why a plan was left out, in words."""
+def exclusion_reason(name: str, value: Value, *, wanted: bool) -> str:
+    """Return why a plan was left out, in words."""
     return f"{'not ' if wanted else ''}{name} = {format_choice(value)}, as asked"

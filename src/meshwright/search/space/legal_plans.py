@@ -18,15 +18,18 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plans.arrays.coded_choices import CODED, GATHERS, NEVER, SHARDINGS
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
-from meshwright.plans.arrays.plan_arrays import PlanArrays, usual_codes
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import usual_codes, usual_values
+from meshwright.plans.choices import CHOICES
+from meshwright.plans.choices.gather import GATHERS, NEVER
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.rules.routing_and_capacity import shares_padding
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import ScheduleKind
-from meshwright.search.space.choices import ChoiceContext
+from meshwright.search.space.choices import VariantChecks
 from meshwright.search.space.constraints import Forbidden, Keep, SearchConstraints, exclusion_reason
 from meshwright.search.space.plan_space import Space
 from meshwright.search.space.searched_schedules import SearchedSchedules, fits_ranks, usual_schedules
@@ -111,7 +114,7 @@ def enumerate_space(
 
     ``schedules`` and ``variants`` are the usual ones if nothing is said. ``forbid``: values that no plan may have.
     """
-    keep, wishes = keep or {}, SearchConstraints(keep or {}, forbid or {})
+    keep, constraints = keep or {}, SearchConstraints(keep or {}, forbid or {})
     schedules = usual_schedules(setting.stack) if schedules is None else schedules
     variants = usual_variants(setting, keep) if variants is None else variants
     options = _options(setting, schedules, keep.get("gather"))
@@ -122,28 +125,28 @@ def enumerate_space(
     cutter = _Cutter(table, of_layout, limits)
     cutter.cut_limits()
     _cut_layouts(cutter, setting)
-    _cut_unwanted(cutter, wishes, schedules)
+    _cut_excluded(cutter, constraints, schedules)
     cutter.multiply(("micro_batch",), ((m,) for m in options.micro_batch))
     _cut_batches(cutter, setting)
     cutter.multiply(("schedule", "virtual_stages"), options.schedule)
     _cut_schedules(cutter, setting, schedules, "unit" in keep)
-    _cut_unwanted(cutter, wishes, schedules)
+    _cut_excluded(cutter, constraints, schedules)
     cutter.cut_limits()
     cutter.multiply(("ep", "etp"), options.experts)
     _cut_experts(cutter)
     cutter.cut_limits()
     cutter.multiply(("sharding", "gather"), options.sharding)
     _cut_shardings(cutter, setting, schedules)
-    _cut_unwanted(cutter, wishes, schedules)
+    _cut_excluded(cutter, constraints, schedules)
     cutter.cut_limits()
     base = PlanArrays(
-        **usual_codes(len(cutter.column("tp"))) | cutter.table,
-        **variants.tables,
-        schedules=schedules,
+        columns=usual_codes(len(cutter.column("tp"))) | cutter.table,
+        values=usual_values()
+        | {name: variants.known(name) for name in variants.values}
+        | {"schedule": schedules},
     )
-    legal, later = legal_variants(
-        ChoiceContext(base, setting, variants.values, wishes.of, limits), variants, cutter.rejected
-    )
+    checks = VariantChecks(base, setting, variants.values, constraints, limits)
+    legal, later = legal_variants(checks, variants, cutter.rejected)
     used = np.flatnonzero(legal.any(axis=1))
     every = tuple(variants.all[code] for code in used)
     space = Space(base, every, legal[used], later, len(layouts) * of_layout, dict(cutter.rejected))
@@ -196,10 +199,10 @@ def _options(setting: Setting, schedules: SearchedSchedules, gather: object) -> 
     )
 
 
-def _gathers(stack: Stack, kept: object) -> tuple[object, ...]:
-    """Return the gather times of the stack, and the one that the question keeps."""
-    asked = () if kept in (None, NEVER) else (kept,)
-    return tuple(dict.fromkeys((*stack.gathers, *stack.pipeline_gathers, *asked)))
+def _gathers(stack: Stack, fixed: object) -> tuple[object, ...]:
+    """Return the gather times of the stack, and the one that the question fixes."""
+    own = () if fixed in (None, NEVER) else (fixed,)
+    return tuple(dict.fromkeys((*stack.gathers, *stack.pipeline_gathers, *own)))
 
 
 def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
@@ -320,12 +323,12 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     )
 
 
-def _cut_unwanted(cutter: _Cutter, wishes: SearchConstraints, schedules: SearchedSchedules) -> None:
+def _cut_excluded(cutter: _Cutter, constraints: SearchConstraints, schedules: SearchedSchedules) -> None:
     """Remove plans that break a constraint of the question, as soon as its column exists."""
     for name in cutter.table:
-        for value, wanted in wishes.of(name):
+        for value, wanted in constraints.of(name):
             if name == "schedule":
                 same = np.array([choice.name == value for choice in schedules])[cutter.column(name)]
             else:
-                same = cutter.column(name) == (CODED[name].known.index(value) if name in CODED else value)
+                same = cutter.column(name) == (CHOICES[name].known.index(value) if name in CHOICES else value)
             cutter.cut((exclusion_reason(name, value, wanted=wanted), same == wanted))

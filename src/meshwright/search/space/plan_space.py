@@ -6,13 +6,12 @@ Variants multiply base plans without being written out: most plans are only coun
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.arrays.plan_arrays import PlanArrays
-from meshwright.search.space.choices import DEFERRED_CHOICES
+from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.deferred_choice import DeferredChoice
 from meshwright.search.space.variants import Variant, leaves_open
 
@@ -39,7 +38,7 @@ class Space:
     def of(cls, plans: PlanArrays) -> "Space":
         """Return a space that holds only these plans, unchanged."""
         later = DeferredChoice.settled(
-            DEFERRED_CHOICES, getattr(plans, DEFERRED_CHOICES), len(plans.values_of(DEFERRED_CHOICES))
+            DEFERRED_CHOICE, plans.columns[DEFERRED_CHOICE], len(plans.values[DEFERRED_CHOICE])
         )
         return cls(plans, (Variant(),), np.ones((1, len(plans)), dtype=np.bool_), later, len(plans), {})
 
@@ -64,12 +63,12 @@ class Space:
 
     def _written(self, variants: Ints, rows: Ints, later: Ints) -> PlanArrays:
         plans = self.base.take(rows)
-        columns: dict[str, Any] = {self.later.column: later.copy()}
+        columns = {self.later.column: later.copy()}
         for code in np.unique(variants):
             mine = variants == code
             for name, values in self.variants[code].of(plans.take(mine)).items():
-                columns.setdefault(name, getattr(plans, name).copy())[mine] = values
-        return replace(plans, **columns)
+                columns.setdefault(name, plans.columns[name].copy())[mine] = values
+        return plans.with_columns(columns)
 
     def where(self, chosen: NDArray[np.bool_]) -> "Space":
         """Return the space with the selected base plans only."""

@@ -1,20 +1,20 @@
 """The limits of a stack (``plans/rules/stack_limits``) asked of many plans at once: of equal rows only once."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plans.arrays.coded_choices import CODED
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
+from meshwright.plans.choices import CHOICES
 from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 
-Values = Callable[[str], Sequence[Any]]
+Values = Mapping[str, Sequence[Any]]
 
 
 class StackLimitsOfRows:
@@ -37,17 +37,17 @@ class StackLimitsOfRows:
     ) -> NDArray[np.bool_]:
         """Return the mask of rows of a table of codes that a limit allows, in the shape of its columns together.
 
-        ``values`` gives the values of a coded column where arrays bring tables of their own along.
+        ``values`` are what codes stand for, by column.
         """
         shape = np.broadcast_shapes(*(column.shape for column in table.values()))
         columns = np.broadcast_arrays(*(table[name] for name in limit.reads))
         setting = self.setting
-        tables = {name: self._values(name, values) for name in limit.reads if name in CODED}
+        tables = {name: self._values(name, values) for name in limit.reads if name in CHOICES}
 
         def allows(*row: int) -> bool:
-            said = dict(zip(limit.reads, row, strict=True))
-            said |= {name: tables[name][said[name]] for name in tables}
-            plan = PlanValues(setting.model.architecture, setting.workload, setting.stack, **said)
+            given = dict(zip(limit.reads, row, strict=True))
+            given |= {name: tables[name][given[name]] for name in tables}
+            plan = PlanValues(setting.model.architecture, setting.workload, setting.stack, **given)
             return limit.allows(plan)
 
         if not limit.reads:
@@ -58,4 +58,4 @@ class StackLimitsOfRows:
     def _values(self, name: str, values: Values | None) -> Sequence[Any]:
         if name == "schedule":
             return self.schedules
-        return CODED[name].known or (values(name) if values else ())
+        return CHOICES[name].known or (values[name] if values else ())

@@ -6,42 +6,45 @@ from math import inf
 from typing import Any, get_args
 
 from meshwright.errors import InputError, Problem, attempted, nearest
-from meshwright.plans.arrays.coded_choices import CODED, NUMBERS, CodedChoice
+from meshwright.plans.arrays.short_plans import NUMBERS
+from meshwright.plans.choices import CHOICES
+from meshwright.plans.choices.choice import Choice
 from meshwright.schedules.choice import StepValidation
-from meshwright.search.space.constraints import Forbidden, Keep, Kept
+from meshwright.search.space.constraints import Forbidden, Keep, Value
 from meshwright.search.space.searched_schedules import names_list_file
 
-OTHER_WORDS: Mapping[str, Mapping[str, Kept]] = {
+OTHER_WORDS: Mapping[str, Mapping[str, Value]] = {
     "step_validation": {word: word for word in get_args(StepValidation)}
 }
-"""Values of what is no coded choice, by word."""
-CODES = {choice.name: choice for choice in CODED.values()}
+"""Values by word of what arrays of plans hold no codes of."""
+CODED = {choice.name: choice for choice in CHOICES.values()}
 NUMBERED = (*NUMBERS, "unit")
-CHOICES = (*NUMBERED, *CODES, *OTHER_WORDS, "memory_limit")
-FORBIDDEN = (*NUMBERS, *CODES)
+FIXABLE = (*NUMBERED, *CODED, *OTHER_WORDS, "memory_limit")
+"""What can be fixed."""
+FORBIDDEN = (*NUMBERS, *CODED)
 """What can be forbidden."""
 
 
 def parse_keep(texts: Iterable[str]) -> Keep:
     """``tp=8`` and the like. Raises InputError with every one that is no choice or no value."""
-    return dict(_parsed(texts, "keep", CHOICES))
+    return dict(_parsed(texts, "keep", FIXABLE))
 
 
 def parse_forbid(texts: Iterable[str]) -> Forbidden:
     """``tp=8`` and the like, each any number of times. Raises InputError as ``parse_keep`` does."""
-    result: dict[str, tuple[Kept, ...]] = {}
+    result: dict[str, tuple[Value, ...]] = {}
     for name, value in _parsed(texts, "forbid", FORBIDDEN):
         result[name] = (*result.get(name, ()), value)
     return result
 
 
-def _parsed(texts: Iterable[str], option: str, choices: tuple[str, ...]) -> list[tuple[str, Kept]]:
-    found: list[tuple[str, Kept]] = []
+def _parsed(texts: Iterable[str], option: str, choices: tuple[str, ...]) -> list[tuple[str, Value]]:
+    found: list[tuple[str, Value]] = []
     problems: list[Problem] = []
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
         if name not in choices:
-            rule = "can not be forbidden" if name in CHOICES else "is no choice of a plan"
+            rule = "can not be forbidden" if name in FIXABLE else "is no choice of a plan"
             problems.append(Problem(option, text, rule, nearest(name, choices)))
             continue
         parsed = attempted(partial(_value, option, name, value), problems)
@@ -52,13 +55,13 @@ def _parsed(texts: Iterable[str], option: str, choices: tuple[str, ...]) -> list
     return found
 
 
-def _value(option: str, name: str, text: str) -> Kept:
+def _value(option: str, name: str, text: str) -> Value:
     """Parse a value of a choice. Raise InputError."""
     field = f"{option}.{name}"
     if name == "memory_limit":
         return _limit(field, text)
-    if name in CODES:
-        return _coded(field, CODES[name], text)
+    if name in CODED:
+        return _coded(field, CODED[name], text)
     if name in OTHER_WORDS:
         return _word(field, text, OTHER_WORDS[name])
     if not text.isdecimal() or not 1 <= int(text) < 2**40:
@@ -66,7 +69,7 @@ def _value(option: str, name: str, text: str) -> Kept:
     return int(text)
 
 
-def _coded(field: str, choice: CodedChoice, text: str) -> Kept:
+def _coded(field: str, choice: Choice, text: str) -> Value:
     """Parse a value of a coded choice. Raise InputError."""
     if choice.parse:
         try:
@@ -75,19 +78,19 @@ def _coded(field: str, choice: CodedChoice, text: str) -> Kept:
             raise InputError(Problem(field, text, str(error), f"{choice.name}={choice.example}")) from None
     if choice.listed and text not in choice.words:
         return _listed(field, text, choice)
-    if choice.column == "schedule" and names_list_file(text):
+    if choice.name == "schedule" and names_list_file(text):
         return text
     return _word(field, text, choice.words)
 
 
-def _word(field: str, text: str, words: Mapping[str, Any]) -> Kept:
+def _word(field: str, text: str, words: Mapping[str, Any]) -> Value:
     """Return the value that a word stands for. Raise InputError."""
     if text not in words:
         raise InputError(Problem(field, text, "is no such choice", nearest(text, words)))
     return words[text]
 
 
-def _listed(field: str, text: str, choice: CodedChoice) -> tuple[str, ...]:
+def _listed(field: str, text: str, choice: Choice) -> tuple[str, ...]:
     """Names with commas between: all of them in some order, or some of them in theirs. Raises InputError."""
     names, known = tuple(name.strip() for name in text.split(",")), choice.listed
     wrong = [name for name in names if name not in known]

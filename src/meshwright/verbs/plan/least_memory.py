@@ -15,6 +15,7 @@ from meshwright.cost.closed_form.evaluate_plans import Estimates, evaluate
 from meshwright.cost.lower_bounds.state_memory import state_memory_bound
 from meshwright.cost.memory.memory_breakdown import KEYS
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
@@ -75,7 +76,7 @@ def _plan_at(
     row: int, plans: PlanArrays, found: Estimates, header: ShortPlan, description: str
 ) -> LeanestPlan:
     memory = {key: float(found.memory[key][row]) for key in KEYS}
-    return LeanestPlan(description, plans.short(row, header), memory)
+    return LeanestPlan(description, short_plan(plans, row, header), memory)
 
 
 def memory_summary(space: Space, header: ShortPlan, setting: Setting) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from meshwright.cost.layer_partition_costs import LayerCosts, layer_costs
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.cost.plan_report import closed_form
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plans.arrays.coded_choices import RECOMPUTES
+from meshwright.plans.arrays.short_plans import short_plan
+from meshwright.plans.choices.recompute import RECOMPUTES
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.recompute_by_layer import recomputes_from_stages
 from meshwright.plans.layers.uneven_partition import written_stages
@@ -38,13 +39,13 @@ def restage(
     leanest = words[-1] if words else None
 
     def recut_row(row: int) -> Recut | None:
-        short = found.plans.short(row, header)
+        short = short_plan(found.plans, row, header)
         more = words[words.index(short.recompute) + 1 :] if short.recompute in words else words[-1:]
         choices = (short.recompute, *more)
         return recut(short, setting, stages, choices)
 
     worth = worth_restaging(found, lambda plans: evaluate(plans, setting), usable, leanest)
-    one_way = [row for row in worth if found.plans.short(row, header).pipeline.choice.kind.chains == 1]
+    one_way = [row for row in worth if short_plan(found.plans, row, header).pipeline.choice.kind.chains == 1]
     return restaged(found, one_way or worth, recut_row, stages)
 
 

@@ -11,6 +11,7 @@ from meshwright.cluster.cluster import Pool
 from meshwright.cost.plan_report import closed_form, report
 from meshwright.placement.expert_order.gain import ExpertOrderGain
 from meshwright.placement.node_order.solve import NodePlacement
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.files.custom_schedule_file import filed
 from meshwright.plans.files.expert_pairs_file import with_routing_path_from
 from meshwright.plans.files.plan_file import dump_plan
@@ -23,7 +24,7 @@ from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_plans
 from meshwright.search.choice_reasons import Reason, explain_choices
-from meshwright.search.space.choices import DEFERRED_CHOICES
+from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.variants import with_every_later
 from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages
 from meshwright.verbs.plan.search_space import scoring
@@ -98,7 +99,7 @@ class Proposal:
 
 def proposal(staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting) -> Proposal:
     """Return the plan at a row of the search result, predicted."""
-    short, cut = staged.found.plans.short(row, header), staged.cuts.get(row)
+    short, cut = short_plan(staged.found.plans, row, header), staged.cuts.get(row)
     long = expand(short, setting.model.architecture)
     reasons = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
     if cut is None:
@@ -117,8 +118,8 @@ def _explain_later(found: RankedPlans, row: int, setting: Setting) -> list[Reaso
     """Return reasons for the deferred choice of the plan at a row, with balanced stages."""
     own = found.plans.take(np.array([row]))
     every = search_plans(with_every_later(own, setting), scoring(setting))
-    (place,) = np.flatnonzero(getattr(every.plans, DEFERRED_CHOICES) == getattr(own, DEFERRED_CHOICES)[0])
-    return explain_choices(every, int(place), (DEFERRED_CHOICES,))
+    (place,) = np.flatnonzero(getattr(every.plans, DEFERRED_CHOICE) == getattr(own, DEFERRED_CHOICE)[0])
+    return explain_choices(every, int(place), (DEFERRED_CHOICE,))
 
 
 def with_node_remark(one: Proposal, pool: Pool) -> Proposal:

@@ -22,6 +22,7 @@ from meshwright.economy.cluster_ranking import (
 )
 from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.verbs.plan.best_plan import best_plan, least_step_s
 from meshwright.verbs.plan.search_space import Progress, Scope
@@ -47,7 +48,7 @@ class OfferedCluster:
         enough = dominated_from_step_s(self.course, least, against, aim)
         found = best_plan(self.scope, self.course.setting, enough) if least < enough else None
         if found is not None:
-            plan = found.plans.short(found.row, self.header)
+            plan = short_plan(found.plans, found.row, self.header)
             return RankedCluster(self.offer, self.course, "searched", found.step_s, plan)
         if enough < inf:
             by = dominating_cluster(self.course, enough, against, aim)

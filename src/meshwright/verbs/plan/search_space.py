@@ -19,13 +19,13 @@ from meshwright.cost.prediction_intervals import pair_interval
 from meshwright.errors import InputError, Problem
 from meshwright.placement.node_order.nearest_first import MOST_NODES, near_together
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.choice import Bools
 from meshwright.plans.forms.short import NodeOrder
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
 from meshwright.search.algorithms.lower_bound_pruning import Heard, SearchRequest, search_bounded
-from meshwright.search.space.choices import Bools
 from meshwright.search.space.constraints import Forbidden, Keep
 from meshwright.search.space.legal_plans import divisors, enumerate_space
 from meshwright.search.space.plan_space import Space
@@ -160,7 +160,7 @@ def searched_space(scope: Scope, setting: Setting) -> Space:
 def _usual_later(space: Space, usual: Variants) -> Bools:
     """Return the mask of usual codes of the deferred choice: (values,)."""
     known = usual.values[space.later.column]
-    return np.array([value in known for value in space.base.values_of(space.later.column)], dtype=np.bool_)
+    return np.array([value in known for value in space.base.values[space.later.column]], dtype=np.bool_)
 
 
 def has_closed_form(space: Space) -> Bools:
@@ -238,7 +238,7 @@ def space_bounds(space: Space, setting: Setting) -> Iterator[CoarseBounds]:
     """Bounds of each variant of all base plans, which have closed forms."""
     floors = VariantBounds(space.base, setting, space.later.legal)
     for variant in space.variants:
-        yield floors.of(replace(space.base, **variant.of(space.base)))
+        yield floors.of(space.base.with_columns(variant.of(space.base)))
 
 
 def _progress_of(progress: Progress | None) -> Heard:

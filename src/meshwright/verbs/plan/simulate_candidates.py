@@ -15,7 +15,9 @@ from meshwright.cost.lower_bounds.state_memory import may_fit
 from meshwright.cost.lower_bounds.tight_step_time import TightBounds, tight_bounds
 from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import have_forms
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import COLUMNS, PlanArrays
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import COLUMNS
+from meshwright.plans.forms.short import Offload
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.search.algorithms.expensive_best_first import enough_step_s
@@ -31,7 +33,7 @@ def candidates_to_simulate(
     for code, variant in enumerate(space.variants):
         if not variant.values(space.base)["offload"].rule.share:
             continue
-        bounds = floors.of(replace(space.base, **variant.of(space.base)))
+        bounds = floors.of(space.base.with_columns(variant.of(space.base)))
         over = legal[code] & (bounds.total_bytes > usable_bytes)
         slow = legal[code] & ~over & (bounds.step_s >= worth)
         overfull, slower = overfull + int(over.sum()), slower + int(slow.sum())
@@ -58,7 +60,7 @@ def simulated_lower_bound(plans: PlanArrays, setting: Setting, enough_s: float) 
     found = tight_bounds(plans, setting, enough_s)
     copying = np.flatnonzero(plans.leaves_devices & have_forms(plans))
     alone = plans.take(copying)
-    alone = replace(alone, offload=np.zeros_like(alone.offload))
+    alone = alone.with_choice("offload", Offload())
     seconds = found.step_s.copy()
     seconds[copying] = np.maximum(seconds[copying], step_seconds(alone, setting))
     return replace(found, step_s=seconds)

@@ -19,6 +19,7 @@ import numpy as np
 from meshwright.cost.closed_form.step_parts import pipeline_lengths
 from meshwright.cost.schedule_solver_task import CustomSchedulePlan, solver_task, unsupported_by_solver
 from meshwright.errors import InfeasibleError, Problem
+from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.files.custom_schedule_file import with_schedule
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
@@ -164,7 +165,9 @@ def solved(
     result, begun = Solved(solving), monotonic()
     found = staged.found
     best = float(found.step_s[found.ranking].min())
-    rows = [(row, unsupported_by_solver(found.plans.short(row, header))) for row in _seen_differently(found)]
+    rows = [
+        (row, unsupported_by_solver(short_plan(found.plans, row, header))) for row in _seen_differently(found)
+    ]
     seen = [row for row, why_not in rows if why_not is None][:TRIED]
     result.looked_at += [_left(found, row, header, why_not) for row, why_not in rows[:1] if why_not]
     try:
@@ -199,7 +202,7 @@ def _seen_differently(found: RankedPlans) -> list[int]:
 
 def _left(found: RankedPlans, row: int, header: ShortPlan, why_not: str) -> SolverAttempt:
     step_s = float(found.step_s[row])
-    plan = found.plans.short(row, header)
+    plan = short_plan(found.plans, row, header)
     return SolverAttempt(plan=plan, before_s=step_s, after_s=step_s, why_not=why_not)
 
 

@@ -11,7 +11,8 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.operators.price_plans import fabric_of
 from meshwright.placement.node_order.problem import Task
-from meshwright.plans.arrays.plan_arrays import PlanArrays, from_shorts
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes

@@ -35,7 +35,7 @@ from meshwright.ingestion.logs.events import (
     seconds_per_unit,
     whole,
 )
-from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.units import GIB
 
 RATE = r"(\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)"

@@ -21,7 +21,7 @@ from meshwright.ingestion.logs.readers.megatron_stage_columns import (
     is_uneven,
     stage_columns,
 )
-from meshwright.plans.arrays.coded_choices import SHARDINGS
+from meshwright.plans.choices.sharding import SHARDINGS
 
 NUMBERS: dict[str, tuple[str, ...]] = {
     "layers": ("num_layers",),

@@ -120,7 +120,7 @@ def _validation(plan: PlanValues) -> Iterator[Problem]:
 @limit("has no written scores with attention sinks", "cp", "context")
 def _sinks(plan: PlanValues) -> Iterator[Problem]:
     context = plan.context
-    if plan.cp > 1 and context.writes_scores and plan.arch.attention_sinks:
+    if plan.cp > 1 and context.kind.writes_scores and plan.arch.attention_sinks:
         yield Problem("layout.context", context.form, f"with attention sinks {NOT_RUN}", "context: ring")
 
 

@@ -5,7 +5,7 @@ from math import gcd
 from typing import Any
 
 from meshwright.model.architecture import Architecture
-from meshwright.plans.arrays.coded_choices import NEVER
+from meshwright.plans.choices.gather import NEVER
 from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER, LongPlan, Pipeline
 from meshwright.plans.forms.short import Axis, Offload, Recompute, Schedule, ShardingName

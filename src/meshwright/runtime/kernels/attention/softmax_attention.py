@@ -8,41 +8,30 @@ With cp each rank holds a part of every sequence. Around attention, heads may be
 file of the context-parallel form. Between these items the value is ``Parts``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from meshwright.plans.context_parallel import ContextForm
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.attention.rotated_heads import RotatedHeads, by_heads
 from meshwright.runtime.kernels.attention.scaled_dot_product import Triple, sink_gradients, with_sinks
-from meshwright.runtime.kernels.context_parallel.all_gather import AllGatherAttention
 from meshwright.runtime.kernels.context_parallel.interface import (
     AttentionOutput,
     ContextParallelForm,
     Kept,
     WholeSequence,
+    load_kernel,
 )
-from meshwright.runtime.kernels.context_parallel.ring_attention import RingAttention
-from meshwright.runtime.kernels.context_parallel.ring_self_attention import RingSelfAttention
 from meshwright.runtime.kernels.context_parallel.tiled_attention import TiledAttention
-from meshwright.runtime.kernels.context_parallel.token_ring import TokenRing
 from meshwright.runtime.kernels.context_parallel.ulysses import UlyssesExchange
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value, tensor_exchange
 
 PARTS = ("queries", "keys", "values")
 ROWS = ("statistic", "scores")
 """Row statistics that a form saves: one of these."""
-FORMS: Mapping[ContextForm, Callable[[TiledAttention], ContextParallelForm]] = {
-    "ring": RingAttention,
-    "all-gather": AllGatherAttention,
-    "token-ring": TokenRing,
-    "rsa": RingSelfAttention,
-}
-"""The attention of a rank with a part of the sequence, by form of context parallelism."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +94,9 @@ class AttentionKernel(RotatedHeads):
     @cached_property
     def form(self) -> ContextParallelForm:
         """Form of this rank's attention: context-parallel, or on whole sequences."""
-        tiled = TiledAttention(self.op, self.setting)
-        return (
-            FORMS[self.setting.context.form](tiled) if self.setting.shape.ring > 1 else WholeSequence(tiled)
-        )
+        alone = self.setting.shape.ring == 1
+        kernel = WholeSequence if alone else load_kernel(self.setting.context.kind.kernel)
+        return kernel(TiledAttention(self.op, self.setting))
 
     @cached_property
     def sinks(self) -> Sinks | None:

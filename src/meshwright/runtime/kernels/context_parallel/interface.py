@@ -1,8 +1,9 @@
 """Interface of a context-parallel form's attention, and the form of a rank that holds whole sequences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Protocol, Self
 
 import torch
@@ -73,6 +74,13 @@ class RingMember:
     def rows(self, of: AttentionOutput) -> Rows:
         """Return the data of this rank's rows that gradients of a tile need."""
         return Rows(of.gradient, of.out, of.kept["statistic"])
+
+
+def load_kernel(path: str) -> Callable[[TiledAttention], ContextParallelForm]:
+    """Return the class that a form names as its kernel: ``module:class``."""
+    module, _, name = path.partition(":")
+    kernel: Callable[[TiledAttention], ContextParallelForm] = getattr(import_module(module), name)
+    return kernel
 
 
 @dataclass(frozen=True)
