@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from meshwright import __version__
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.usable_runs import observations_of
+from meshwright.calibration.usable_runs import usable_runs
 from meshwright.cost.closed_form.evaluate_plans import seconds_by_part
 from meshwright.cost.operators import operator_times
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
@@ -175,7 +175,7 @@ def _without_head(out: bool) -> Iterator[None]:
 
 def page(path: str) -> str:
     """Both tables."""
-    observations = observations_of([run for run in read_runs(path) if isinstance(run, Run)])
+    observations = usable_runs([run for run in read_runs(path) if isinstance(run, Run)]).observations
     found = all_errors(observations)
     header = ["left out", *found[EFFECTS[0].name]]
     return f"""# Ablation: prediction errors without each effect

@@ -22,7 +22,7 @@ from accuracy import table
 from meshwright import __version__
 from meshwright.calibration.calibrate_cluster import fit_cluster_constants
 from meshwright.calibration.observations import Observation, with_values
-from meshwright.calibration.usable_runs import observations_of
+from meshwright.calibration.usable_runs import usable_runs
 from meshwright.present.console import percent
 from meshwright.validation.read_run_table import Run, read_runs
 
@@ -88,7 +88,7 @@ def line(source: str, device: str, runs: Sequence[Observation], size: int) -> li
 
 def lines(path: str) -> list[list[str]]:
     """One line per source, device and number of runs."""
-    observations = observations_of([run for run in read_runs(path) if isinstance(run, Run)])
+    observations = usable_runs([run for run in read_runs(path) if isinstance(run, Run)]).observations
     asked = []
     for source, values in left_out_values().items():
         mine = [o for o in observations if source in o.sources]

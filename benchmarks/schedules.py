@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+
 from schedule_page import (
     published,
     vocabulary_memory,

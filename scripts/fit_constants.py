@@ -16,18 +16,19 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-
-from meshwright.calibration.fit import fit
-from meshwright.calibration.fitted_parameters import parameters_for, priors
-from meshwright.calibration.leave_one_source_out import (
+from leave_one_source_out import (
     Floats,
     LeftOutSource,
     leave_one_source_out,
+    parameters_for,
     weighted_quantiles,
 )
+from pass_profiles import PassProfile, profiles_of, read_notes
+
+from meshwright.calibration.fit import fit
+from meshwright.calibration.fitted_parameters import priors
 from meshwright.calibration.observations import Observation, kernel_family
-from meshwright.calibration.pass_profiles import PassProfile, profiles_of, read_notes
-from meshwright.calibration.usable_runs import observations_of
+from meshwright.calibration.usable_runs import usable_runs
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.validation.predict_runs import predict_runs
 from meshwright.validation.read_run_table import Run, read_runs
@@ -223,7 +224,7 @@ def _write_table(path: Path, value_of, column: str) -> None:  # type: ignore[no-
 def main(path: str, options: list[str]) -> None:
     """Fit, print, and write where asked."""
     runs = [run for run in read_runs(path) if isinstance(run, Run)]
-    observations = observations_of(runs)
+    observations = usable_runs(runs).observations
     for source, errors in by_source(observations, {}).items():
         show("now", source, errors)
     profiles = profiles_of(runs, read_notes(path))

@@ -9,6 +9,13 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
+from compare_placements import (
+    AT_ENDS,
+    PLACES,
+    PlacementCase,
+    compare_placements,
+    head_in_layers,
+)
 from formulas import Names, holds, number
 from markdown_table import table
 from schedule_texts import Formula, More, Text, letters_of, texts
@@ -23,13 +30,6 @@ from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtim
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.vocabulary import FORMS
-from meshwright.schedules.vocabulary.compare_placements import (
-    AT_ENDS,
-    PLACES,
-    PlacementCase,
-    compare_placements,
-)
-from meshwright.schedules.vocabulary.pass_times import head_in_layers
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.schedule.named_schedules import Scheduled

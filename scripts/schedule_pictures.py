@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+from compare_placements import stage_times
 from schedule_pages import SMALL, played
 
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.picture import Panel, schedule_svg, schedules_svg
 from meshwright.schedules.timeline import run
 from meshwright.schedules.vocabulary import FORMS
-from meshwright.schedules.vocabulary.pass_times import PassTimes, durations, stage_times
+from meshwright.schedules.vocabulary.pass_times import PassTimes, durations
 
 TOGETHER = ("gpipe", "1f1b", "zb-h1", "zb-h2")
 LAYERS = (2, 2, 2, 2)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from accuracy import signed, table
+from compare_placements import most_activations
 
-from meshwright.schedules.vocabulary.compare_placements import most_activations
 from meshwright.units import GIB
 from schedule_page.order import within
 from schedule_page.section import Section, Target

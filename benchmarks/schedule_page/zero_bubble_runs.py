@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import groupby
 
 from accuracy import signed, table
+from pass_profiles import read_notes
 
-from meshwright.calibration.pass_profiles import read_notes
 from meshwright.verbs.schedule.pass_times import RankTimes
 from schedule_page.models import Measured, measured_runs
 from schedule_page.order import CELLS, all_right, order_of, summary, within

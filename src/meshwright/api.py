@@ -40,37 +40,6 @@ if TYPE_CHECKING:
     from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest, PlayedGraph, SolvedGraph
     from meshwright.verbs.verify import Verified
 
-__all__ = [
-    "calibrate",
-    "check",
-    "cluster_file",
-    "compare",
-    "compare_schedules",
-    "describe",
-    "emulate",
-    "explain",
-    "export",
-    "import_file",
-    "ingest",
-    "lists",
-    "measure",
-    "measured_collectives",
-    "plan",
-    "play_graph",
-    "predict",
-    "probe",
-    "run",
-    "schedule",
-    "schedules",
-    "solve_graph",
-    "solve_plan",
-    "solve_schedule",
-    "stage_times",
-    "trace",
-    "validate",
-    "verify",
-]
-
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
     """Return the resolved model, cluster, stack or plan, with every default. ``long``: a plan's long form."""

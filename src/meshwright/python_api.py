@@ -5,10 +5,7 @@ question without an answer raises InfeasibleError. Options that write a file tak
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from io import StringIO
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +14,20 @@ from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import routing as read_routing
 from meshwright.cli.plan import render_plan_answer
-from meshwright.cli.run import by_field, options_named, refuse_other_kind
-from meshwright.cli.schedule import ALL, SEARCH, SEVERAL, refuse_unused
+from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
+from meshwright.cli.schedule import answered, refuse_unused
+from meshwright.cli.terminal.answer import Answer as Answer
 from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.errors import InputError, Problem
 from meshwright.present.description import render_description
 from meshwright.present.exported_files import render_export
-from meshwright.present.graph_schedule import render_branches
 from meshwright.present.imported_plan import render_import
 from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.runs.calibration import render_calibration
-from meshwright.present.runs.emulated_step import render_emulated
 from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
@@ -39,36 +35,10 @@ from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
-from meshwright.present.schedule_tables import render_compared, render_schedule, render_schedules
 from meshwright.verbs.import_ import ImportRequest
-from meshwright.verbs.schedule.schedule_request import ScheduleRequest
-from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
-from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
 
 PathLike = str | Path
 UNWRITTEN = "(not written)"
-
-
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """The answer of a verb. ``ok`` is False where the command line exits with 1."""
-
-    data: dict[str, Any]
-    render: Callable[[dict[str, Any]], None]
-    ok: bool = True
-    remarks: Sequence[str] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document that the verb prints with ``--json``."""
-        plain: dict[str, Any] = json.loads(json.dumps(self.data))
-        return plain
-
-    def __repr__(self) -> str:
-        """Return what the verb prints, remarks first."""
-        text = StringIO()
-        with redirect_stdout(text), redirect_stderr(text):
-            self.render(self.data)
-        return "\n".join([*(f"Remark: {remark}" for remark in self.remarks), text.getvalue().rstrip()])
 
 
 def plan(
@@ -221,15 +191,7 @@ def import_file(
     output: PathLike | None = None,
 ) -> Answer:
     """Read another framework's file as a plan; its values give way to the keywords."""
-    request = ImportRequest(
-        model=model,
-        on=on,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        stack=stack,
-        source=from_,
-        variables=_several(variable),
-    )
+    request = _import_request(model, on, seq_len, global_batch, stack, from_, variable)
     path = None if output is None else Path(output)
     if path:
         check_writable(path, "output")
@@ -256,15 +218,7 @@ def check(
     variable: Iterable[str] = (),
 ) -> Answer:
     """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
-    request = ImportRequest(
-        model=model,
-        on=on,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        stack=stack,
-        source=from_,
-        variables=_several(variable),
-    )
+    request = _import_request(model, on, seq_len, global_batch, stack, from_, variable)
     found = api.check(file, request)
     return Answer(found.to_json(), render_check, found.ok)
 
@@ -328,15 +282,7 @@ def run(
         with options_named():
             trained = api.run(plan, options=own, settings=settings, **starting)
         return None if trained is None else Answer(trained.to_json(), render_trained)
-    if not is_first():
-        return None
-    _check_all({"trace": trace})
-    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings)
-    if trace:
-        write_whole(Path(trace), json.dumps(found.trace(), allow_nan=False))
-    return Answer(
-        found.to_json(), lambda data: render_emulated(data, _text(trace)), remarks=found.report.remarks
-    )
+    return emulated_answer(plan, settings, ranks, limit, trace) if is_first() else None
 
 
 def measure(
@@ -447,38 +393,34 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
-    options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    search_options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
     _check_all(files)
     if not names:
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
-    refuse_unused(names, given, options, branches, from_, files)
-    written = [str(path) for path in files.values()]
-    name = names[0]
-    if name == ALL:
-        return Answer(api.schedules(), render_schedules)
-    request: Any = ScheduleRequest(**given)  # type: ignore[arg-type]
-    search: Any = ScheduleSearchOptions(**options)  # type: ignore[arg-type]
-    found: Any
-    if name == SEVERAL:
-        found = api.compare_schedules(names[1:], request)
-    elif graph is not None:
-        branched = GraphScheduleRequest(
-            graph=graph, ranks=stages, micro_batches=micro_batches, memory_gib=memory
-        )
-        found = api.solve_graph(branched, search) if name == SEARCH else api.play_graph(name, branched)
-    elif name == SEARCH:
-        found = (
-            api.solve_schedule(request, search) if from_ is None else api.solve_plan(from_, request, search)
-        )
-    else:
-        found = api.schedule(name, request)
-    write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
-    if name == SEVERAL:
-        return Answer(found.to_json(), lambda data: render_compared(data, _text(svg)))
-    render = render_schedule if graph is None else render_branches
-    return Answer(found.to_json(), lambda data: render(data, written))
+    refuse_unused(names, given, search_options, branches, from_, files)
+    return Answer(*answered(names, given, search_options, branches, from_, files))
+
+
+def _import_request(
+    model: str | None,
+    on: str | None,
+    seq_len: int | None,
+    global_batch: int | None,
+    stack: str | None,
+    source: str | None,
+    variables: Iterable[str],
+) -> ImportRequest:
+    return ImportRequest(
+        model=model,
+        on=on,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        stack=stack,
+        source=source,
+        variables=_several(variables),
+    )
 
 
 def _several(values: str | Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from synthetic_measured_runs import PLANS, observation
 
 from meshwright.calibration.calibrate_cluster import fit_cluster_constants
 from meshwright.calibration.observations import on_cluster
-from meshwright.cluster.load import dump_cluster, load_cluster
+from meshwright.cluster.cluster_to_file import dump_cluster
+from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
 
 SLOW = {"gemm_efficiency": 0.55, "nic_efficiency": 0.4}

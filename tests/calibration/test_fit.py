@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from leave_one_source_out import leave_one_source_out, parameters_for, weighted_quantiles
 from synthetic_measured_runs import PLANS, observation
 
 from meshwright.calibration.fit import fit, fit_start
-from meshwright.calibration.fitted_parameters import Parameter, Prior, parameters_for, priors
-from meshwright.calibration.leave_one_source_out import leave_one_source_out, weighted_quantiles
+from meshwright.calibration.fitted_parameters import Parameter, Prior, priors
 from meshwright.calibration.observations import with_values
 from meshwright.cost.constants import constants, kernels
 

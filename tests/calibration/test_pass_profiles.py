@@ -4,10 +4,10 @@ import csv
 
 import numpy as np
 import pytest
+from pass_profiles import middle_passes, profiles_of, read_notes
 
 from meshwright.calibration.fit import fit
 from meshwright.calibration.fitted_parameters import Parameter, Prior
-from meshwright.calibration.pass_profiles import middle_passes, profiles_of, read_notes
 from meshwright.cost.constants import constants, kernels
 from meshwright.validation.read_run_table import Run, read_runs
 

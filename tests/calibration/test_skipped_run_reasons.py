@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from meshwright.calibration.usable_runs import observations_of, usable_runs
+from meshwright.calibration.usable_runs import usable_runs
 from meshwright.cli.main import app
 from meshwright.validation.read_run_table import Run, read_runs
 
@@ -59,7 +59,7 @@ def test_every_row_is_used_or_skipped_with_its_reason(tmp_path):
         assert BAD[run.run_id][1] in run.reason
     assert sum(len(found.plans) for found in usable.observations) == 4
     runs = [item for item in items if isinstance(item, Run)]
-    assert sum(len(found.plans) for found in observations_of(runs)) == 4
+    assert sum(len(found.plans) for found in usable_runs(runs).observations) == 4
 
 
 def test_the_answer_lists_them_in_json_and_in_the_text(tmp_path):

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cluster.catalog import device, device_ids, node_names, usual_node
+from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_units import GBIT, scaled, unscaled
-from meshwright.cluster.load import dump_cluster, load_cluster
+from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
 from meshwright.units import GIB, GIGA, TERA
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.describe import describe_cluster
-from meshwright.cluster.load import dump_cluster, load_cluster
+from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
 
 HEAD = "pools: [{device: h100-sxm-80gb, count: 32}]\nlinks: "

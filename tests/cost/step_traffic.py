@@ -6,7 +6,7 @@ means for each kind of collective is said in ``program/pass_items.py``; a messag
 Collectives over groups of one member exchange nothing. The closed form multiplies the traffic of each kind of pass
 by the number of micro-batches and adds what surrounds the schedule, or what each unit exchanges as often as the lists
 say (``cost/pipeline_bubble/per_unit_exchange_streams.py``); the two are equal to the byte (tests). Wire
-bytes are not here: they depend on the algorithm (``program/items.WIRE_FACTOR``).
+bytes are not here: they depend on the algorithm (``wire_factors.py``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from meshwright.cost.closed_form.bidirectional_reduction_times import mirrored_c
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.operators.pass_prices import CATEGORY, Mesh
-from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import exchange_counts, unit_lists
+from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import EXCHANGES, unit_lists
 from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
@@ -28,7 +28,7 @@ from meshwright.program.lowering.optimizer_post_validation import norm_axes
 from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, overlapped_kinds, tied_reduction
 from meshwright.program.pass_items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.program import Program
-from meshwright.schedules.action import PASS_KINDS, SUM_SENDS
+from meshwright.schedules.action import PASS_KINDS, SUM_SENDS, ActionLists
 
 TRAFFIC = ("tp", "cp", "ep", "pp", "dp")
 Counts = NDArray[np.int64]
@@ -152,3 +152,10 @@ def _tallies(counted: Iterable[tuple[int | Counts, Collective]], mesh: Mesh) -> 
         live = np.asarray(mesh.group(collective.axes)[0]) > 1
         result[name] = result.get(name, np.int64(0)) + count * np.where(live, size, 0)
     return result
+
+
+def exchange_counts(lists: ActionLists, stages: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the gathers and the reductions of each stage in a step: (K,) each."""
+    of_kinds = ([a.stage or 0 for actions in lists for a in actions if a.kind == kind] for kind in EXCHANGES)
+    gathered, reduced = (np.bincount(of_kind, minlength=stages) for of_kind in of_kinds)
+    return gathered, reduced

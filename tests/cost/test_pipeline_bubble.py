@@ -117,7 +117,7 @@ def as_arrays(forward, backward, message, micro_batches):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(8, 25))
+@pytest.mark.parametrize("seed", seeds(2, 25))
 def test_played_lists_equal_the_schedule_table(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)
@@ -133,7 +133,7 @@ def test_played_lists_equal_the_schedule_table(case, seed):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(3, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_long_schedules_are_extrapolated_from_their_periodic_regime(case, seed):
     rng = random.Random(1000 + seed)
     ranks, chunks = 4, 2 if kind_of(case).chunked else 1
@@ -148,7 +148,7 @@ def test_long_schedules_are_extrapolated_from_their_periodic_regime(case, seed):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(12, 40))
+@pytest.mark.parametrize("seed", seeds(3, 40))
 def test_a_pipeline_of_equal_layers_comes_within_the_bound(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)
@@ -159,7 +159,7 @@ def test_a_pipeline_of_equal_layers_comes_within_the_bound(case, seed):
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
 
-@pytest.mark.parametrize("seed", seeds(10, 30))
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_interleaved_stages_that_differ_are_played_where_that_is_affordable(seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape("interleaved-1f1b", rng)
@@ -213,7 +213,7 @@ def on_hosts_of(choice, ranks, micro_batches, kinds, sizes, copied):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(5, 15))
+@pytest.mark.parametrize("seed", seeds(2, 15))
 def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)

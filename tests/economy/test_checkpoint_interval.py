@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.economy.checkpoint_interval import best_interval, daly, useful_share, young
+from meshwright.economy.checkpoint_interval import best_interval, useful_share
 
 DAY_S = 86400.0
 SECONDS = st.floats(0.01, 1e6)
@@ -14,8 +14,6 @@ LONG = st.floats(10.0, 1e8)
 
 
 def test_the_worked_example_of_the_page():
-    assert round(young(60.0, DAY_S)) == 3220
-    assert round(daly(60.0, DAY_S)) == 3180
     assert round(best_interval(60.0, DAY_S)) == 3180
     assert round(useful_share(3180.0, 60.0, 300.0, DAY_S), 4) == 0.9599
 
@@ -32,18 +30,6 @@ def test_no_other_interval_is_better(write_s, mtbf_s):
 def test_the_root_is_a_root(write_s, mtbf_s):
     x = best_interval(write_s, mtbf_s) / mtbf_s
     assert isclose((1 - x) * exp(x), exp(-write_s / mtbf_s), rel_tol=1e-9, abs_tol=1e-15)
-
-
-@pytest.mark.parametrize(("ratio", "off"), [(1e-6, 1e-5), (1e-3, 1e-3), (1e-1, 2e-2)])
-def test_dalys_series_is_near_the_root_and_youngs_above_it(ratio, off):
-    best = best_interval(ratio * DAY_S, DAY_S)
-    assert abs(daly(ratio * DAY_S, DAY_S) / best - 1) < off
-    assert young(ratio * DAY_S, DAY_S) > best
-
-
-def test_dalys_series_ends_where_writing_takes_longer_than_two_failures():
-    assert daly(2 * DAY_S, DAY_S) == DAY_S
-    assert best_interval(100 * DAY_S, DAY_S) == pytest.approx(DAY_S)
 
 
 @given(work_s=SECONDS, write_s=SECONDS, restart_s=SECONDS, mtbf_s=st.floats(1e5, 1e9))

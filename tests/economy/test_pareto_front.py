@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.economy.pareto_front import dominates, non_dominated
+from meshwright.economy.cluster_ranking import dominates, non_dominated
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 4).map(float))
 POINTS = st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=25)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.economy.assumptions import Assumptions, parse_assumptions
-from meshwright.economy.parse_token_count import parse_tokens
-from meshwright.economy.tokens_and_assumptions import parse_terms
+from meshwright.economy.tokens_and_assumptions import parse_terms, parse_tokens
 from meshwright.errors import InputError
 
 

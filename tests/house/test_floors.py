@@ -51,6 +51,7 @@ SAME_FLOOR = {
     ("simulate", "cost"),  # both price with the same forms
     ("api", "verbs"),
     ("python_api", "cli"),  # it reads and refuses the same options
+    ("cli", "python_api"),  # it prints the answers of the Python functions
     ("__main__", "cli"),
     ("api", "explanation"),
     ("explanation", "verbs"),  # the searches and predictions of `plan` and `predict`
@@ -81,6 +82,7 @@ THIRD_PARTY = {
     "safetensors": {"runtime"},
     "tokenizers": {"runtime"},
     "pydantic": {"plans", "cluster", "stack"},
+    "pydantic_core": {"plans"},  # errors of pydantic by their kind
     "ruamel": {"plans", "cluster"},
     "typer": {"cli", "present"},
     "rich": {"cli", "present", "runtime"},

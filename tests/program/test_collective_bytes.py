@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 from lowered_programs import lowered, short_plan
+from wire_factors import WIRE_FACTOR
 
-from meshwright.program.pass_items import WIRE_FACTOR, Collective, Compute
+from meshwright.program.pass_items import Collective, Compute
 from meshwright.program.program import Program
 
 S, B, H, FFN, KV = 128, 2, 64, 192, 32

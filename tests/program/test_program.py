@@ -69,21 +69,6 @@ def test_group_sizes_of_both_meshes_and_of_named_groups():
     assert program({"tp": 2}, name="moe", sharding="none").group_size(("tied",)) == 1
 
 
-def test_streams():
-    overlapped = program()
-    kinds = ("F", "STEP", "GATHER", "REDUCE", "SEND_F", "RECV_B")
-    assert [overlapped.stream_of(kind) for kind in kinds] == [
-        "compute",
-        "compute",
-        "data-parallel",
-        "data-parallel",
-        "send",
-        "receive",
-    ]
-    alone = program(facts={"overlap_parameter_gather": False, "overlap_gradient_reduction": False})
-    assert {alone.stream_of("GATHER"), alone.stream_of("REDUCE")} == {"compute"}
-
-
 def test_receives_of_sends():
     assert matching_receive(Action("SEND_F", 1, 3)) == Action("RECV_F", 2, 3)
     assert matching_receive(Action("SEND_B", 1, 3)) == Action("RECV_B", 0, 3)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from coarse_bounds_of_plans import coarse_bounds
 from small_questions import MODELS, asked, best_of_kinds
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants import constants
-from meshwright.cost.lower_bounds.coarse_time_and_memory import coarse_bounds
 from meshwright.cost.lower_bounds.tight_step_time import tight_bounds
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.search.space.legal_plans import enumerate_space
@@ -17,7 +17,7 @@ from meshwright.stack.load import load_stack
 from meshwright.verbs.plan.search_space import search, search_scope, searched_space
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "generic", "meshwright", "megatron-lm-2021")
-QUESTIONS, SOME = 210, 24
+QUESTIONS, SOME = 210, 6
 TOP = 3
 ROUNDED = 1 + 1e-9
 FITTING = (1.0, 0.5, 0.05)
@@ -62,7 +62,7 @@ def test_the_best_plans_are_those_of_pricing_every_plan(seed):
     assert len(found.plans) + found.overfull + found.slower == len(plans)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow][s < 4 :]) for s in range(24)])
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow][s < 1 :]) for s in range(24)])
 def test_nothing_on_the_hosts_is_never_slower(seed):
     setting, _ = drawn(seed)
     setting = replace(setting, stack=load_stack("meshwright"))

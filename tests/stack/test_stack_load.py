@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.stack.describe import describe_stack
 from meshwright.stack.load import DEFAULT_STACK, load_stack, parse_stack, stack_names
 from meshwright.stack.stack import Stack
+from meshwright.verbs.describe import describe_stack
 
 EXPECTED = {
     "accelerate",

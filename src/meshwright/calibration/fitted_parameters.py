@@ -10,7 +10,6 @@ the same prior for all stacks).
 """
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -18,13 +17,11 @@ from math import log
 from typing import NamedTuple
 
 from meshwright.calibration.observations import Target, kernel_family
-from meshwright.cost.constants import constants, kernels
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 
 SHARDING_ONLY = "fsdp_communication_factor"
 """A number of a stack that only runs with sharded parameters depend on."""
-ANY_STACK = "*"
 
 
 class Prior(NamedTuple):
@@ -78,25 +75,3 @@ class Parameter:
         if self.name.startswith("grouped"):
             return observation.setting.model.architecture.moe is not None
         return True
-
-
-def parameters_for(observations: Sequence[Target]) -> list[Parameter]:
-    """Return the parameters that the observations depend on."""
-    found = [
-        Parameter(name, constants()[name], prior)
-        for name, prior in priors().items()
-        if ":" not in name and "/" not in name
-    ]
-    settings = [observation.setting for observation in observations]
-    for family, device in sorted({kernel_family(s): s.cluster.pool.device.id for s in settings}.items()):
-        known = kernels(device)
-        values = {"gemm_efficiency": known.gemm_efficiency}
-        values |= {f"attention_efficiency.{k}": v for k, v in known.attention_efficiency.items()}
-        names = ((f"{family}:{name}", value) for name, value in values.items())
-        found += [Parameter(name, value, priors()[name]) for name, value in names if name in priors()]
-    of_any = {n.split("/")[1]: prior for n, prior in priors().items() if n.startswith(f"{ANY_STACK}/")}
-    for name, facts in sorted({s.stack.name: s.stack for s in settings}.items()):
-        found += [
-            Parameter(f"{name}/{field}", getattr(facts, field), prior) for field, prior in of_any.items()
-        ]
-    return [p for p in found if any(p.concerns(o) for o in observations)]

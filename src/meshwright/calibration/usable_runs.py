@@ -1,6 +1,6 @@
 """Select the runs of a table that have a step time and can be priced, with reasons for the others."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -52,11 +52,6 @@ def usable_runs(items: Iterable[Run | Skipped], cluster: Cluster | None = None) 
         tuple(sorted(skipped, key=lambda run: run.line)),
         tuple(remarks),
     )
-
-
-def observations_of(runs: Sequence[Run]) -> list[Observation]:
-    """Return the observations alone, without unusable runs."""
-    return list(usable_runs(runs).observations)
 
 
 def _skipped(run: Run, reason: str) -> Skipped:

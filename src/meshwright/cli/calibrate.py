@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.shared_options import AsJson, Debug
-from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def calibrate(
@@ -25,18 +25,6 @@ def calibrate(
 ) -> None:
     """Fit a cluster's constants to measured runs. Exits with 1 if calibration does not reduce the error."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
+        from meshwright import python_api
 
-        if output:
-            check_writable(output, "output")
-        found = api.calibrate(runs, on=on)
-        if output and found.helps:
-            write_whole(output, api.cluster_file(found))
-        if as_json:
-            print_json(found.to_json())
-        else:
-            from meshwright.present.runs.calibration import render_calibration
-
-            render_calibration(found.to_json(), str(output) if output and found.helps else None)
-        if not found.helps:
-            raise typer.Exit(1)
+        print_answer(python_api.calibrate(runs, on=on, output=output), as_json)

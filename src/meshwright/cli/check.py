@@ -1,7 +1,5 @@
 """``meshwright check``: list the problems of a plan or another framework's file."""
 
-import typer
-
 from meshwright.cli.options.framework_file_options import (
     GlobalBatch,
     Model,
@@ -13,7 +11,7 @@ from meshwright.cli.options.framework_file_options import (
     Variables,
 )
 from meshwright.cli.options.shared_options import AsJson, Debug
-from meshwright.cli.terminal.output import errors_as_messages, print_json
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def check(
@@ -33,24 +31,16 @@ def check(
     Exits with 1 where there is an error or it does not fit.
     """
     with errors_as_messages(as_json, debug):
-        from meshwright import api
-        from meshwright.verbs.import_ import ImportRequest
+        from meshwright import python_api
 
-        request = ImportRequest(
+        answer = python_api.check(
+            file,
             model=model,
             on=on,
             seq_len=seq_len,
             global_batch=global_batch,
             stack=stack,
-            source=source,
-            variables=tuple(variable or ()),
+            from_=source,
+            variable=variable or (),
         )
-        found = api.check(file, request)
-        if as_json:
-            print_json(found.to_json())
-        else:
-            from meshwright.present.plan_answers.check_result import render_check
-
-            render_check(found.to_json())
-        if not found.ok:
-            raise typer.Exit(1)
+        print_answer(answer, as_json)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.shared_options import AsJson, Debug
-from meshwright.cli.terminal.output import errors_as_messages, print_json
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def compare(
@@ -21,12 +21,6 @@ def compare(
 ) -> None:
     """Compare two plans, or a plan's prediction with a trace."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
+        from meshwright import python_api
 
-        data = api.compare(a, b)
-        if as_json:
-            print_json(data)
-            return
-        from meshwright.present.plan_answers.comparison import render_comparison
-
-        render_comparison(data, a, b)
+        print_answer(python_api.compare(a, b), as_json)

@@ -6,7 +6,7 @@ import typer
 
 from meshwright.cli.options.shared_options import AsJson, Debug
 from meshwright.cli.options.workload_options import size_option
-from meshwright.cli.terminal.output import errors_as_messages, print_json
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def describe(
@@ -18,12 +18,6 @@ def describe(
 ) -> None:
     """Show a model, cluster, stack or plan with every default."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
+        from meshwright import python_api
 
-        data = api.describe(name, long=long, seq_len=seq_len)
-        if as_json:
-            print_json(data)
-            return
-        from meshwright.present.description import render_description
-
-        render_description(data)
+        print_answer(python_api.describe(name, long=long, seq_len=seq_len), as_json)

@@ -16,8 +16,7 @@ from meshwright.cli.options.framework_file_options import (
     Variables,
 )
 from meshwright.cli.options.shared_options import AsJson, Debug
-from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_all
-from meshwright.errors import InputError, Problem
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def import_(
@@ -38,31 +37,17 @@ def import_(
 ) -> None:
     """Read another framework's file as a plan, and say what has no counterpart."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
-        from meshwright.verbs.import_ import ImportRequest
+        from meshwright import python_api
 
-        request = ImportRequest(
+        answer = python_api.import_file(
+            file,
             model=model,
             on=on,
             seq_len=seq_len,
             global_batch=global_batch,
             stack=stack,
-            source=source,
-            variables=tuple(variable or ()),
+            from_=source,
+            variable=variable or (),
+            output=output,
         )
-        stem = output.stem if output else "plan"
-        if output:
-            check_writable(output, "output")
-            if output.exists() and output.samefile(file):
-                rule = "is the file that is read: it would be lost"
-                raise InputError(Problem("output", str(output), rule, "another name"))
-        data = api.import_file(file, request).to_json(stem)
-        if output:
-            more_files = {output.with_name(name): text for name, text in data["beside"].items()}
-            write_all({output: data["plan_text"], **more_files})
-        if as_json:
-            print_json(data)
-            return
-        from meshwright.present.imported_plan import render_import
-
-        render_import(data, str(output) if output else None)
+        print_answer(answer, as_json)

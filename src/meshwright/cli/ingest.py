@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.shared_options import AsJson, Debug
-from meshwright.cli.terminal.output import check_writable, errors_as_messages, print_json, write_whole
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def ingest(
@@ -35,18 +35,6 @@ def ingest(
 ) -> None:
     """Read training logs into a table of runs for validate and calibrate."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
+        from meshwright import python_api
 
-        if output:
-            check_writable(output, "output")
-        found = api.ingest(logs, plan=plan, settings=set_ or ())
-        existing = output.read_text(encoding="utf-8") if output and output.exists() else ""
-        table = found.table(existing)
-        if output:
-            write_whole(output, table)
-        if as_json:
-            print_json(found.to_json())
-        else:
-            from meshwright.present.runs.ingested_logs import render_ingest
-
-            render_ingest(found.to_json(), table, str(output) if output else None)
+        print_answer(python_api.ingest(logs, plan=plan, set=set_ or (), output=output), as_json)

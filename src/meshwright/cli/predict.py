@@ -7,13 +7,7 @@ import typer
 
 from meshwright.cli.options.objective_options import Assume, Tokens
 from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
-from meshwright.cli.terminal.output import (
-    check_writable,
-    errors_as_messages,
-    print_json,
-    print_remarks,
-    write_whole,
-)
+from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
 def predict(
@@ -39,27 +33,15 @@ def predict(
 ) -> None:
     """Predict a plan's step time, memory and cost. Exits with 1 if it does not fit."""
     with errors_as_messages(as_json, debug):
-        from meshwright import api
+        from meshwright import python_api
 
-        for option, path in (("trace", trace), ("stage-times", stage_times), ("csv", csv)):
-            if path:
-                check_writable(path, option)
-        report = api.predict(plan, settings=set_ or (), tokens=tokens, assume=assume or ())
-        if trace:
-            import json
-
-            write_whole(trace, json.dumps(api.trace(plan, settings=set_ or ()), allow_nan=False))
-        if stage_times:
-            write_whole(stage_times, api.stage_times(plan, str(stage_times), settings=set_ or ()))
-        if csv:
-            write_whole(csv, api.lists(plan, settings=set_ or ()))
-        if as_json:
-            print_json(report.to_json())
-        else:
-            from meshwright.present.plan_answers.prediction import render_report
-
-            print_remarks(report.remarks)
-            written = (str(path) if path else None for path in (trace, stage_times))
-            render_report(report.to_json(), *written)
-        if not report.fits:
-            raise typer.Exit(1)
+        answer = python_api.predict(
+            plan,
+            set=set_ or (),
+            trace=trace,
+            stage_times=stage_times,
+            csv=csv,
+            tokens=tokens,
+            assume=assume or (),
+        )
+        print_answer(answer, as_json)

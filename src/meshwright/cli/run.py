@@ -1,23 +1,27 @@
 """``meshwright run``: train a plan; ``--emulate`` executes its step at modelled times on this machine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.options import run_options as of
 from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import (
     check_writable,
     errors_as_messages,
+    print_answer,
     print_json,
-    print_remarks,
     write_whole,
 )
 from meshwright.cli.terminal.progress import ProgressLine
 from meshwright.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from meshwright.verbs.measure import Progress
 
 SHARED = ("plan", "set_", "set", "emulate", "as_json", "debug")
 EMULATION = ("ranks", "limit", "trace")
@@ -151,22 +155,33 @@ def _train(plan: str, settings: list[str], own: dict[str, Any], as_json: bool) -
 def _emulate(
     plan: str, settings: list[str], ranks: int | None, limit: float | None, trace: Path | None, as_json: bool
 ) -> None:
-    from meshwright import api
     from meshwright.cli.terminal.launcher_ranks import is_first
 
-    if not is_first():  # emulation starts its own ranks
-        return
-    if trace:
-        check_writable(trace, "trace")
-    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=ProgressLine())
-    if trace:
-        import json
+    if is_first():  # emulation starts its own ranks
+        print_answer(emulated_answer(plan, settings, ranks, limit, trace, ProgressLine()), as_json)
 
-        write_whole(trace, json.dumps(found.trace(), allow_nan=False))
-    if as_json:
-        print_json(found.to_json())
-    else:
-        from meshwright.present.runs.emulated_step import render_emulated
 
-        print_remarks(found.report.remarks)
-        render_emulated(found.to_json(), str(trace) if trace else None)
+def emulated_answer(
+    plan: str | Path,
+    settings: Iterable[str],
+    ranks: int | None,
+    limit: float | None,
+    trace: str | Path | None,
+    progress: "Progress | None" = None,
+) -> Answer:
+    """Emulate a plan's step, and write its trace."""
+    import json
+
+    from meshwright import api
+    from meshwright.present.runs.emulated_step import render_emulated
+
+    if trace:
+        check_writable(Path(trace), "trace")
+    found = api.emulate(plan, ranks=ranks, limit_s=limit, settings=settings, progress=progress)
+    if trace:
+        write_whole(Path(trace), json.dumps(found.trace(), allow_nan=False))
+    return Answer(
+        found.to_json(),
+        lambda data: render_emulated(data, str(trace) if trace else None),
+        remarks=found.report.remarks,
+    )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -17,11 +17,6 @@ from meshwright.cli.terminal.output import (
     write_all,
 )
 from meshwright.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from meshwright.verbs.schedule.named_schedules import Scheduled
-    from meshwright.verbs.schedule.solve_chain import Solved
-    from meshwright.verbs.schedule.solve_graph import PlayedGraph, SolvedGraph
 
 ALL, SEVERAL, SEARCH = "list", "compare", "auto"
 OF_CHAINS = ("chunks", "times", "stage_times", "memory_limit", "unit", "placement", "from")
@@ -66,21 +61,74 @@ def schedule(
         "memory_limit": memory_limit,
         "unit": unit,
     }
-    search = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
+    search_options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: path for name, path in (("csv", csv), ("svg", svg)) if path}
     with errors_as_messages(as_json, debug):
         for option, path in files.items():
             check_writable(path, option)
-        refuse_unused(names, given, search, branches, from_, files)
-        if names[0] == ALL:
-            _list(as_json)
-        elif names[0] == SEVERAL:
-            _compare(names[1:], given, svg, as_json)
-        elif graph is not None:
-            _with_branches(names[0], branches, given, search, files, as_json)
+        refuse_unused(names, given, search_options, branches, from_, files)
+        if names[0] not in (ALL, SEARCH) and graph is None:
+            _print_forewarnings(names, given)
+        data, render = answered(names, given, search_options, branches, from_, files)
+        if not as_json:
+            render(data)
+        elif names[0] in (ALL, SEVERAL):
+            print_json(data)
         else:
-            _one(names[0], given, search, from_, files, as_json)
+            _print_lines(data)
+
+
+def answered(
+    names: Sequence[str],
+    given: Mapping[str, Any],
+    search_options: Mapping[str, Any],
+    branches: Mapping[str, Any],
+    plan: str | None,
+    files: Mapping[str, Path],
+) -> tuple[dict[str, Any], Callable[[dict[str, Any]], None]]:
+    """Return what is listed, compared, played or searched, and what prints it; write the files."""
+    from meshwright import api
+    from meshwright.present.graph_schedule import render_branches
+    from meshwright.present.schedule_tables import render_compared, render_schedule, render_schedules
+
+    if names[0] == ALL:
+        return api.schedules(), render_schedules
+    found = _found(names, given, search_options, branches, plan)
+    write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
+    written = [str(path) for path in files.values()]
+    if names[0] == SEVERAL:
+        return found.to_json(), lambda data: render_compared(data, written[0] if written else None)
+    render = render_schedule if branches["graph"] is None else render_branches
+    return found.to_json(), lambda data: render(data, written)
+
+
+def _found(
+    names: Sequence[str],
+    given: Mapping[str, Any],
+    search_options: Mapping[str, Any],
+    branches: Mapping[str, Any],
+    plan: str | None,
+) -> Any:
+    from meshwright import api
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
+    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
+    from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
+
+    name, request, search = names[0], ScheduleRequest(**given), ScheduleSearchOptions(**search_options)
+    if name == SEVERAL:
+        return api.compare_schedules(names[1:], request)
+    if branches["graph"] is not None:
+        graph = GraphScheduleRequest(
+            graph=branches["graph"],
+            ranks=given["stages"],
+            micro_batches=given["micro_batches"],
+            memory_gib=branches["memory"],
+        )
+        return api.solve_graph(graph, search) if name == SEARCH else api.play_graph(name, graph)
+    if name != SEARCH:
+        return api.schedule(name, request)
+    return api.solve_schedule(request, search) if plan is None else api.solve_plan(plan, request, search)
 
 
 def refuse_unused(
@@ -124,109 +172,12 @@ def _refuse(
         raise InputError(problems)
 
 
-def _list(as_json: bool) -> None:
-    from meshwright import api
-
-    data = api.schedules()
-    if as_json:
-        print_json(data)
-    else:
-        from meshwright.present.schedule_tables import render_schedules
-
-        render_schedules(data)
-
-
-def _compare(names: Sequence[str], given: Mapping[str, Any], svg: Path | None, as_json: bool) -> None:
-    from meshwright import api
+def _print_forewarnings(names: Sequence[str], given: Mapping[str, Any]) -> None:
     from meshwright.verbs.schedule.named_schedules import forewarned
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
-    request = ScheduleRequest(**given)
-    print_remarks(forewarned(names, request))
-    found = api.compare_schedules(names, request)
-    if svg:
-        write_all({svg: found.svg()})
-    if as_json:
-        print_json(found.to_json())
-    else:
-        from meshwright.present.schedule_tables import render_compared
-
-        render_compared(found.to_json(), str(svg) if svg else None)
-
-
-def _one(
-    name: str,
-    given: Mapping[str, Any],
-    search: Mapping[str, Any],
-    plan: str | None,
-    files: Mapping[str, Path],
-    as_json: bool,
-) -> None:
-    from meshwright.present.schedule_tables import render_schedule
-
-    found = _searched(given, search, plan) if name == SEARCH else _played(name, given)
-    _print_result(found, render_schedule, files, as_json)
-
-
-def _with_branches(
-    name: str,
-    branches: Mapping[str, Any],
-    given: Mapping[str, Any],
-    search: Mapping[str, Any],
-    files: Mapping[str, Path],
-    as_json: bool,
-) -> None:
-    from meshwright import api
-    from meshwright.present.graph_schedule import render_branches
-    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
-    from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
-
-    request = GraphScheduleRequest(
-        graph=branches["graph"],
-        ranks=given["stages"],
-        micro_batches=given["micro_batches"],
-        memory_gib=branches["memory"],
-    )
-    found = (
-        api.solve_graph(request, ScheduleSearchOptions(**search))
-        if name == SEARCH
-        else api.play_graph(name, request)
-    )
-    _print_result(found, render_branches, files, as_json)
-
-
-def _print_result(
-    found: "Scheduled | Solved | SolvedGraph | PlayedGraph",
-    render: Callable[[dict[str, Any], Sequence[str]], None],
-    files: Mapping[str, Path],
-    as_json: bool,
-) -> None:
-    """Write the files, and print the result."""
-    write_all({path: found.csv() if option == "csv" else found.svg() for option, path in files.items()})
-    if as_json:
-        _print_lines(found.to_json())
-    else:
-        render(found.to_json(), [str(path) for path in files.values()])
-
-
-def _played(name: str, given: Mapping[str, Any]) -> "Scheduled":
-    from meshwright import api
-    from meshwright.verbs.schedule.named_schedules import forewarned
-    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
-
-    request = ScheduleRequest(**given)
-    print_remarks(forewarned((name,), request))
-    return api.schedule(name, request)
-
-
-def _searched(given: Mapping[str, Any], search: Mapping[str, Any], plan: str | None) -> "Solved":
-    from meshwright import api
-    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
-    from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
-
-    if plan is not None:
-        return api.solve_plan(plan, ScheduleRequest(**given), ScheduleSearchOptions(**search))
-    return api.solve_schedule(ScheduleRequest(**given), ScheduleSearchOptions(**search))
+    played = names[1:] if names[0] == SEVERAL else names[:1]
+    print_remarks(forewarned(played, ScheduleRequest(**given)))
 
 
 def _print_lines(data: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster
-from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_schema import ClusterFile
 from meshwright.cluster.file_to_cluster import unfold
 from meshwright.cluster.plausibility import implausible_figures
@@ -12,8 +11,6 @@ from meshwright.cluster.shorthand import EXAMPLE, parse_shorthand
 from meshwright.errors import InputError, Problem
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file, read_mapping
-
-__all__ = ["dump_cluster", "load_cluster"]
 
 SUFFIXES = (".yaml", ".yml")
 HINT = f"check the path, or write {EXAMPLE[5:]}"

@@ -84,7 +84,7 @@ def _time_interval(setting: Setting, of: str) -> Interval:
 
 def memory_interval(setting: Setting) -> Interval:
     """Return the interval of a predicted peak."""
-    return _measured()["memory"].widened(_unknown_stack(setting))
+    return _measured()["memory"].widened(setting.stack.name == UNKNOWN_STACK)
 
 
 def fits_probability(total_bytes: float, setting: Setting) -> float:
@@ -112,10 +112,6 @@ def memory_origin() -> str:
         "80 % interval: published peaks, to which nothing is fitted (docs/accuracy.md); fits_probability adds an "
         f"assumed {SLACK:.0%} for allocators"
     )
-
-
-def _unknown_stack(setting: Setting) -> bool:
-    return setting.stack.name == UNKNOWN_STACK
 
 
 @cache

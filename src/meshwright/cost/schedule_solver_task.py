@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
+from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipelined
 from meshwright.cost.constants import constants
 from meshwright.cost.memory.rank_ledgers import ledgers_without_lists
@@ -121,15 +121,11 @@ def _holding(group: PlanGroup, memory_limit: float | None) -> StageMemory:
     capacity = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
     taken = sum(ledgers_without_lists(group).values(), start=np.zeros((1, group.ranks)))[0]
     room = np.maximum(capacity - taken, 1.0)[list(group.placement)]
-    whole, left = (_of_stages(group, sizes) / room for sizes in (group.kept, group.kept_for_weights))
+    whole, left = (sizes[0, group.kind_of] / room for sizes in (group.kept, group.kept_for_weights))
     if memory_limit is not None:
         one = 1 / (memory_limit * group.ranks * group.chunks)
         whole, left = np.maximum(whole, one), np.maximum(left, one / PASS_MEMORY)
     return StageMemory(tuple(whole.tolist()), tuple(left.tolist()), 1.0)
-
-
-def _of_stages(group: PlanGroup, of_kinds: Floats) -> Floats:
-    return of_kinds[0, group.kind_of]
 
 
 def _safe_limit(holding: StageMemory, chunks: int) -> float | None:

@@ -148,16 +148,12 @@ def _blocks(group: PlanGroup, rank: int) -> Iterator[tuple[int, PassKind, float]
 def _runs(group: PlanGroup, rank: int) -> Iterator[_Run]:
     for block, kind, often in _blocks(group, rank):
         for item in group.prices.items_of[block, kind]:
-            again = _phase(item) == "R"
+            again = (item.phase if isinstance(item, Compute | Collective) else item.compute[0].phase) == "R"
             kernels = tuple(
                 (KERNELS.get(type(c.operator), MOVING), often * _one(_compute(group, c)))
                 for c in _computed(item)
             )
             yield _Run(often * _one(total(group.prices.item(item))), again, kernels)
-
-
-def _phase(item: Item) -> str:
-    return item.phase if isinstance(item, Compute | Collective) else item.compute[0].phase
 
 
 def _computed(item: Item) -> tuple[Compute, ...]:

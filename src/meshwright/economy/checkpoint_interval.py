@@ -8,27 +8,14 @@ of writing it; a failure throws the segment away and costs R seconds of restart,
 seconds on average (J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future
 Generation Computer Systems 22(3), 2006). So τ/E(τ) of the time is useful. It is largest where
 (1 − τ/M)·e^(τ/M) = e^(−δ/M), whatever R is. For small δ that is √(2δM) (J. W. Young, "A first order approximation to
-the optimum checkpoint interval", Communications of the ACM 17(9), 1974); Daly's series is in between.
+the optimum checkpoint interval", Communications of the ACM 17(9), 1974).
 
 What it ignores: failures that cluster, that come while nothing runs, or that silently spoil what was written.
 """
 
-from math import exp, expm1, inf, log, log1p, sqrt
+from math import exp, expm1, inf, log, log1p
 
 HALVINGS = 200
-
-
-def young(write_s: float, mtbf_s: float) -> float:
-    """Seconds of work between two checkpoints, to first order: √(2δM)."""
-    return sqrt(2 * write_s * mtbf_s)
-
-
-def daly(write_s: float, mtbf_s: float) -> float:
-    """Daly's series of the same (2006); M where writing takes longer than 2M."""
-    if write_s >= 2 * mtbf_s:
-        return mtbf_s
-    small = write_s / (2 * mtbf_s)
-    return young(write_s, mtbf_s) * (1 + sqrt(small) / 3 + small / 9) - write_s
 
 
 def best_interval(write_s: float, mtbf_s: float) -> float:

@@ -35,7 +35,7 @@ def offers(texts: Iterable[str]) -> tuple[Offer, ...]:
     found: dict[tuple[str, Sourced | None], Offer] = {}
     for text in texts:
         for offer in attempted(lambda text=text: tuple(_named(text)), problems) or ():  # type: ignore[misc]
-            found.setdefault((offer.on, _price(offer)), offer)
+            found.setdefault((offer.on, offer.cluster.pools[0].usd_per_device_hour), offer)
     if len(found) > MOST_OFFERS:
         rule = f"{len(found)} clusters are more than {MOST_OFFERS}"
         problems.append(Problem("cluster", None, rule, "a smaller most, or fewer of them"))
@@ -44,10 +44,6 @@ def offers(texts: Iterable[str]) -> tuple[Offer, ...]:
     if problems:
         raise InputError(problems)
     return tuple(found.values())
-
-
-def _price(offer: Offer) -> Sourced | None:
-    return offer.cluster.pools[0].usd_per_device_hour
 
 
 def _named(text: str) -> Iterator[Offer]:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.objectives import Objective
-from meshwright.economy.pareto_front import Point, dominates, non_dominated
 from meshwright.economy.training_cost import Costs, TrainingCost
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.units import DAY_S, format_seconds
@@ -16,6 +15,7 @@ from meshwright.units import DAY_S, format_seconds
 LONGEST, CLOSE = 64.0, 1 + 1e-6
 """How many times the bound of a step is looked at for where a cluster is beaten, and how closely."""
 State = Literal["searched", "beaten", "nothing fits", "nothing is legal"]
+Point = Sequence[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +123,20 @@ def ranked(standings: Sequence[RankedCluster], aim: Objective, limits: Limits) -
     measured = [(aim.measure(s.course, s.step_s or 0.0), s) for s in kept]
     known = [(value, standing) for value, standing in measured if value is not None]
     return [standing for _, standing in sorted(known, key=lambda pair: pair[0])]
+
+
+def dominates(a: Point, b: Point) -> bool:
+    """Return true if ``a`` is nowhere worse than ``b`` and better somewhere; what one alone lacks: incomparable."""
+    better = False
+    for left, right in zip(a, b, strict=True):
+        if left is None and right is None:
+            continue
+        if left is None or right is None or left > right:
+            return False
+        better = better or left < right
+    return better
+
+
+def non_dominated(points: Sequence[Point]) -> list[int]:
+    """Return the indices of points that no other dominates, in their order; equal points stay together."""
+    return [i for i, point in enumerate(points) if not any(dominates(other, point) for other in points)]

@@ -48,7 +48,7 @@ PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
 
 
 def read_framework_file(text: str, source: str | None = None, variables: Iterable[str] = ()) -> ImportedFile:
-    """What a file says; ``source`` names its format, which its content betrays otherwise. Raises InputError.
+    """Read a file; ``source`` names its format, which is recognised by content otherwise. Raises InputError.
 
     ``variables`` are ``NAME=value`` of the shell that a script would find.
     """
@@ -77,7 +77,7 @@ def is_plan(text: str) -> bool:
 
 
 def detected(text: str) -> str:
-    """The name of the format. Raises InputError where nothing betrays one."""
+    """Return the name of the format. Raises InputError if it cannot be recognised."""
     for name, known_by in FORMATS.items():
         if re.search(known_by.mark, text):
             return name

@@ -30,7 +30,7 @@ def is_known(path: Path, names: frozenset[str]) -> bool:
 def unknown_keys(
     data: Mapping[str, object], names: frozenset[str], above: Path = ()
 ) -> Iterator[tuple[Path, object]]:
-    """The outermost keys of ``data`` that are not among ``names``, with their values."""
+    """Return the outermost keys of ``data`` that are not among ``names``, with their values."""
     for name, value in data.items():
         path = (*above, name)
         if not is_known(path, names):

@@ -37,6 +37,6 @@ def assert_known(options: Iterable[Option], target: str, release: str) -> None:
 
 
 def bash_array(name: str, options: Iterable[Option]) -> str:
-    """A bash array with one option a line, quoted."""
+    """Return a bash array with one quoted option a line."""
     lines = [f"  {shlex.join(option)}" for option in options]
     return "\n".join([f"{name}=(", *lines, ")"])

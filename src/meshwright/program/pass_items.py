@@ -2,7 +2,7 @@
 
 Collectives count *logical* bytes: the whole tensor that the group holds together (the result of an all-gather, the
 input of a reduce-scatter, reduce or all-reduce, one rank's tokens in an all-to-all, sent or back, a whole ring's
-key-value bytes, a message, what one rank broadcasts). ``WIRE_FACTOR`` turns them into what one rank sends.
+key-value bytes, a message, what one rank broadcasts).
 """
 
 from dataclasses import dataclass, replace
@@ -17,18 +17,6 @@ Phase = Literal["F", "I", "W", "R"]
 CollectiveKind = Literal[
     "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "ring", "p2p", "broadcast", "reduce"
 ]
-
-WIRE_FACTOR: dict[str, float] = {
-    "all-gather": 1.0,
-    "reduce-scatter": 1.0,
-    "all-reduce": 2.0,
-    "all-to-all": 1.0,
-    "ring": 1.0,
-    "broadcast": 1.0,
-    "reduce": 1.0,
-}
-"""One rank sends factor·(n−1)/n of the logical bytes (ring algorithms; Thakur et al. 2005, section 3); broadcast and
-reduce go along a chain, in which all ranks but one send everything."""
 
 
 @dataclass(frozen=True, slots=True)

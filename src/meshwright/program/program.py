@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from meshwright.model.graph import Block
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
@@ -19,19 +18,13 @@ from meshwright.program.model_states.bidirectional_gradient_reduction import MIR
 from meshwright.program.model_states.state_bytes import StateEntry, StateKind
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.schedules.action import (
-    EXCHANGES,
-    SUM_RECEIVES,
-    SUM_SENDS,
     Action,
     Kind,
     format_actions,
 )
-from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import Stack
-
-Stream = Literal["compute", "data-parallel", "send", "receive", "exchange", "host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +167,6 @@ class Program:
         """Pipeline ranks that hold the same layers, one for each chain."""
         copies = (self.ways.same_layers(position) for position in range(self.ways.length))
         return tuple(dict.fromkeys(tuple(sorted(self.stages[s].rank for s in same)) for same in copies))
-
-    def stream_of(self, kind: Kind) -> Stream:
-        """Return the stream that an action runs on."""
-        if kind in ("SEND_F", "SEND_B", *SUM_SENDS):
-            return "send"
-        if kind in ("RECV_F", "RECV_B", *SUM_RECEIVES):
-            return "receive"
-        if kind in EXCHANGES:
-            return "exchange"
-        if kind in COPIES:
-            return "host"
-        return "data-parallel" if kind in self.overlapped else "compute"
 
     def group_size(self, axes: tuple[str, ...]) -> int:
         """Members of a group over ``axes``.

@@ -165,7 +165,7 @@ def _checked(
     mended = None
     if not report.fits:
         mended = _mended(short, setting)
-        problems.append(_too_large(report, short, mended, best, setting))
+        problems.append(_too_large(report, short, mended, best))
     else:
         problems += [*_near_the_edge(report), *_slower(short, report, best, setting)]
     return Checked(
@@ -229,7 +229,6 @@ def _too_large(
     short: ShortPlan | None,
     mended: SmallestFix | None,
     best: Proposal | None,
-    setting: Setting,
 ) -> Problem:
     memory = report.memory_bytes
     usable = constants()["usable_memory"] * memory["capacity"]

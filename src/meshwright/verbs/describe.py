@@ -1,7 +1,7 @@
 """Describe a noun by name or file: a plan, a model, a cluster or a stack."""
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from meshwright.plans.files.yaml_text import read_file, read_mapping
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import with_files_read
-from meshwright.stack.describe import describe_stack
+from meshwright.plans.rules.stack_limits import STACK_LIMITS
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import MAX_SEQ_LEN
@@ -81,3 +81,19 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def describe_stack(stack: Stack) -> dict[str, object]:
+    """All fields of the stack, with ``id``, the degrees of parallelism it offers and what its limits say."""
+    axes = ("tp", "pp", "cp", "ep", "etp")
+    facts = {name: value for name, value in asdict(stack).items() if name not in axes}
+    lists = {name: list(value) for name, value in facts.items() if isinstance(value, tuple)}
+    if stack.models is not None:
+        lists["models"] = [model.said() for model in stack.models]
+    return {
+        "id": stack.id,
+        **facts,
+        **lists,
+        "axes": {name: getattr(stack, name) for name in axes},
+        "limits": [limit.reason for limit in STACK_LIMITS.get(stack.name, ())],
+    }

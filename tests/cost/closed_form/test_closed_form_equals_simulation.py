@@ -44,7 +44,7 @@ from meshwright.workload.packed_documents import Documents
 
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
-SOME = 12
+SOME = 4
 COUNTS = pytest.mark.parametrize(
     "count", [SOME, pytest.param(PLANS_PER_FAMILY, marks=pytest.mark.slow)], ids=["some", "all"]
 )

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from coarse_bounds_of_plans import coarse_bounds
 from lattice_plans import MODELS
 from stacks_of_any_model import stack_of_any_model
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.lower_bounds.coarse_time_and_memory import coarse_bounds
 from meshwright.model.load import load_model
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice

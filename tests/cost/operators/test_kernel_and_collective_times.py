@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire_factors import WIRE_FACTOR
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import Curve, constants
 from meshwright.cost.operators.kernel_and_collective_times import LOW_PRECISIONS, hardware_times_for
 from meshwright.program.expert_dispatch.dispatch_fanout import ExpertChoice, mean_dispatch_fanout
 from meshwright.program.expert_dispatch.dispatch_forms import DeduplicatedBytes
-from meshwright.program.pass_items import WIRE_FACTOR
 
 DEVICES = ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200")
 FORMS = {device: hardware_times_for(load_cluster(f"{device} x 8").pool, "bf16") for device in DEVICES}

@@ -14,7 +14,7 @@ Options = dict[str, list[str]]
 
 
 @given(this=short_plans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_degrees_and_batches_of_the_plan_can_be_read_back(this: Case) -> None:
     assume(not this.errors)
     try:

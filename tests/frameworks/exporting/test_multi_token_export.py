@@ -139,7 +139,7 @@ def files(tmp_path_factory):
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_plan_and_model_come_back(files, data):
     this = data.draw(short_plans(models=files))

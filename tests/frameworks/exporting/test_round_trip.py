@@ -46,7 +46,7 @@ def long_of(plan, arch) -> LongPlan:
 
 
 @pytest.mark.parametrize("target", FILES)
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans())
 def test_the_plan_that_was_exported_comes_back(target, this):
     assume(not this.errors)

@@ -13,8 +13,15 @@ from local_plans import small
 from tiny_models import tiny
 
 from meshwright.errors import InputError
-from meshwright.runtime.checkpoint import read_facts, restore_checkpoint
-from meshwright.runtime.checkpoint.manifest import DIGEST, MANIFEST, digest_line, file_problems, read_manifest
+from meshwright.runtime.checkpoint import restore_checkpoint
+from meshwright.runtime.checkpoint.manifest import (
+    DIGEST,
+    MANIFEST,
+    digest_line,
+    facts_of,
+    file_problems,
+    read_manifest,
+)
 
 TWO = small(SMALLEST, dp_shard=2, sharding="zero1")
 RANK_FILE = "rank-00001.safetensors"
@@ -75,7 +82,7 @@ def test_any_byte_of_the_manifest_and_its_digest_counts(copy):
         with pytest.raises(InputError, match=r"manifest\.json"):
             read_manifest(copy)
         (copy / name).write_bytes((copy / name).read_bytes()[:-1])
-    assert read_facts(copy)["step"] == 1
+    assert facts_of(read_manifest(copy))["step"] == 1
 
 
 def test_any_byte_of_a_shard_counts(copy):
@@ -180,7 +187,7 @@ def test_a_shard_that_the_files_do_not_hold_is_named(copy):
 
 
 def test_facts_are_read_back_as_they_were(checkpoint):
-    facts = read_facts(checkpoint)
+    facts = facts_of(read_manifest(checkpoint))
     assert FACTS.items() <= facts.items()
     assert (facts["step"], facts["ranks"], facts["precision"]) == (1, 2, "fp64")
     assert facts["signature"] == TWO.program.signature()

@@ -13,7 +13,8 @@ from safetensors import safe_open
 from tiny_models import tiny
 
 from case_sample import some_spread
-from meshwright.runtime.checkpoint import latest_checkpoint, read_facts, restore_checkpoint, save_checkpoint
+from meshwright.runtime.checkpoint import latest_checkpoint, restore_checkpoint, save_checkpoint
+from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
 from meshwright.runtime.state.unit_layout import Cut
 
@@ -87,7 +88,7 @@ def test_a_resumed_run_is_the_same_run(name, tmp_path):
     for (results, state), (later, same, facts) in zip(whole, again, strict=True):
         assert results[3:] == later
         assert state == same
-        assert facts == {**read_facts(path), **FACTS}
+        assert facts == {**facts_of(read_manifest(path)), **FACTS}
     assert (facts["step"], facts["signature"]) == (3, case.program.signature())
 
 

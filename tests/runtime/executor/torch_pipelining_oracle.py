@@ -47,7 +47,7 @@ class StageModule(nn.Module):
         decoder = Decoder(self.arch, runnable_numerics(self.arch), own, whole)
         x = decoder.embedded(x) if self.embeds else x
         for layer in self.layers:
-            x = decoder.after_feedforward(layer, decoder.after_attention(layer, x))
+            x = decoder.fed_forward(layer, decoder.after_attention(layer, x))[0]
         return decoder.logits(x) if self.heads else x
 
 

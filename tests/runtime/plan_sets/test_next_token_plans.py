@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_the_report():
     stream = decoder.embedded(batch.tokens)
     plain = arch.layers - 2
     for number in range(plain):
-        stream = decoder.after_feedforward(number, decoder.after_attention(number, stream))
+        stream = decoder.fed_forward(number, decoder.after_attention(number, stream))[0]
     length, total = batch.tokens.shape[1], 0.0
 
     def rms(name, x):
@@ -72,7 +72,7 @@ def test_the_loss_is_that_of_the_report():
             ahead += [torch.zeros_like(ahead[0])] * module
             both = torch.cat([rms(f"{layer}.enorm", torch.stack(ahead, 1)), rms(f"{layer}.hnorm", h)], -1)
             x = both @ tensors[f"{layer}.eh_proj.weight"].T
-            x = decoder.after_feedforward(number, decoder.after_attention(number, x))
+            x = decoder.fed_forward(number, decoder.after_attention(number, x))[0]
             h = rms(f"{layer}.shared_head.norm", x)
         chances = (h @ tensors["head.lm_head.weight"].T).log_softmax(-1)
         for sequence in range(len(batch.tokens)):

@@ -21,23 +21,22 @@ from covering_plans import (
 )
 from fault_cases import FAULTS
 
+from case_sample import some_spread
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import DOUBTFUL
 from meshwright.runtime.verify.run_case import no_fault, run_case
 
 QUICK = [*covering_plans("quick", (2, 4), 12), *spread_plans("quick", (2, 4), 3)]
-QUICK_FAULTS = FAULTS[::3]
+PLANS = [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *LATE, *OFFLOADS, *QUICK]
+QUICK_FAULTS = FAULTS[::8]
+"""`benchmarks/verify.py` puts in all of them."""
 
 
 def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *LATE, *OFFLOADS, *QUICK],
-    ids=lambda plan: f"{plan.model} {told(plan)}",
-)
+@pytest.mark.parametrize("plan", some_spread(PLANS, 24, lambda plan: f"{plan.model} {told(plan)}"))
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
     assert outcome.caught_by == (), outcome
@@ -64,7 +63,9 @@ def nan_in_what_is_freed():
 SHARDED_SHARES = replace(SPREAD, dp_shard=2, sharding="zero3", gather="per-step", vocabulary="vocab-2")
 
 
-@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], ids=told)
+@pytest.mark.parametrize(
+    "plan", some_spread([SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], 2, told)
+)
 def test_nothing_holds_parameters_that_were_freed(plan):
     assert plan.sharding == "zero3"
     assert outcome_of(plan, nan_in_what_is_freed).equal

@@ -5,6 +5,7 @@ from itertools import product
 from random import Random
 
 import pytest
+from compare_placements import most_waiting, stage_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,8 @@ from meshwright.schedules.pipeline import Pipeline, looped_placement
 from meshwright.schedules.stage_times import StageTimes, equal_times
 from meshwright.schedules.timeline import run
 from meshwright.schedules.vocabulary import FORMS
-from meshwright.schedules.vocabulary.compare_placements import most_waiting
 from meshwright.schedules.vocabulary.delayed_backward import delayed
-from meshwright.schedules.vocabulary.pass_times import PassTimes, ShareTimes, durations, stage_times
+from meshwright.schedules.vocabulary.pass_times import PassTimes, ShareTimes, durations
 
 ONE_WAY = sorted(name for name, kind in SCHEDULES.items() if kind.chains == 1)
 BESIDE = ("vocab-1", "vocab-2")

@@ -7,9 +7,8 @@ from small_chains import SHAPES, random_chain
 from meshwright.schedules.pipeline import looped_placement, v_placement
 from meshwright.search.partition.chunk_directions import directed_chunks
 from meshwright.search.partition.layer_chain import Chain
-from meshwright.search.partition.layer_kinds import pieces_of
 from meshwright.search.partition.lower_bound import least_load, mean_load
-from meshwright.search.partition.objective import Task
+from meshwright.search.partition.objective import Task, pieces_of
 from meshwright.search.partition.rank_by_rank_search import RankByRankSearch
 from meshwright.search.partition.window_descent import descended, even_cut, merit, windows
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from meshwright.cli.terminal.answer import Answer
 from meshwright.errors import InfeasibleError, InputError, MeshwrightError, Problem
 
 WRONG_INPUT = 2
@@ -80,6 +81,17 @@ def print_json(data: Any) -> None:
     ascii_only = not sys.stdout.encoding.lower().startswith("utf")
     text = json.dumps(data, indent=2, ensure_ascii=ascii_only, allow_nan=False)
     typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+def print_answer(answer: Answer, as_json: bool) -> None:
+    """Print an answer as JSON, or its remarks and tables. Exit with 1 where it is not ok."""
+    if as_json:
+        print_json(answer.data)
+    else:
+        print_remarks(answer.remarks)
+        answer.render(answer.data)
+    if not answer.ok:
+        raise typer.Exit(1)
 
 
 def print_remarks(remarks: Iterable[str]) -> None:

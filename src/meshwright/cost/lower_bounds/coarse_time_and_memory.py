@@ -67,17 +67,6 @@ class CoarseBounds:
         return self.seconds()
 
 
-def coarse_bounds(plans: PlanArrays, setting: Setting) -> CoarseBounds:
-    """Bounds of legal plans whose stages are balanced."""
-    alike = distinct([plans.columns[name].astype(np.int64) for name in searched_choices()])
-    seconds, held = np.zeros(len(plans)), np.zeros(len(plans))
-    for rows in alike.groups():
-        some = plans.take(rows)
-        found = VariantBounds(some, setting).of(some)
-        seconds[rows], held[rows] = found.step_s, found.total_bytes
-    return CoarseBounds(held, lambda: seconds)
-
-
 @dataclass(frozen=True)
 class _OfPasses:
     """Bounds of base plans, which have ``inverse`` of so many ``keys``; rows of these, and what prices them."""

@@ -101,13 +101,6 @@ def unit_lists(
     return tuple(lists)
 
 
-def exchange_counts(lists: ActionLists, stages: int) -> tuple[Counts, Counts]:
-    """Count the gathers and the reductions of each stage in a step: (K,) each."""
-    of_kinds = ([a.stage or 0 for actions in lists for a in actions if a.kind == kind] for kind in EXCHANGES)
-    gathered, reduced = (np.bincount(of_kind, minlength=stages) for of_kind in of_kinds)
-    return gathered, reduced
-
-
 def with_exchanges(steps: Sequence[Step], lists: ActionLists) -> Iterator[Step]:
     """Yield the passes with the lists' exchanges in between; a pass also needs its stage's last gather."""
     todo = [iter(actions) for actions in lists]

@@ -30,7 +30,7 @@ class Export:
     refused: tuple[Refusal, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """The public form: ``{"files": {path: text}, "refused": [{key, value, why}]}``."""
+        """Return the public form: ``{"files": {path: text}, "refused": [{key, value, why}]}``."""
         return {
             "files": dict(self.files),
             "refused": [{"key": r.key, "value": r.value, "why": r.why} for r in self.refused],
@@ -40,7 +40,7 @@ class Export:
 def foreign_stack_refusals(
     stack: Stack, recompute: Recompute, target: str, release: str, selective: str
 ) -> list[Refusal]:
-    """What changes when a plan made for another stack runs on ``target``.
+    """Return the changes when a plan made for another stack runs on ``target``.
 
     ``selective`` says what the target keeps and recomputes under that word, which every stack means in its own way.
     """
@@ -64,5 +64,5 @@ class Exporter(Protocol):
     """
 
     def __call__(self, plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-        """The files for ``plan``. Raises UnsupportedError with everything that the target cannot say."""
+        """Return the files for ``plan``. Raises UnsupportedError with everything that the target cannot express."""
         ...

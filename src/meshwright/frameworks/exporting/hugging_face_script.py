@@ -31,7 +31,7 @@ def trainer_options(plan: UniformPlan) -> list[Option]:
 
 
 def script_refusals(plan: UniformPlan) -> list[Refusal]:
-    """What the training script decides, and what transformers' tensor parallelism leaves whole."""
+    """Return the keys that the training script decides, or that transformers' tensor parallelism leaves whole."""
     refusals = packing_refusals(plan, "script")
     if plan.long.workload.task == "sft":
         why = "the training script decides what is trained: give TRAIN_SCRIPT one for fine-tuning"

@@ -51,6 +51,6 @@ def _is_launchers(path: str) -> bool:
 
 
 def _top(script: str) -> str:
-    """The comment lines between the first line of a script and its first command."""
+    """Return the comment lines between the first line of a script and its first command."""
     lines = script.splitlines()[1:]
     return "\n".join(takewhile(lambda line: line.startswith("#"), lines))

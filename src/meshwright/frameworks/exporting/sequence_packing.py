@@ -19,7 +19,7 @@ DOCUMENT_BOUNDARIES = {
 
 
 def packing_refusals(plan: UniformPlan, target: str) -> list[Refusal]:
-    """What is told of a plan with documents."""
+    """Return the remark on a plan with packed documents."""
     documents = workload_of(plan.long).documents
     return (
         []

@@ -70,7 +70,7 @@ class UniformPlan:
         return max(0, stage.last - max(stage.first, first))
 
     def summary(self) -> str:
-        """The plan in one line."""
+        """Return the plan in one line."""
         degrees = {"pp": self.pp, "dp_replicate": self.dp_replicate, "dp_shard": self.dp_shard}
         degrees |= {"cp": self.cp, "tp": self.tp}
         if self.experts:
@@ -104,7 +104,7 @@ def read_uniform(plan: LongPlan, model: ModelGraph) -> UniformPlan:
 
 
 def _plain(name: str) -> str:
-    """A name without line breaks, fit for a comment."""
+    """Return a name without line breaks, for use in a comment."""
     return " ".join(name.split())
 
 
@@ -118,7 +118,7 @@ def _sharded_axes(plan: LongPlan, layout: Layout, state: str) -> frozenset[str]:
 
 
 def _sharding(plan: LongPlan, layout: Layout) -> ShardingName:
-    """The plan's name where some state is sharded: that of attention, or that of experts on a mesh of their own."""
+    """Return the plan's sharding if some state is sharded, of attention or of experts on their own mesh."""
     dense = any(_sharded_axes(plan, layout, state) for state in States.model_fields)
     experts = layout.experts is not None and layout.experts.edp_shard > 1
     return plan.sharding if dense or experts else "none"

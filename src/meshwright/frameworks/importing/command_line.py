@@ -129,7 +129,7 @@ def raise_on_unknown_options(problems: Sequence[Problem]) -> None:
 
 
 def whole_number(option: GivenOption, problems: list[Problem]) -> int | None:
-    """The option's value as a number from 1; None and a problem where it is none."""
+    """Return the option's value as a number from 1; None and a problem where it is none."""
     text = option.values[0] if option.values else ""
     if text.isdecimal() and len(text) < 19 and int(text) >= 1:
         return int(text)

@@ -26,7 +26,7 @@ TRUTHS = {
 
 
 def shown(value: object) -> object:
-    """A value as a problem shows it: sections and lists as text."""
+    """Format a value for a problem: sections and lists as text."""
     return value if isinstance(value, str | int | float | bool) else str(value)[:80]
 
 
@@ -43,16 +43,16 @@ class ConfigValues:
         return key in self.values
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or ``default`` where the file leaves it open."""
+        """Return the value, or ``default`` where the file leaves it open."""
         value = self.values.get(key)
         return default if value is None or value == AUTO else value
 
     def label(self, key: str) -> str:
-        """What the file calls the key."""
+        """Return the key as the file spells it."""
         return self.labels.get(key, key)
 
     def words(self, key: str) -> str:
-        """What the file says of the key, or that it says nothing."""
+        """Return the file's words for the key, or that it leaves it open."""
         if key not in self.values:
             return f"{self.label(key)} left out"
         value = self.values[key]
@@ -74,7 +74,7 @@ class ConfigValues:
             self.problems.append(found)
 
     def number(self, key: str, least: int = 1) -> int | None:
-        """A whole number of at least ``least``; None where the file leaves it open or has none."""
+        """Return a whole number of at least ``least``; None where the file leaves it open or has none."""
         value = self.get(key)
         if value is None:
             return None
@@ -87,7 +87,7 @@ class ConfigValues:
         return None
 
     def truth(self, key: str, default: bool = False) -> bool:
-        """A truth value, also where it is written as text."""
+        """Return a truth value, also where it is written as text."""
         value = self.get(key, default)
         if isinstance(value, str):
             value = TRUTHS.get(value.strip().lower(), value)

@@ -13,7 +13,7 @@ NEEDED = ("layers", "hidden", "heads", "vocab")
 
 
 def config_from_sizes(foreign: ImportedFile) -> dict[str, Any] | None:
-    """The configuration; None where the file says too little, or another kind of model."""
+    """Return the configuration; None where the file has too few sizes, or another kind of model."""
     size = {name: foreign.value(f"model.{name}") for name in NEEDED}
     gated, rms = foreign.value("shape.gated"), foreign.value("shape.rmsnorm")
     if None in size.values() or gated is None or gated != rms:
@@ -24,7 +24,7 @@ def config_from_sizes(foreign: ImportedFile) -> dict[str, Any] | None:
 
 
 def config_text(config: dict[str, Any]) -> str:
-    """The configuration as the text of its file."""
+    """Return the configuration as the text of its file."""
     return json.dumps(config, indent=2) + "\n"
 
 

@@ -13,7 +13,7 @@ from meshwright.plans.layers.layer_assignment import stage_layers
 def uneven_stages(
     foreign: ImportedFile, short: ShortPlan, long: LongPlan, arch: Architecture, problems: list[Problem]
 ) -> ShortPlan | LongPlan | None:
-    """The plan with the file's stages; None and a problem where they do not hold the model's layers."""
+    """Return the plan with the file's stages; None and a problem where they do not hold the model's layers."""
     stages = _with_further(foreign, arch, len(long.pipeline.placement))
     if not stages:
         return short
@@ -45,12 +45,12 @@ def uneven_stages(
 
 
 def spread_layers(foreign: ImportedFile, arch: Architecture) -> int:
-    """The layers that the file's framework spreads over stages: those for further tokens come behind them."""
+    """Return the number of layers that the framework spreads over stages, without multi-token prediction layers."""
     return arch.main_layers if foreign.value(NEXT_LAYERS) else arch.layers
 
 
 def _with_further(foreign: ImportedFile, arch: Architecture, count: int) -> tuple[Stage, ...] | None:
-    """The file's stages of the model's layers: those for further tokens are in the last one if it does not say."""
+    """Return the file's stages; multi-token prediction layers are in the last one unless the file places them."""
     stages: tuple[Stage, ...] | None = foreign.value("stages")
     main = spread_layers(foreign, arch)
     if main == arch.layers:

@@ -73,12 +73,12 @@ class ImportedFile:
     problems: tuple[Problem, ...] = field(default=())
 
     def value(self, path: str, default: Any = None) -> Any:
-        """The value of a fact, or ``default`` where the file does not say it."""
+        """Return the value of a fact, or ``default`` where the file leaves it open."""
         fact = self.facts.get(path)
         return default if fact is None else fact.value
 
     def words(self, path: str) -> str:
-        """What the file says of ``path``, or the path itself."""
+        """Return the file's words for ``path``, or the path itself."""
         fact = self.facts.get(path)
         return fact.words if fact else path
 
@@ -87,5 +87,5 @@ class Importer(Protocol):
     """Reads one format."""
 
     def __call__(self, text: str) -> ImportedFile:
-        """What ``text`` says. Raises InputError where it can not be read at all."""
+        """Read ``text``. Raises InputError if it cannot be parsed."""
         ...

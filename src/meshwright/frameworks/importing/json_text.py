@@ -15,7 +15,7 @@ HINT = "write plain JSON: no comments, no comma before a closing bracket"
 
 
 def read_json(text: str, where: str) -> dict[str, Any]:
-    """The object that ``text`` holds; ``where`` names the text in problems. Raises InputError."""
+    """Parse the JSON object in ``text``; ``where`` names the text in problems. Raises InputError."""
     if len(text) > MAX_BYTES:
         raise InputError(Problem(where, f"{len(text)} characters", f"more than {MAX_BYTES}", "shorten it"))
     try:

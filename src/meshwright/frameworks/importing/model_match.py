@@ -32,7 +32,7 @@ def size_differences(foreign: ImportedFile, arch: Architecture) -> Iterator[Prob
 
 
 def matching_zoo_models(foreign: ImportedFile) -> list[str]:
-    """The models of the zoo that have all sizes of the file; none where it says too few."""
+    """Return the models of the zoo that have all sizes of the file; none where it has too few sizes."""
     said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
     if not set(ENOUGH) <= set(said):
         return []

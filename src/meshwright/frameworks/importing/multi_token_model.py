@@ -26,7 +26,7 @@ def needs_multi_token_layers(foreign: ImportedFile, arch: Architecture) -> bool:
 def config_with_multi_token_layers(
     foreign: ImportedFile, config: Config, arch: Architecture
 ) -> Config | None:
-    """The model's configuration with the layers of the file; None where its kind cannot have them."""
+    """Return the model's configuration with the layers of the file; None where its kind cannot have them."""
     count = foreign.value(NEXT_LAYERS)
     told = f"{arch.source}; with layers for further tokens as in a file for {foreign.release}"
     asked = {COUNT: count, ASKED: True, WEIGHT: foreign.value(NEXT_WEIGHT)}
@@ -36,7 +36,7 @@ def config_with_multi_token_layers(
 
 
 def multi_token_problem(foreign: ImportedFile, arch: Architecture, *, made: bool) -> Problem:
-    """The message: what the plan's model is, or what it is without."""
+    """Return the message on the plan's model, or on its missing layers."""
     count, words = foreign.value(NEXT_LAYERS), foreign.words(NEXT_LAYERS)
     if made:
         rule = (

@@ -38,7 +38,7 @@ class Target:
 def assemble(
     foreign: ImportedFile, target: Target, arch: Architecture
 ) -> tuple[ShortPlan | LongPlan | None, list[Problem]]:
-    """The plan of a file on a cluster, and all that stands against it; no plan where an error does.
+    """Return the plan of a file on a cluster, and its problems; no plan where one is an error.
 
     Numbers that ``target`` has stand above the file's.
     """
@@ -64,7 +64,7 @@ def assemble(
 
 
 def _usual(data: dict[str, Any]) -> dict[str, Any]:
-    """The data without a gather that is the default anyway, so that equal plans are written alike."""
+    """Remove a gather that is the default, so that equal plans are written alike."""
     usual = "per-step" if data["layout"]["pp"] > 1 else "per-layer"
     if data.get("gather") == usual or data["sharding"] != "zero3":
         data.pop("gather", None)
@@ -99,7 +99,7 @@ def _layout(foreign: ImportedFile, target: Target, problems: list[Problem]) -> d
 
 
 def _smaller(field: str, degrees: Mapping[str, int], target: Target) -> str:
-    """The largest value of a degree that, with the others, divides the devices; 1 where those alone do not."""
+    """Return the largest value of a degree that divides the devices with the others; 1 where those alone do not."""
     axis = field.rpartition(".")[2]
     others = prod(degrees[other] for other in AXES if other != axis)
     return f"{axis} {largest_divisor(target.devices // others, degrees[axis]) if target.devices % others == 0 else 1}"
@@ -191,7 +191,7 @@ def _workload(
 def _contradicted_batch(
     foreign: ImportedFile, batch: int, micro_batch: int, layout: Mapping[str, int]
 ) -> Problem:
-    """A batch that is not micro-batch·accumulation·ranks, in the file's own count of ranks."""
+    """Find a batch that is not micro-batch·accumulation·ranks, in the file's own count of ranks."""
     accumulation, dp = foreign.value("accumulation"), layout["dp_replicate"] * layout["dp_shard"]
     each, counted = micro_batch * dp, foreign.value("batch_ranks", 1)
     paths = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
@@ -204,7 +204,7 @@ def _contradicted_batch(
 
 
 def _batch_doubts(foreign: ImportedFile, target: Target, batch: int, at_once: int) -> Iterator[Problem]:
-    """What is assumed of the batch; ``at_once`` are the sequences of one micro-batch on all ranks."""
+    """Return the remark on the assumed batch; ``at_once`` are the sequences of one micro-batch on all ranks."""
     said = ("workload.global_batch", "pipeline.micro_batch", "accumulation")
     if target.global_batch is None and not any(path in foreign.facts for path in said):
         rule = f"the file does not say it: one sequence per rank is read, {batch} in all"
@@ -217,5 +217,5 @@ def _batch_doubts(foreign: ImportedFile, target: Target, batch: int, at_once: in
 
 
 def _key(foreign: ImportedFile, path: str) -> str:
-    """The file's own name of a fact: the first word of what it says."""
+    """Return the file's own name of a fact: the first of its words."""
     return foreign.words(path).split(" ")[0]

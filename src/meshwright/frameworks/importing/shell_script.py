@@ -128,7 +128,7 @@ class _Reader:
             self.words[-1] = Word(last.text, last.line, last.known, last.conditional, ends=True)
 
     def filled(self, text: str) -> str:
-        """The text with variables and arithmetic put in, as far as their values are known."""
+        """Substitute variables and arithmetic in the text, as far as their values are known."""
         text = _VARIABLE.sub(self._value, text)
         text = _ARITHMETIC.sub(lambda match: _arithmetic(self._bare(match.group(1)), match.group(0)), text)
         return text[: MAX_VALUE + 1]
@@ -146,7 +146,7 @@ class _Reader:
 
 
 def read_script(text: str) -> Script:
-    """The words and variables of a script. Raises InputError where values explode."""
+    """Return the words and variables of a script. Raises InputError if values grow without end."""
     reader = _Reader({})
     for raw in _commands(text):
         reader.command(raw)
@@ -200,7 +200,7 @@ def _raw_words(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _unquoted(raw: str) -> str:
-    """A raw word without its quotes; what single quotes hold is still filled in: nothing is run here."""
+    """Return a raw word without its quotes; variables in single quotes are filled in too, since nothing runs here."""
     text = re.sub(r"\\\r?\n", " ", raw)
     return re.sub(r"""'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)""", _plain, text, flags=re.DOTALL)
 
@@ -210,7 +210,7 @@ def _plain(match: re.Match[str]) -> str:
 
 
 def _arithmetic(text: str, whole: str) -> str:
-    """The value of whole-number arithmetic, or ``whole`` where it is something else."""
+    """Return the value of whole-number arithmetic, or ``whole`` if it is something else."""
     try:
         value = _evaluated(ast.parse(text.strip()[:200], mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):

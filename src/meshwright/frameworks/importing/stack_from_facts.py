@@ -11,7 +11,7 @@ DATA_PARALLEL = ("overlap_gradient_reduction", "overlap_parameter_gather", "grad
 
 
 def changed_stack(foreign: ImportedFile, stack: Stack, *, dp: int) -> Stack:
-    """The stack as the file runs it; the same stack where the file says nothing else. ``dp``: ranks that reduce."""
+    """Return the stack as the file runs it, unchanged where the file sets nothing. ``dp``: ranks that reduce."""
     said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
     if dp == 1:
         said = {name: value for name, value in said.items() if name not in DATA_PARALLEL}
@@ -26,7 +26,7 @@ def changed_stack(foreign: ImportedFile, stack: Stack, *, dp: int) -> Stack:
 
 
 def stack_text(stack: Stack) -> str:
-    """A stack as the text of a stack file, without what is the default anyway."""
+    """Return a stack as the text of a stack file, without defaults."""
     usual = {field.name: field.default for field in fields(Stack)}
     said = {name: value for name, value in asdict(stack).items() if value != usual[name]}
     if stack.models is not None:

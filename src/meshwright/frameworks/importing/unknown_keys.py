@@ -16,7 +16,7 @@ Verdict = Callable[[Path], tuple[str, str, Severity]]
 def unknown_problems(
     data: Mapping[str, object], names: frozenset[str], verdict: Verdict
 ) -> Iterator[Problem]:
-    """A problem for each unknown key, the first of many."""
+    """Return a problem for each unknown key, up to a limit."""
     found = unknown_keys(data, names)
     for path, value in islice(found, MOST):
         rule, suggestion, severity = verdict(path)

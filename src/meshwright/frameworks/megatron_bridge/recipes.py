@@ -33,13 +33,13 @@ def bridge_models() -> tuple[BridgeModel, ...]:
 
 
 def model_of(recipe: str) -> BridgeModel | None:
-    """The model of a recipe by the longest known start of its name; None where no start is known."""
+    """Return the model of a recipe by the longest known start of its name; None where no start is known."""
     found = [row for row in bridge_models() if recipe.startswith(f"{row.stem}_")]
     return max(found, key=lambda row: len(row.stem), default=None)
 
 
 def recipe_settings(recipe: str) -> Mapping[str, str] | None:
-    """What a recipe sets, by dotted name; None for one that is not in the table."""
+    """Return a recipe's settings by dotted name; None for one that is not in the table."""
     row = next((row for row in _rows(RECIPES) if row["recipe"] == recipe), None)
     return row and {name: value for name, value in row.items() if value and name != "recipe"}
 

@@ -25,7 +25,7 @@ def compare_order(
     result: ClassComparison,
     equal: Counter[CollectiveKey],
 ) -> None:
-    """The first place in each group where the target sends something else than the plan.
+    """Return the first place in each group where the target's traffic differs from the plan's.
 
     Held are sizes of which all are equal.
     """

@@ -33,7 +33,7 @@ class UnmatchedCollectives:
 
 
 def collective_key(one: PlannedCollective | IssuedCollective) -> CollectiveKey:
-    """What is counted of a collective."""
+    """Return the key under which a collective is counted."""
     return one.kind, one.members, one.bytes
 
 
@@ -53,7 +53,7 @@ def covers(row: Difference, sent: PlannedCollective) -> bool:
 def in_target_units(
     moments: Sequence[ConcurrentCollectives], seat: RankView, rows: Sequence[Difference], sharding: str
 ) -> tuple[list[ConcurrentCollectives], list[ExplainedDifference]]:
-    """The plan's moments in the target's units, and which rows changed them."""
+    """Return the plan's moments in the target's units, and the rows that changed them."""
     explained = []
     for row in rows:
         if row.effect != "units":
@@ -158,7 +158,7 @@ AFTER = {"again": _again, "kept": _kept, "recut": _recut, "between": _between, "
 
 
 def _ours(sides: UnmatchedCollectives, row: Difference, members: Members) -> Counter[CollectiveKey]:
-    """What is left of the plan's in one group that a row is about; tokens of one size may be for several things."""
+    """Return the plan's unmatched traffic in one group that a row covers; equal sizes may have several purposes."""
     found: Counter[CollectiveKey] = Counter()
     for one, left in sides.ours.items():
         if one[1] == members:

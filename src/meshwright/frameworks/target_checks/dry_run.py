@@ -51,7 +51,7 @@ class DryRun:
         return sum(len(one.disagreements) for one in self.classes)
 
     def to_json(self) -> dict[str, Any]:
-        """The public form; ``accepted`` says that there is no disagreement."""
+        """Return the public form; ``accepted`` means that there is no disagreement."""
         found = self.disagreements
         return {
             "by": "dry",
@@ -96,7 +96,7 @@ def dry_run(target: str, long: LongPlan, setting: Setting, config: Mapping[str, 
 
 
 def _class_of(target: str, seat: RankView, kind: PlanKind, line: Mapping[str, Any]) -> ClassComparison:
-    """What one class showed. Raises UnsupportedError for what the script refused before it began."""
+    """Return the comparison of one class. Raises UnsupportedError if the script refused it before the step."""
     if line.get("ran"):
         return compare(seat, read_recorded_step(line), kind, DIFFERENCES[target])
     if line.get("refused"):
@@ -108,7 +108,7 @@ def _class_of(target: str, seat: RankView, kind: PlanKind, line: Mapping[str, An
 
 
 def shortened_plan(long: LongPlan, setting: Setting) -> LongPlan:
-    """The plan with the micro-batches that a step needs to show everything."""
+    """Return the plan with enough micro-batches for a step to show every collective."""
     uniform = read_uniform(long, setting.model)
     most = MICRO_BATCHES if uniform.pp == 1 else 2 * uniform.pp * uniform.virtual_stages
     global_batch = uniform.dp * uniform.micro_batch * min(most, uniform.micro_batches)
@@ -117,6 +117,6 @@ def shortened_plan(long: LongPlan, setting: Setting) -> LongPlan:
 
 
 def target_stack(target: str, planned: Stack) -> Stack:
-    """The stack that the exported files run on: as the plan has it where it is the target's own."""
+    """Return the stack that the exported files run on: the plan's own where it is the target's."""
     name = TARGET_CHECKS[target].stack
     return planned if planned.name == name else load_stack(name)

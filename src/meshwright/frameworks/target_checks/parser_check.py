@@ -26,7 +26,7 @@ class ParserVerdict:
     python: str
 
     def to_json(self) -> dict[str, object]:
-        """The public form."""
+        """Return the public form."""
         return {
             "by": "parser",
             "accepted": self.accepted,

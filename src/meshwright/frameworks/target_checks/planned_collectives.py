@@ -52,7 +52,7 @@ class RankView:
         return self.pipeline_rank * int(strides(grid.sizes, grid.order)["pp"])
 
     def members(self, axes: tuple[str, ...]) -> Members:
-        """The ranks of this rank's group over ``axes``, sorted."""
+        """Return the ranks of this rank's group over ``axes``, sorted."""
         grid = self.program.grid
         if axes == ("world",):
             return tuple(range(grid.ranks))
@@ -108,7 +108,7 @@ class RankView:
         )
 
     def units(self, sent: PlannedCollective, sharding: str) -> tuple[PlannedCollective, ...]:
-        """What is sent for a whole stage, block by block; anything else as it is."""
+        """Return a whole stage's traffic block by block, and other traffic unchanged."""
         word, _, index = sent.what.partition(" ")
         if word != "stage":
             return (sent,)

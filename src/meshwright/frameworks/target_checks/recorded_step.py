@@ -32,7 +32,7 @@ class RecordedStep:
 
 
 def read_recorded_step(line: Mapping[str, Any]) -> RecordedStep:
-    """The line of one rank. What is sent to oneself alone, and barriers, are left out. Raises MeasurementError."""
+    """Read the line of one rank, without barriers and sends to itself. Raises MeasurementError."""
     try:
         groups = [tuple(sorted(map(int, members))) for members in line["groups"]]
         issued = [

@@ -179,7 +179,7 @@ def _figures(
 def _left(
     seat: RankView, labels: dict[CollectiveKey, list[PlannedCollective]], sides: UnmatchedCollectives
 ) -> Iterator[Disagreement]:
-    """What no row explains, per kind and group: both figures of what is only on one side."""
+    """Return the differences that no row explains, per kind and group, with both sides' figures."""
     for kind, members in dict.fromkeys((t[0], t[1]) for t in [*sides.ours, *sides.theirs]):
         plan, target = (
             Counter({t: n for t, n in side.items() if t[:2] == (kind, members)})

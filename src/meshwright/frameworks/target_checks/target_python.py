@@ -88,7 +88,7 @@ def require_module(python: str, module: str) -> None:
 
 @contextmanager
 def temporary_folder(texts: Mapping[str, str]) -> Iterator[tuple[Path, Path]]:
-    """A folder with the texts in it, and the folder of the scripts, as long as they are needed."""
+    """Provide a folder with the texts, and the folder of the scripts, while they are needed."""
     with (
         tempfile.TemporaryDirectory() as folder,
         as_file(files("meshwright.frameworks.target_checks") / "scripts") as scripts,
@@ -101,7 +101,7 @@ def temporary_folder(texts: Mapping[str, str]) -> Iterator[tuple[Path, Path]]:
 
 
 def run_json_script(command: Sequence[str]) -> dict[str, Any]:
-    """What a script says: its last line that is JSON; frameworks print much before it. Raises MeasurementError."""
+    """Return a script's last line of JSON; frameworks print much before it. Raises MeasurementError."""
     said = run_program(command)
     for line in reversed(said.stdout.splitlines()):
         if line.startswith("{"):

@@ -15,11 +15,10 @@ from typing import Any, Literal, NamedTuple
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile
 from meshwright.frameworks.importing.model_match import matching_zoo_models
-from meshwright.ingestion.logs.events import Cells
-from meshwright.ingestion.logs.measured_columns import measured_columns
+from meshwright.ingestion.logs.events import Cells, MemoryKind, Unit
 from meshwright.ingestion.logs.readers.meshwright_runtime import IN_FULL
 from meshwright.ingestion.logs.run_table import HEADER
-from meshwright.ingestion.logs.summary import LogSummary
+from meshwright.ingestion.logs.summary import LogSummary, units_per_step
 from meshwright.model.load import load_model
 from meshwright.validation.cell_parsers import Reader, read_cells
 from meshwright.validation.read_run_table import CHOSEN, COLUMN_OF, ESSENTIAL, GIVEN, RESULT
@@ -41,6 +40,12 @@ COVERED = ("shared experts", "dense layers between those with experts")
 PLANNED = {"stage_layers": "stages of unequal length", "tp": IN_FULL}
 """Remarks that a plan answers if it fills these columns."""
 HINT = "give the plan, or set the column, for example device=h100-sxm-80gb"
+FROM: dict[Unit, str] = {"step": "", "token of a device": "from tokens/s, ", "sample": "from samples/s, "}
+KINDS: dict[MemoryKind, str] = {
+    "max allocated": "GiB, max allocated",
+    "max reserved": "GiB, max reserved: with the allocator's cache",
+}
+"""Kinds of peaks in order of preference, and the text of their origin."""
 
 
 class Origin(NamedTuple):
@@ -251,3 +256,33 @@ def _contradictions(cells: Mapping[str, str]) -> Iterator[Problem]:
     if "dp" in cells and _product(cells) != _value("devices", cells["devices"]):
         rule = f"pp·dp·cp·tp = {_product(cells)} ≠ {cells['devices']} devices"
         yield Problem("devices", cells["devices"], rule, "check that log and plan belong together", "warning")
+
+
+def measured_columns(summary: LogSummary, known: Mapping[str, str]) -> Cells:
+    """Return the columns; ``known`` tells how much work a step is. A run out of memory has neither time nor peak."""
+    outcome = "oom" if summary.out_of_memory else "ok"
+    words = "the message of PyTorch" if summary.out_of_memory else "its steps"
+    cells: Cells = {"outcome": Fact(outcome, words)}
+    if known.get("outcome", outcome).lower() == "oom":
+        return cells
+    return cells | _time(summary, known) | _memory(summary)
+
+
+def _time(summary: LogSummary, known: Mapping[str, str]) -> Cells:
+    timing, work = summary.timing, units_per_step(summary.unit, known)
+    if timing is None or not work:
+        return {}
+    low, middle, high = (
+        f"{seconds * work:.6g}" for seconds in (timing.low_s, timing.median_s, timing.high_s)
+    )
+    origin = f"{FROM[summary.unit]}median of {timing.steps} reports; 10 to 90 %: {low} to {high} s"
+    words = f"{timing.steps} reports after {timing.warm_up} of warm-up"
+    return {"step_time_s": Fact(middle, words), "step_time_origin": Fact(origin, words)}
+
+
+def _memory(summary: LogSummary) -> Cells:
+    for kind, origin in KINDS.items():
+        if kind in summary.peaks_gib:
+            peak = f"{summary.peaks_gib[kind]:.6g}"
+            return {"peak_memory_gib": Fact(peak, kind), "memory_origin": Fact(origin, kind)}
+    return {}

@@ -13,17 +13,20 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_schema import CalibratedName
 from meshwright.cluster.plausibility import implausible_figures
-from meshwright.ingestion.measured_cluster.collective_constants import fit_links
+from meshwright.errors import InputError
 from meshwright.ingestion.measured_cluster.hardware import checked_base, cluster_of, rounded
 from meshwright.ingestion.measured_cluster.kernel_constants import KernelConstant, fit_kernels
 from meshwright.ingestion.measured_cluster.node_links import node_links
+from meshwright.ingestion.nccl_tests.constant_fit import fit_collectives
 from meshwright.ingestion.nccl_tests.fitted_values import FittedCollectives
-from meshwright.measurement.results import Results
+from meshwright.ingestion.nccl_tests.table import Measurement
+from meshwright.measurement.results import CollectiveTime, Results
 from meshwright.units import MICROSECOND
 
 CARRIED = frozenset(get_args(CalibratedName))
 """Constants that a cluster file can carry."""
 FEW, LONGEST_SOURCE = 4, 2000
+NAMES = {"send-recv": "send-receive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +107,34 @@ def _of_time(results: Results) -> Iterator[str]:
         shown = "; ".join(results.unfinished[:FEW])
         more = f"; … ({len(results.unfinished)} in all)" if len(results.unfinished) > FEW else ""
         yield f"not measured: {shown}{more}"
+
+
+def fit_links(results: Results, cluster: Cluster, findings: list[str]) -> FittedCollectives | None:
+    """Fit all sweeps in groups with equally many members on each host; return None if nothing is identified."""
+    sweeps = [time for time in results.in_scope("node", "nodes", "rail") if time.local]
+    if not sweeps:
+        return None
+    try:
+        return fit_collectives([_measurement(time) for time in sweeps], cluster)
+    except InputError as error:
+        findings += [f"no constant of collectives: {problem.rule}" for problem in error.problems]
+        return None
+
+
+def _measurement(time: CollectiveTime) -> Measurement:
+    """Return the time as nccl-tests would report it, from one process per device."""
+    rate = time.bytes / time.seconds
+    return Measurement(
+        collective=NAMES.get(time.kind, time.kind),
+        ranks=time.ranks,
+        nodes=time.nodes,
+        processes=time.ranks,
+        bytes=time.bytes,
+        seconds=time.seconds,
+        algbw_bytes_per_s=rate,
+        busbw_bytes_per_s=rate,
+        wrong=None,
+        in_place=time.kind == "all-reduce",
+        dtype="float",
+        device="",
+    )

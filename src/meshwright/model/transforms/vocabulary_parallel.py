@@ -21,7 +21,7 @@ def with_vocabulary_parallel(model: ModelGraph) -> ModelGraph:
         Block(
             "embed.vocabulary",
             "embed",
-            tuple(_rows(op) for op in embed.operators if isinstance(op, Embedding)),
+            tuple(replace(op, parameters=_tables(op)) for op in embed.operators if isinstance(op, Embedding)),
         ),
         Block("head.vocabulary", "head", tuple(op for op in head.operators if op not in stays)),
     )
@@ -32,10 +32,6 @@ def with_vocabulary_parallel(model: ModelGraph) -> ModelGraph:
     blocks = tuple(ends.get(index, block) for index, block in enumerate(model.blocks))
     count = len(blocks)
     return replace(model, blocks=blocks + shares, vocabulary=(count, count + 1))
-
-
-def _rows(embedding: Embedding) -> Embedding:
-    return replace(embedding, parameters=_tables(embedding))
 
 
 def _without_rows(embed: Block) -> Iterator[Operator]:

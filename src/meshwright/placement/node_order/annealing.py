@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.placement.node_order.nearest_first import near_together
-from meshwright.placement.node_order.order_moves import changed
 from meshwright.placement.node_order.problem import Floats, Ints, Task
 from meshwright.placement.node_order.step_surrogate import Guide
 from meshwright.placement.node_order.swap_descent import Neighbours, descended
@@ -114,3 +113,46 @@ def _nearest_chain(distance: Floats, first: int) -> Ints:
         order.append(int(np.where(left, distance[order[-1]], np.inf).argmin()))
         left[order[-1]] = False
     return np.array(order)
+
+
+def changed(orders: Ints, rng: np.random.Generator, at: Ints) -> Ints:
+    """Each order changed by a move of its own; ``at`` is a place that its move begins with, or −1 for any: (k, n).
+
+    Two nodes are swapped, one is moved, a run is reversed as in 2-opt, or two blocks are swapped, which begin at
+    multiples of their length like the groups of a grid (Pipette, arXiv 2405.18093, has the first three).
+    """
+    count, places = orders.shape
+    one = np.where(at < 0, rng.integers(places, size=count), at)[:, None]
+    other = ((one[:, 0] + rng.integers(1, places, size=count)) % places)[:, None]
+    here = np.arange(places)[None]
+    length = _lengths(places)[rng.integers(len(_lengths(places)), size=count)][:, None]
+    moves = np.stack([_swapped(here, one, other, 1), _moved(here, one, other), _reversed(here, one, other)])
+    moves = np.concatenate([moves, _swapped(here, one, other, length)[None]])
+    source = moves[rng.integers(len(moves), size=count), np.arange(count)]
+    return np.take_along_axis(orders, source, axis=1)
+
+
+def _lengths(places: int) -> Ints:
+    """Lengths of blocks that divide the places."""
+    dividing = [length for length in range(1, places // 2 + 1) if places % length == 0]
+    return np.array(dividing or [1])
+
+
+def _swapped(here: Ints, one: Ints, other: Ints, length: Ints | int) -> Ints:
+    """Where each place takes its node from when the blocks around two places change places."""
+    first, second = one // length, other // length
+    block, shift = here // length, (second - first) * length
+    return np.where(block == first, here + shift, np.where(block == second, here - shift, here))
+
+
+def _moved(here: Ints, one: Ints, other: Ints) -> Ints:
+    """Move the node at ``one`` to place ``other``."""
+    between = (here >= np.minimum(one, other)) & (here <= np.maximum(one, other))
+    step = np.where(one < other, 1, -1)
+    return np.where(here == other, one, np.where(between, here + step, here))
+
+
+def _reversed(here: Ints, one: Ints, other: Ints) -> Ints:
+    """Reverse the run between two places."""
+    between = (here >= np.minimum(one, other)) & (here <= np.maximum(one, other))
+    return np.where(between, one + other - here, here)

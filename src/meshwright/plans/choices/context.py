@@ -37,7 +37,7 @@ def _all(setting: Setting) -> Values:
 
 
 def _heads_can_be_exchanged(given: ChoiceRuleInput, context: Context) -> Iterator[tuple[str, Bools]]:
-    """The stack has the form; ranks that exchange heads have whole ones; a ring is left between them."""
+    """Allow forms that the stack has, with whole heads on each rank and a ring between the groups."""
     base, arch, stack = given.base, given.setting.model.architecture, given.setting.stack
     alone = base.cp == 1
     if given.values["context"].index(context):

@@ -1,4 +1,4 @@
-"""When the parameters of zero3 are gathered. Base plans enumerate it with the sharding."""
+"""Gather time of zero3 parameters. Base plans enumerate it with the sharding."""
 
 from typing import get_args
 

@@ -17,7 +17,7 @@ def _all(setting: Setting) -> Values:
 
 
 def _orders_differ(given: ChoiceRuleInput, own: Order) -> Iterator[tuple[str, Bools]]:
-    """An order reorders axes of degrees above 1, and keeps the ranks of a stage together where there are experts."""
+    """Allow orders that reorder axes of degrees above 1, and keep a stage's ranks together for experts."""
     base, orders = given.base, given.values["order"]
     code = orders.index(own)
     if code:

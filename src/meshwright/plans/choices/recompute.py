@@ -1,4 +1,4 @@
-"""What runs again in the backward pass: a recomputation by name, or a set of operators."""
+"""Recomputation in the backward pass, by name or as a set of operators."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -19,7 +19,7 @@ def _named(setting: Setting) -> Values:
 
 
 def _recomputable(given: ChoiceRuleInput, chosen: str | tuple[str, ...]) -> Iterator[tuple[str, Bools]]:
-    """The stack can recompute it, and the model has it."""
+    """Allow what the stack can recompute and the model has."""
     stack, model = given.setting.stack, given.setting.model
     names = (chosen,) if isinstance(chosen, str) else chosen
     have = recomputable(model.architecture)

@@ -5,12 +5,12 @@ from meshwright.plans.context_forms.form_kind import ContextFormKind, Elements, 
 
 
 def _forward(op: Attention) -> tuple[Exchange, ...]:
-    """Queries go round; outputs return with the statistic of each row."""
+    """Send queries round the ring; outputs return with the statistic of each row."""
     return _two_ways(Elements(op.heads * op.qk_dim), Elements(op.heads * op.v_dim, op.heads))
 
 
 def _backward(op: Attention) -> tuple[Exchange, ...]:
-    """Queries, outputs, their gradients and statistics go round; gradients of queries return."""
+    """Send queries, outputs, their gradients and statistics round; gradients of queries return."""
     return _two_ways(
         Elements(op.heads * (op.qk_dim + 2 * op.v_dim), op.heads), Elements(op.heads * op.qk_dim)
     )

@@ -9,7 +9,7 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 
 
 def context_dimensions(case: RuleInput) -> Iterator[Problem]:
-    """The inner dimension is a part of cp, pure Ulysses all of it; the others are as many ranks as the form needs."""
+    """Check that the inner degree divides cp, and that the outer ranks are as many as the form needs."""
     context, cp = case.layout.context_in_full, case.grid.cp
     multiple, ring = context.kind.ring_multiple, cp // context.heads(cp)
     if ring > 1 and ring % multiple:
@@ -43,7 +43,7 @@ def context_heads(case: RuleInput) -> Iterator[Problem]:
 
 
 def _fewer(case: RuleInput, most: int) -> str:
-    """A form that exchanges heads among ``most`` ranks at most."""
+    """Return a form that exchanges heads among at most ``most`` ranks."""
     if most == 1:
         return f"context: {USUAL.form}"
     context = case.layout.context_in_full
@@ -52,7 +52,7 @@ def _fewer(case: RuleInput, most: int) -> str:
 
 
 def stack_contexts(case: RuleInput) -> Iterator[Problem]:
-    """The stack has the form, in as many dimensions, and the order of pieces."""
+    """Check that the stack has the form, in as many dimensions, and the order of pieces."""
     context, stack = case.layout.context_in_full, case.stack
     if case.grid.cp == 1:
         return
@@ -65,7 +65,7 @@ def stack_contexts(case: RuleInput) -> Iterator[Problem]:
 
 
 def stack_name(context: Context) -> str:
-    """How a stack names what a plan says: ``ring+ulysses`` in two dimensions."""
+    """Return the stack's name of a context form: ``ring+ulysses`` in two dimensions."""
     return f"{context.form}+ulysses" if context.two_dimensional else context.form
 
 

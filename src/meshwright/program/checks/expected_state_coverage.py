@@ -7,13 +7,12 @@ divide. With a tied table and both ends on one rank the head's row leaves the ta
 vocabulary that is spread over pipeline ranks every share's rows count its own part of the tables.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Parameter
-from meshwright.program.layouts.tensor_layout import Layout, Placement, Shard
 from meshwright.program.model_states.state_bytes import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
@@ -82,12 +81,11 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
 def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:
     """Return the row of one unit; ``sharded``: its buffer is cut over the data-parallel shard axes."""
     grid = program.expert_grid if unit.expert else program.grid
-    layouts = [parameter_layout(p, program, expert=unit.expert) for p in unit.parameters]
     tensors, shards = grid.size(unit.axes), grid.size(unit.shard_axes) if sharded else 1
-    local = -(-sum(_local(p, at, program) for p, at in zip(unit.parameters, layouts, strict=True)) // shards)
+    cut = [(p, _cuts(p, program, expert=unit.expert)) for p in unit.parameters]
+    local = -(-sum(_local(p, cuts, program) for p, cuts in cut) // shards)
     elements = sum(p.elements for p in unit.parameters)
-    cuts = [prod(grid.sizes[axis] for axis in at.placements) for at in layouts]
-    copies = sum((tensors // n - 1) * p.elements for p, n in zip(unit.parameters, cuts, strict=True))
+    copies = sum((tensors // prod(cuts.values()) - 1) * p.elements for p, cuts in cut)
     padding = local * shards * tensors - elements - copies
     repeat = max(1, len(unit.layers))
     return Coverage(unit, kind, local, repeat * elements, repeat * copies, repeat * padding)
@@ -102,15 +100,6 @@ def coverage(program: Program, model: ModelGraph) -> tuple[Coverage, ...]:
         for kind in STATE_KINDS
         for part in unit.with_state(kind)
     )
-
-
-def parameter_layout(parameter: Parameter, program: Program, *, expert: bool) -> Layout:
-    """Return the layout of a parameter on its mesh before its buffer is sharded."""
-    placements: dict[str, Placement] = {}
-    for axis, dim in (("ep", parameter.ep_dim), ("etp" if expert else "tp", parameter.tp_dim)):
-        if dim is not None:
-            placements[axis] = Shard(dim)
-    return Layout(program.expert_grid if expert else program.grid, placements)
 
 
 def padded_shape(parameter: Parameter, program: Program) -> tuple[int, ...]:
@@ -140,8 +129,19 @@ def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
     return replace(parameter, shape=(rows_of_share(rows, padded, rank, program.pipeline_ranks), *rest))
 
 
-def _local(parameter: Parameter, layout: Layout, program: Program) -> int:
-    return layout.largest_local(padded_shape(parameter, program))
+def _cuts(parameter: Parameter, program: Program, *, expert: bool) -> dict[int, int]:
+    """Return how many parts the axes of its mesh cut each dim of a parameter into, its buffer's shards aside."""
+    sizes = (program.expert_grid if expert else program.grid).sizes
+    cuts: dict[int, int] = {}
+    for axis, dim in (("ep", parameter.ep_dim), ("etp" if expert else "tp", parameter.tp_dim)):
+        if dim is not None:
+            cuts[dim] = cuts.get(dim, 1) * sizes[axis]
+    return cuts
+
+
+def _local(parameter: Parameter, cuts: Mapping[int, int], program: Program) -> int:
+    """Return the elements of a parameter on the rank that has most."""
+    return prod(-(-n // cuts.get(dim, 1)) for dim, n in enumerate(padded_shape(parameter, program)))
 
 
 def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:

@@ -105,12 +105,6 @@ class RankGrid:
             members = [m + i * int(steps[axis]) for i in range(grid.sizes[axis]) for m in members]
         return tuple(members)
 
-    def in_domain(self, axes: Sequence[str], domain: int) -> int:
-        """Return the members of a group over ``axes`` that share a fast domain of ``domain`` ranks."""
-        grid, axes = self._refined(axes)
-        steps = strides(grid.sizes, grid.order)
-        return int(members_in_domain([grid.sizes[a] for a in axes], [steps[a] for a in axes], domain))
-
 
 def grid_with(axes: Sequence[str], grid: RankGrid, other: RankGrid) -> RankGrid:
     """Of two meshes over the same ranks the first that has all of these axes."""

@@ -60,7 +60,6 @@ from meshwright.stack.stack import Stack
 
 LOSS_STATISTICS: tuple[tuple[str, int], ...] = (("maximum", 4), ("sums", 8))
 """Bytes of a token's maximum, then of its sum of exponentials and target logit, in fp32; the sums need the maximum."""
-LOSS_STATISTICS_BYTES = sum(size for _, size in LOSS_STATISTICS)
 
 BOUNDARIES = (EnterTensor, LeaveTensor)
 

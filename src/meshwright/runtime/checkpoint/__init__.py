@@ -7,7 +7,6 @@ software. A checkpoint of another plan, or a damaged one, is refused with the re
 """
 
 from meshwright.runtime.checkpoint.hugging_face_export import export_weights
-from meshwright.runtime.checkpoint.manifest import read_facts
 from meshwright.runtime.checkpoint.restore import restore_checkpoint
 from meshwright.runtime.checkpoint.run_folder import latest_checkpoint, prune_checkpoints
 from meshwright.runtime.checkpoint.save import save_checkpoint
@@ -16,7 +15,6 @@ __all__ = [
     "export_weights",
     "latest_checkpoint",
     "prune_checkpoints",
-    "read_facts",
     "restore_checkpoint",
     "save_checkpoint",
 ]

@@ -82,14 +82,6 @@ def read_manifest(path: Path) -> Manifest:
     return _parsed(path, text)
 
 
-def read_facts(path: Path) -> dict[str, object]:
-    """Return the caller's saved facts with ``step``, ``signature``, ``ranks``, ``precision``, ``plan`` and ``model``.
-
-    Raises InputError.
-    """
-    return facts_of(read_manifest(path))
-
-
 def facts_of(manifest: Manifest) -> dict[str, object]:
     """Return what ``read_facts`` returns, from a manifest in memory; the caller's own facts win."""
     own = ("step", "signature", "ranks", "precision", "plan", "model")

@@ -72,7 +72,7 @@ def tokenised(files: Sequence[DataFile], encoder: Encoder | None, vocab: int, ca
     digest = hashlib.sha256("\n".join([FORM_OF_CACHE, how, *content_digests(files)]).encode())
 
     def build(place: Path) -> None:
-        _tokenise(files, encoder or _learn(files, vocab), place)
+        _tokenise(files, encoder or learn_encoder((piece.text for piece in _sound(files)), vocab), place)
         _check_unchanged(files, stamps)
 
     folder = build_once(cache / digest.hexdigest()[:32], build)
@@ -91,10 +91,6 @@ def content_digests(files: Sequence[DataFile]) -> list[str]:
     if problems:
         raise InputError(problems)
     return digests
-
-
-def _learn(files: Sequence[DataFile], vocab: int) -> Encoder:
-    return learn_encoder((piece.text for piece in _sound(files)), vocab)
 
 
 def _tokenise(files: Sequence[DataFile], encoder: Encoder, folder: Path) -> None:

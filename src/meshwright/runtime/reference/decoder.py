@@ -186,10 +186,6 @@ class Decoder:
         stream_BLD = n_BLD if self.arch.residual_after_norm else x_BLD
         return stream_BLD * mixing.stream + y_BLD * mixing.part
 
-    def after_feedforward(self, layer: int, x_BLD: Tensor) -> Tensor:
-        """Return the stream with a layer's feed-forward added."""
-        return self.fed_forward(layer, x_BLD)[0]
-
     def fed_forward(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Choice | None]:
         """Return the stream with a layer's feed-forward added, and the expert choice of a routed layer."""
         unit, four, moe = f"layers.{layer}", self.arch.norms_per_layer == 4, self.arch.moe

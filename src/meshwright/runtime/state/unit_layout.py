@@ -17,7 +17,6 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from meshwright.model.operators.operator_types import Operator, Parameter
-from meshwright.program.layouts.tensor_layout import boundaries
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_bytes import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.pass_items import Collective
@@ -144,8 +143,8 @@ class UnitLayout:
     def pieces(self, part: int) -> tuple[Interval, ...]:
         """Return the intervals of the buffer that a rank owns, in the order of its shard."""
         if not self.shared:
-            bounds = boundaries(self.size, self.parts, None)
-            return ((bounds[part], bounds[part + 1]),)
+            step = -(-self.size // self.parts)
+            return ((min(part * step, self.size), min((part + 1) * step, self.size)),)
         table = balanced(self.shared, self.parts, first=True)
         rest = balanced(self.size - self.shared, self.parts, first=False)
         return (

@@ -3,7 +3,7 @@
 Nothing in the file comes from elsewhere and nothing in it runs. Equal schedules give equal files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from textwrap import wrap
@@ -11,7 +11,6 @@ from xml.etree.ElementTree import Element, indent, tostring
 
 from meshwright.schedules.action import ActionLists
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture.captions import description, notes
 from meshwright.schedules.picture.gantt_chart import draw_gantt
 from meshwright.schedules.picture.layout import LEFT, RIGHT, Layout, layout_of
 from meshwright.schedules.picture.legend import draw_legend
@@ -19,7 +18,8 @@ from meshwright.schedules.picture.memory_curves import draw_curves
 from meshwright.schedules.picture.message_lines import MAX_MESSAGES, messages
 from meshwright.schedules.picture.panel import Panel, Style
 from meshwright.schedules.picture.style_sheet import ROOT, style_sheet
-from meshwright.schedules.picture.svg_elements import MEAN, pixels, printable, shape, shortened
+from meshwright.schedules.picture.svg_elements import MEAN, amount, pixels, printable, shape, shortened
+from meshwright.schedules.picture.time_axis import Axis
 from meshwright.schedules.timeline import Timeline
 
 PLAIN = Style()
@@ -117,3 +117,23 @@ def _draw_panel(page: _Page, panel: Panel, style: Style, most: float) -> None:
         page.y += GAP
     page.y += draw_gantt(page.part(), panel, page.layout, style)
     page.y += draw_curves(page.part(), panel, page.layout, most) + GAP
+
+
+def description(panel: Panel) -> str:
+    """One schedule in one sentence."""
+    peaks = ", ".join(amount(round(curve.peak, 2)) for curve in panel.curves)
+    name = f"{panel.title}: " if panel.title else ""
+    return (
+        f"{name}{panel.actions:,} actions on {panel.ranks:,} pipeline ranks from time {amount(panel.begin)} to "
+        f"{amount(panel.end)}. Peaks of activations held, rank by rank: {peaks}."
+    )
+
+
+def notes(panels: Sequence[Panel], axis: Axis, sent: int) -> Iterator[str]:
+    """Yield a sentence for everything that is not drawn; ``sent`` is the number of messages."""
+    gaps = [f"{amount(low)} to {amount(high)}" for (low, high), _ in axis.breaks]
+    if gaps:
+        actions = sum(panel.actions for panel in panels)
+        yield f"{actions:,} actions are too many to draw. Left out, at the dotted lines: time {', '.join(gaps)}."
+    if sent > MAX_MESSAGES:
+        yield f"{sent:,} messages are too many to draw."

@@ -3,19 +3,57 @@
 Where W goes is decided by playing: a rank that waits for the input of its next pass runs the oldest W that is left, and
 one that would pass its memory limit with the next F runs W until it fits. A W that ends later than the wait delays the
 next pass, which a ``Rule`` allows for a part of W, as long as the schedule need not be longer
-(``latest_starts.py``), or always, so that every W is right behind its I.
+(``latest_starts``), or always, so that every W is right behind its I.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
 from meshwright.schedules.pipeline import Pipeline
-from meshwright.schedules.split_backward.latest_starts import latest_starts
-from meshwright.schedules.split_backward.pass_numbers import Orders, Pass
+from meshwright.schedules.split_backward.pass_numbers import Orders, Pass, PassTable, first_starts
 from meshwright.schedules.split_backward.pipeline_state import EPSILON, PipelineState, PlayedPasses
 
 Rule = float | Literal["deadline", "at-once"]
 """By what part of itself a W may end after a wait; by as much as the next pass may wait; or however much."""
+
+
+class _Backwards(PassTable):
+    """The game from its end; ``latest`` has the starts of each pass, the last micro-batch first."""
+
+    def __init__(self, orders: Orders, pipeline: Pipeline) -> None:
+        super().__init__(pipeline)
+        self.orders = orders
+        work = [0.0] * len(orders)
+        for code, seconds in enumerate(self.seconds):
+            work[self.rank[code]] += pipeline.micro_batches * seconds
+        self.clock = [
+            first + max(work) - self.seconds[order[-1] + self.stages]
+            for first, order in zip(first_starts(pipeline), orders, strict=True)
+        ]
+        self.starts = [[0.0] * len(order) for order in orders]
+        self.left = [len(order) for order in orders]
+        self.latest: list[list[float]] = [[] for _ in range(2 * self.stages)]
+        todo = list(range(len(orders)))
+        while todo:
+            todo += self._retreat(todo.pop())
+
+    def _retreat(self, rank: int) -> set[int]:
+        """Place passes of a rank until one's result is not wanted yet; returns the ranks that can place more."""
+        order, served = self.orders[rank], set[int]()
+        while self.left[rank]:
+            code = order[self.left[rank] - 1]
+            starts, target, end = self.latest[code], self.target[code], self.clock[rank]
+            if target >= 0:
+                if len(starts) == len(self.latest[target]):
+                    break
+                end = min(end, self.latest[target][len(starts)] - self.delay[target])
+            self.left[rank] -= 1
+            self.clock[rank] = end - self.seconds[code]
+            self.starts[rank][self.left[rank]] = self.clock[rank]
+            starts.append(self.clock[rank])
+            if self.source[code] >= 0:
+                served.add(self.rank[self.source[code]])
+        return served - {rank}
 
 
 def fill_weight_gradients(
@@ -86,3 +124,14 @@ class _Filling(PipelineState):
         if self.latest is not None:
             until = max(until, self.latest[rank][self.position[rank]])
         return clock + self.seconds[weight] <= until + EPSILON
+
+
+def latest_starts(orders: Orders, pipeline: Pipeline) -> list[list[float]]:
+    """Return how long each pass of an order of F and I may wait without making the schedule longer.
+
+    The order is played from its end. All ranks may take as long as the busiest one works, each ends with its last W,
+    and where the longest way through the order takes more than that, all may take so much longer.
+    """
+    first, backwards = first_starts(pipeline), _Backwards(orders, pipeline)
+    late = max(start - of_rank[0] for start, of_rank in zip(first, backwards.starts, strict=True))
+    return [[start + max(0.0, late) for start in of_rank] for of_rank in backwards.starts]

@@ -3,8 +3,8 @@
 Every rank holds 1/P of the tables of embedding and head, and does 1/P of the head's work for every micro-batch: pass S
 once the last stage's output has come, pass T behind it, with exchanges between all ranks (Yeung et al., arXiv
 2411.05288). ``FORMS`` is the table that documentation and contract tests read; its names are the paper's, whose
-Vocab-1 has two barriers and Vocab-2 one. The alternatives, embedding and head at the ends of the pipeline with layers
-evenly or otherwise, are in ``embedding_and_head_at_ends.py``; ``compare_placements.py`` plays all of them.
+Vocab-1 has two barriers and Vocab-2 one. ``scripts/compare_placements.py`` plays
+both and the alternatives: embedding and head at the ends of the pipeline, with layers evenly or otherwise.
 
 ``embedding_passes.py`` adds what the embedding needs: a look-up on each rank before the first stage's forward pass,
 and the gradients of its rows behind that stage's backward pass. Both move bytes and multiply nothing; bare lists

@@ -7,7 +7,6 @@ takes as long as V / (12h(1 + s/6h)) layers. Ignored: the lookup of embeddings, 
 softmax itself.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.schedules.action import Action
@@ -29,23 +28,6 @@ class PassTimes:
         return self.forward + self.input + self.weight
 
 
-def head_in_layers(vocab: int, hidden: int, seq_len: int) -> float:
-    """Return the time of the head in layers."""
-    return vocab / (12 * hidden * (1 + seq_len / (6 * hidden)))
-
-
-def stage_times(
-    layers: Sequence[int], layer: PassTimes, head: PassTimes | None = None, message: float = 0.0
-) -> StageTimes:
-    """Of stages with so many layers each; ``head`` lies on the last one, if on any."""
-    last = len(layers) - 1
-    forward, input_, weight = (
-        tuple(count * of_layer + (of_head if stage == last else 0) for stage, count in enumerate(layers))
-        for of_layer, of_head in zip(_three(layer), _three(head or PassTimes(0, 0, 0)), strict=True)
-    )
-    return StageTimes(forward, input_, weight, message)
-
-
 def durations(times: StageTimes, share: ShareTimes | None = None) -> Duration:
     """Return the time of each pass; with ``share`` of S and T too."""
     stages = seconds_by_kind(times)
@@ -56,7 +38,3 @@ def durations(times: StageTimes, share: ShareTimes | None = None) -> Duration:
         return ranks[action.kind] if action.kind in ranks else stages[action.kind][action.stage]
 
     return of
-
-
-def _three(times: PassTimes) -> tuple[float, float, float]:
-    return (times.forward, times.input, times.weight)

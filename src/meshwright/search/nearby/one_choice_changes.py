@@ -15,7 +15,7 @@ from meshwright.plans.forms.short import ShortLayout, ShortPlan
 from meshwright.plans.overrides import try_overrides
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.search.space.searched_schedules import SearchedSchedules, all_schedules
+from meshwright.search.space.searched_schedules import all_schedules
 from meshwright.stack.stack import Stack
 
 DATA = "dp"
@@ -46,15 +46,11 @@ def steps(plan: ShortPlan, devices: int, stack: Stack) -> Iterator[Step]:
 def schedule_steps(plan: ShortPlan, devices: int, stack: Stack) -> Iterator[Step]:
     """Yield the plan with every other schedule and knob of the stack, at the same degrees."""
     own = plan.pipeline.choice
-    for choice in _schedules(plan, stack):
+    for choice in all_schedules(stack, [plan.layout.pp]) if plan.layout.pp > 1 else ():
         settings = _schedule_settings(choice, plan.pipeline.virtual_stages)
         changed = None if choice == own else try_overrides(plan, settings, devices)
         if changed is not None:
             yield Step(("schedule",), settings, changed)
-
-
-def _schedules(plan: ShortPlan, stack: Stack) -> SearchedSchedules:
-    return all_schedules(stack, [plan.layout.pp]) if plan.layout.pp > 1 else ()
 
 
 def _schedule_settings(choice: ScheduleChoice, chunks: int) -> tuple[str, ...]:

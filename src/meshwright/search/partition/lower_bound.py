@@ -24,8 +24,7 @@ from math import prod
 import numpy as np
 
 from meshwright.search.partition.layer_chain import Floats, Ints, Measure
-from meshwright.search.partition.layer_kinds import kinds_of
-from meshwright.search.partition.objective import ALIKE, Task
+from meshwright.search.partition.objective import ALIKE, Task, kinds_of
 
 MOST_MIXTURES = 256
 SLACK = 1e-9

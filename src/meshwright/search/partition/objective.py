@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.search.partition.layer_chain import Chain, Cut, Floats, Measure
+from meshwright.search.partition.layer_chain import Chain, Cut, Floats, Ints, Measure
 
 ALIKE = 1e-12
 """Sums of the same layers in another order differ by so much, relatively."""
@@ -49,3 +49,23 @@ class Task:
         stages = len(self.chain.placement)
         chain = replace(self.chain, placement=tuple(range(stages)))
         return Task.free(chain, replace(self.goal, base=np.zeros(stages)))
+
+
+def kinds_of(task: Task) -> Ints:
+    """Return the kind of every layer, by number: (L,)."""
+    columns = [measure.costs.reshape(-1, task.chain.layers) for measure in (task.goal, task.limit)]
+    _, kinds = np.unique(np.concatenate(columns), axis=1, return_inverse=True)
+    return np.asarray(kinds).reshape(-1)
+
+
+def pieces_of(kinds: Ints) -> Ints:
+    """Return a number for layers i to j exclusive, equal for equal pieces: (L + 1, L + 1); 0 for no layers."""
+    size = len(kinds) + 1
+    names = np.zeros((size, size), dtype=np.int64)
+    known: dict[tuple[int, int], int] = {}
+    for last in range(1, size):
+        kind = int(kinds[last - 1])
+        for first in range(last):
+            key = int(names[first, last - 1]), kind
+            names[first, last] = known.setdefault(key, len(known) + 1)
+    return names

@@ -6,7 +6,7 @@ state is the tuple of pieces that are left; it keeps the way on which the larges
 
     best(state after rank r) = min over shares of rank r of max(best(state before), load of rank r).
 
-Pieces of equal layers in equal order are one state (``layer_kinds.py``). A state is left out when its largest load
+Pieces of equal layers in equal order are one state (``kinds_of``). A state is left out when its largest load
 is no better than what is known, or what is left is more than the other ranks may have below that. So the best state
 after the last rank is the best cut, and where there is none the known one is: with w layers to choose from for a stage
 that takes O(P·L²·w²) shares for stages in a V and at most O(P·L^(2V−1)·w^V) for V legs in a loop, far fewer the
@@ -14,17 +14,17 @@ better the known cut is. Where more than ``width`` states come together, those g
 left spread evenly, is least; then nothing is proven.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.search.partition.chunk_directions import DirectedChunk
 from meshwright.search.partition.layer_chain import Cut, Floats, Ints, Measure
-from meshwright.search.partition.layer_kinds import kinds_of, pieces_of
-from meshwright.search.partition.objective import ALIKE, Task
+from meshwright.search.partition.objective import ALIKE, Task, kinds_of, pieces_of
 from meshwright.search.partition.partial_partitions import States, beginnings, counted, piece_sizes
-from meshwright.search.partition.stage_modes import in_best_modes
 
 SHARES_PER_STATE = 100
 MOST_NUMBERS = 2**22
@@ -172,3 +172,35 @@ def _traced(history: list[States], legs: tuple[DirectedChunk, ...]) -> Cut:
             modes[leg.stages[rank]] = int(states.modes[row, index])
         row = int(states.before[row])
     return Cut((0, *np.cumsum(shares).tolist()), tuple(modes))
+
+
+def in_best_modes(task: Task, states: States, legs: Sequence[DirectedChunk], rank: int) -> States:
+    """Return states in the modes with the least load of their rank, without those above the limit in all."""
+    modes = len(task.goal.costs)
+    goal, limit = (_costs(measure, states, legs, rank) for measure in (task.goal, task.limit))
+    best = np.full(len(states), np.inf)
+    chosen = np.zeros((len(states), len(legs)), dtype=np.int64)
+    for combination in product(range(modes), repeat=len(legs)):
+        load = _together(goal, combination) + task.goal.base[rank]
+        fits = _together(limit, combination) + task.limit.base[rank] <= task.ceiling[rank]
+        better = fits & (load < best)
+        best = np.where(better, load, best)
+        chosen[better] = combination
+    largest = np.maximum(states.largest, best)
+    return replace(states, largest=largest, modes=chosen).take(np.isfinite(best))
+
+
+def _costs(measure: Measure, states: States, legs: Sequence[DirectedChunk], rank: int) -> list[Floats]:
+    """Return the cost of every leg's stage in every mode: (modes, moments, n) each."""
+    result = []
+    for index, leg in enumerate(legs):
+        first, last = states.share(legs, index)
+        sums = measure.sums[:, :, leg.stages[rank]]
+        result.append(sums[..., last] - sums[..., first])
+    return result
+
+
+def _together(costs: Sequence[Floats], combination: Sequence[int]) -> Floats:
+    """Return the sum of a rank's stages in one combination of modes, largest over the moments: (n,)."""
+    total = sum((of_leg[mode] for of_leg, mode in zip(costs, combination, strict=True)), start=np.zeros(1))
+    return np.asarray(total.max(0))

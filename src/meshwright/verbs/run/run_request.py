@@ -4,9 +4,11 @@ A plan is run by Meshwright's own stack, whatever stack it was made for: its lay
 and the way of tokens to their experts are kept, and what that stack does not do is refused by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Problem, attempted, nearest
@@ -155,7 +157,7 @@ def _check_weights(request: RunRequest, resolved: Resolved) -> None:
 def _folder_problems(request: RunRequest) -> list[Problem]:
     """Return the problems of the folders that the run will write."""
     from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
-    from meshwright.runtime.training.writable_folder import check_folder
+    from meshwright.verbs.run.run_request import check_folder
 
     problems: list[Problem] = []
     attempted(lambda: check_folder(request.output / CHECKPOINTS, "output"), problems)
@@ -174,3 +176,29 @@ def _checkpoint(request: RunRequest) -> Path | None:
     from meshwright.runtime.training.resume import checkpoint_to_resume
 
     return checkpoint_to_resume(request.output / CHECKPOINTS, request.resume)
+
+
+def check_folder(folder: Path, field: str) -> None:
+    """Create and remove a file in a folder, and any folders that this needs. Raises InputError.
+
+    Only the attempt is reliable: displayed permissions do not hold for every user and file system.
+    """
+    made: list[Path] = []
+    try:
+        for path in reversed(_missing(folder)):
+            path.mkdir()
+            made.append(path)
+        with TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        rule = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise InputError(Problem(field, str(folder), rule, "a folder of this user")) from None
+    finally:
+        for path in reversed(made):
+            with suppress(OSError):
+                path.rmdir()
+
+
+def _missing(folder: Path) -> Sequence[Path]:
+    """Return the folder and its parents that do not exist, innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]

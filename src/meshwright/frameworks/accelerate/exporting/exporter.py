@@ -44,7 +44,7 @@ EACH_BATCH = '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'
 
 
 def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-    """The files that run ``plan``. Raises UnsupportedError with all that Accelerate cannot say."""
+    """Return the files that run ``plan``. Raises UnsupportedError with all that Accelerate cannot express."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     uniform = read_uniform(plan, model)
     job = job_for(cluster, model.name, plan)

@@ -25,7 +25,7 @@ LOOSE = {FSDP_SECTION: "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"
 
 
 def import_accelerate(text: str) -> ImportedFile:
-    """What an Accelerate configuration says of a plan. Raises InputError where it can not be read at all."""
+    """Read an Accelerate configuration. Raises InputError if it cannot be parsed."""
     data = read_value(text, "file")
     names = frozenset(name for name in TABLE.names if not name.startswith("--"))
     if not isinstance(data, dict) or not data.keys() & {name for name in names if "." not in name}:

@@ -42,7 +42,7 @@ def fsdp_version(settings: ConfigValues) -> int:
 
 
 def strategy(settings: ConfigValues) -> str:
-    """The sharding strategy of version 1."""
+    """Read the sharding strategy of version 1."""
     value = str(settings.get("fsdp_sharding_strategy", STRATEGIES[0])).upper()
     number = int(value) if value.isascii() and value.isdigit() and len(value) == 1 else 0
     return STRATEGIES[number - 1] if 1 <= number <= len(STRATEGIES) else value

@@ -53,7 +53,7 @@ def unread_keys(settings: ConfigValues, facts: Mapping[str, Fact]) -> tuple[Unma
 
 
 def _sharding(settings: ConfigValues, facts: Mapping[str, Fact]) -> list[UnmappedOption]:
-    """What the names of sharding leave out. FSDP's ZeRO-2 is one in memory, not in its traffic."""
+    """Return the remark on FSDP's ZeRO-2, which shards memory but not its traffic."""
     found = []
     if facts["sharding"].value == "zero2":
         key, _, value = facts["sharding"].words.partition(" ")

@@ -33,7 +33,7 @@ TARGET, RELEASE = TABLE.target, TABLE.release
 
 
 def export_deepspeed(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-    """The files that run ``plan``. Raises UnsupportedError with all that DeepSpeed cannot say."""
+    """Return the files that run ``plan``. Raises UnsupportedError with all that DeepSpeed cannot express."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     uniform = read_uniform(plan, model)
     facts, options = plan_facts(uniform, model.architecture, stack), _options(uniform)

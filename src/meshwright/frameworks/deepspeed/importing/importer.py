@@ -48,7 +48,7 @@ REMOVED = (
 
 
 def import_deepspeed(text: str) -> ImportedFile:
-    """What a DeepSpeed configuration says of a plan. Raises InputError where it can not be read at all."""
+    """Read a DeepSpeed configuration. Raises InputError if it cannot be parsed."""
     data = read_json(text, "file")
     names = frozenset(name for name in TABLE.names if not name.startswith("--"))
     if not data.keys() & {name for name in names if "." not in name}:

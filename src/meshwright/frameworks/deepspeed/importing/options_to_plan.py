@@ -135,7 +135,7 @@ def _optimizer(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
-    """A pipeline module recomputes groups of layers by itself; elsewhere the model's code does."""
+    """Read recomputation: a pipeline module recomputes groups of layers, elsewhere the model's code does."""
     key = "pipeline.activation_checkpoint_interval"
     return {"recompute": settings.fact(key, "full")} if settings.number(key, least=0) else {}
 

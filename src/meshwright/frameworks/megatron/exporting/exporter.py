@@ -33,7 +33,7 @@ RUN_OPTIONS = (
 
 
 def export_megatron(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-    """The scripts that run ``plan``. Raises UnsupportedError with all that Megatron cannot say."""
+    """Return the scripts that run ``plan``. Raises UnsupportedError with all that Megatron cannot express."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     arch, uniform = model.architecture, read_uniform(plan, model)
     facts = plan_facts(uniform, arch, stack)

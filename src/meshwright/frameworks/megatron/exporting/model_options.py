@@ -36,7 +36,7 @@ UNEXPRESSED_DETAILS = {
 
 
 def model_options(arch: Architecture, facts: Facts) -> list[Option]:
-    """The options that make the model. For an architecture that ``unsayable_model`` has nothing to say of."""
+    """Return the options of the model, for an architecture that the limits allow."""
     main = without_next_tokens(arch)
     return [
         *written_options(names.SIZES, facts),

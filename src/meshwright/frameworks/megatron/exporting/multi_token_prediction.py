@@ -15,7 +15,7 @@ from meshwright.model.architecture import Architecture
 
 
 def next_token_refusals(plan: UniformPlan, arch: Architecture) -> list[Refusal]:
-    """That Megatron divides a loss by the labels that are left."""
+    """Return the remark that Megatron divides a loss by the labels that are left."""
     count, length = arch.next_token_layers, plan.long.workload.seq_len
     if not count:
         return []

@@ -25,7 +25,7 @@ STRATEGIES = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
 def plan_refusals(facts: Facts) -> list[Refusal]:
-    """What Megatron means in its own way without a change to the plan."""
+    """Return the plan keys that Megatron runs differently although the plan stays the same."""
     refusals = exchange_refusals(facts)
     if facts["workload.task"] == "sft":
         why = "the files read pre-training data; set data, tokenizer and --sft for a prompt format"

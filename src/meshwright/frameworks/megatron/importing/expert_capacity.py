@@ -8,7 +8,7 @@ POLICIES = ("probs", "position")
 
 
 def capacity_facts(factor: str, policy: str, pad: bool, words: str) -> dict[str, Fact]:
-    """The fact, where the factor is a number and the policy is known; experts take all tokens otherwise."""
+    """Return the fact if the factor is a number and the policy is known; experts take all tokens otherwise."""
     try:
         number = float(factor)
     except ValueError:

@@ -38,13 +38,13 @@ OWN_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py")
 
 
 def import_megatron(text: str) -> ImportedFile:
-    """What a Megatron script says of a plan."""
+    """Read a Megatron launch script."""
     script = read_script(_as_script(text))
     return import_options(given_options(script.words), script)
 
 
 def import_options(options: list[GivenOption], script: Script) -> ImportedFile:
-    """The facts of Megatron options, wherever they were written."""
+    """Return the facts of Megatron options, wherever they were written."""
     kept = last_of_each(options)
     if not any(name in RELEVANT for name in kept):
         rule = "has none of Megatron's options of parallelism, batch or model"

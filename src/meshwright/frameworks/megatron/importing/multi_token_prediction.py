@@ -45,7 +45,7 @@ def weight_fact(text: str, words: str, problems: list[Problem]) -> dict[str, Fac
 
 
 def next_token_rules(line: CommandLine, facts: Mapping[str, Fact]) -> Iterator[Problem]:
-    """What of them Megatron refuses, or runs elsewhere than the plan."""
+    """Find multi-token prediction options that Megatron refuses, or runs elsewhere than the plan."""
     if names.LAYOUT in line:
         yield from layout_problems(line.options[names.LAYOUT], facts)
     count = facts[NEXT_LAYERS].value if NEXT_LAYERS in facts else 0
@@ -64,7 +64,7 @@ def next_token_rules(line: CommandLine, facts: Mapping[str, Fact]) -> Iterator[P
 
 
 def layout_problems(given: GivenOption, facts: Mapping[str, Fact]) -> Iterator[Problem]:
-    """A layout has all of them in one stage, the last one of its rank."""
+    """Find layouts that split these layers, or put them before another stage of the rank."""
     stages: tuple[Stage, ...] = facts["stages"].value if "stages" in facts else ()
     held, places = sum(stage.further for stage in stages), [i for i, s in enumerate(stages) if s.further]
     said, text = facts.get(NEXT_LAYERS), "".join(given.values[:1])

@@ -78,7 +78,7 @@ def _layout(line: CommandLine, facts: Facts) -> Facts:
 
 
 def context_in_megatron_words(kind: str, sizes: Sequence[int]) -> ContextForm | Context | None:
-    """What a plan says of a form in Megatron's words; of two dimensions the first size is the inner one's."""
+    """Return a plan's context form from Megatron's words; of two sizes the first is the inner one's."""
     form = CONTEXT_OF[kind]
     if not form.endswith("+ulysses"):
         return shortest(Context.model_validate({"form": form}))
@@ -187,7 +187,7 @@ def _workload(line: CommandLine, facts: Facts) -> Facts:
 
 
 def _stack(line: CommandLine, facts: Facts) -> Facts:
-    """What of the run is a fact of the stack rather than of the plan."""
+    """Return the facts of the stack that the options set: overlap, gradient width, attention kernel."""
     halved = next((name for name in ("--grad-reduce-in-bf16", names.FP16) if name in line), "")
     if "--accumulate-allreduce-grads-in-fp32" in line and halved == names.FP16:
         halved = ""

@@ -16,7 +16,7 @@ _REPEATED = re.compile(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*([0-9]{1,5})")
 
 
 def read_layout(given: GivenOption, problems: list[Problem]) -> tuple[Stage, ...]:
-    """The stages that the option's text means; none, and a problem, where it can not be read."""
+    """Return the stages of the option's text; none, and a problem, if it cannot be parsed."""
     text = "".join(given.values[:1]).replace(" ", "").replace(",", "")
     letters = _unfolded(text)
     if letters is None or not letters:
@@ -42,7 +42,7 @@ def read_layout(given: GivenOption, problems: list[Problem]) -> tuple[Stage, ...
 
 
 def layout_of(layers: int, stages: int, further: int = 0) -> str:
-    """The text for balanced stages with ``further`` layers for further tokens behind them."""
+    """Return the text for balanced stages, followed by ``further`` multi-token prediction layers."""
     ending = "m" * further + "L"
     return "|".join(
         [
@@ -53,7 +53,7 @@ def layout_of(layers: int, stages: int, further: int = 0) -> str:
 
 
 def _unfolded(text: str) -> str | None:
-    """The letters without repeats; None where something else stands there, or too much."""
+    """Expand the repeated letters; None for other characters, or too many."""
     while "*" in text or "(" in text:
         unfolded = _REPEATED.sub(_repeat, text)
         unfolded = re.sub(r"\(([EtmL|]*)\)(?!\*)", r"\1", unfolded)

@@ -63,7 +63,7 @@ if __name__ == "__main__":
 
 
 def export_bridge(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-    """The files that run ``plan``. Raises UnsupportedError with all that Bridge cannot say."""
+    """Return the files that run ``plan``. Raises UnsupportedError with all that Bridge cannot express."""
     bridge = stack_of_target(TARGET, stack)
     refuse_unsayable(plan, model, cluster, bridge)
     arch, uniform = model.architecture, read_uniform(plan, model)

@@ -60,13 +60,13 @@ def overlaps_gather(facts: Facts) -> bool:
 
 
 def padded_vocab(facts: Facts) -> int:
-    """The vocabulary that Megatron would pad to; Bridge takes the number as it stands."""
+    """Return the vocabulary that Megatron would pad to; Bridge takes the number unchanged."""
     multiple: int = facts["stack.vocab_multiple"] * facts["layout.tp"]
     return -(-facts["model.vocab"] // multiple) * multiple
 
 
 def plan_refusals(facts: Facts) -> list[Refusal]:
-    """What Bridge means in its own way without a change to the plan."""
+    """Return the plan keys that Bridge runs differently although the plan stays the same."""
     refusals = exchange_refusals(facts)
     if facts["workload.task"] == "sft":
         why = "the recipe reads pre-training data; recipes for fine-tuning bring data and tokenizer of their own"

@@ -38,7 +38,7 @@ PRECISIONS = {"bf16": "bf16", "fp8cs": "fp8", "fp8sc": "fp8", "fp8mx": "mxfp8", 
 
 
 def import_bridge(text: str) -> ImportedFile:
-    """What a file for Megatron-Bridge says of a plan. Raises InputError where it can not be read at all."""
+    """Read a file for Megatron-Bridge. Raises InputError if it cannot be parsed."""
     said = read_overrides(text)
     problems = [*said.problems, *_unknown(said)]
     settings = _settings(said, problems)
@@ -55,7 +55,7 @@ def import_bridge(text: str) -> ImportedFile:
 
 
 def _settings(said: BridgeOverrides, problems: list[Problem]) -> ConfigValues:
-    """The fields of the file above those of its recipe; a section that the file sets whole is the file's."""
+    """Merge the file's fields over those of its recipe; a section that the file sets whole is the file's."""
     defaults = recipe_settings(said.recipe or "") or {}
     kept = {
         path: _cell(value) for path, value in defaults.items() if path.partition(".")[0] not in said.values
@@ -65,12 +65,12 @@ def _settings(said: BridgeOverrides, problems: list[Problem]) -> ConfigValues:
 
 
 def _cell(text: str) -> Any:
-    """A cell of the table: a number, true, false, or text."""
+    """Parse a cell of the table: a number, true, false, or text."""
     return text if "|" in text else read_value(text, "recipe")
 
 
 def _recipe_facts(said: BridgeOverrides, facts: Facts, problems: list[Problem]) -> Facts:
-    """What the name of a recipe says, and a word where it is all that is known of it."""
+    """Return the facts in a recipe's name, with a remark if nothing else is known of it."""
     if said.recipe is None:
         return {}
     found: Facts = {}

@@ -76,7 +76,7 @@ def _meaningless(settings: ConfigValues, facts: Facts) -> set[str]:
 
 
 def any_on(settings: ConfigValues, keys: tuple[str, ...]) -> str | None:
-    """The first of ``keys`` that is true."""
+    """Return the first of ``keys`` that is true."""
     return next((key for key in keys if settings.truth(key)), None)
 
 
@@ -92,7 +92,7 @@ def _layout(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _experts(settings: ConfigValues, facts: Facts) -> Facts:
-    """What cuts experts where nobody says it; a run without experts writes tp there in the end."""
+    """Return the default degree that cuts experts; a run without experts ends up with tp."""
     key = names.ETP
     if names.EXPERTS in settings and settings.get(names.EXPERTS) is None:
         return {"layout.etp": settings.fact(names.EXPERTS, 1)}
@@ -154,7 +154,7 @@ def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def names_of(value: Any) -> tuple[str, ...]:
-    """The names of a list, or of text with spaces between."""
+    """Return the names of a list, or of text with spaces between."""
     return tuple(map(str, value)) if isinstance(value, tuple) else tuple(str(value or "").split())
 
 
@@ -181,7 +181,7 @@ def _precision(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _width(settings: ConfigValues, facts: Facts) -> Facts:
-    """The dense feed-forward width; a model of experts keeps a number there that no layer may have."""
+    """Return the dense feed-forward width; a model with experts may keep a number there that no layer has."""
     key = "model.ffn_hidden_size"
     width = settings.number(key) if "model.experts" not in facts else None
     return {"model.intermediate": settings.fact(key, width)} if width else {}
@@ -196,7 +196,7 @@ def _capacity(settings: ConfigValues, facts: Facts) -> Facts:
 
 
 def _stack(settings: ConfigValues, facts: Facts) -> Facts:
-    """What of the run is a fact of the stack rather than of the plan."""
+    """Return the facts of the stack that the options set: overlap, gradient width, attention kernel."""
     found: Facts = {}
     if settings.get(names.DISPATCHER) is not None:
         flexible = settings.get(names.DISPATCHER) == "flex"

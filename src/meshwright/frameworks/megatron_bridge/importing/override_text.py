@@ -69,7 +69,7 @@ class BridgeOverrides:
 
 
 def read_overrides(text: str) -> BridgeOverrides:
-    """What ``text`` sets. Raises InputError where it is no file for Bridge."""
+    """Return the settings of ``text``. Raises InputError if it is no file for Bridge."""
     try:
         tree = read_mapping(_NOT_FINITE.sub(r"\1 null", text), "file")
     except InputError as error:
@@ -129,7 +129,7 @@ def _assignments(words: Sequence[Word]) -> Iterator[GivenOption]:
 
 
 def _given(path: str, word: Word, values: Sequence[Word]) -> GivenOption:
-    """The field with the first of ``values``, and those after it while brackets are open: a list has spaces in it."""
+    """Join the first of ``values`` with the next ones while brackets are open: a list has spaces in it."""
     taken, depth = list(values[:1]), 0
     for value, following in pairwise(values):
         depth += value.text.count("[") - value.text.count("]")
@@ -141,7 +141,7 @@ def _given(path: str, word: Word, values: Sequence[Word]) -> GivenOption:
 
 
 def _read(given: GivenOption, problems: list[Problem]) -> Iterator[Any]:
-    """The value of a word, if it can be known; Hydra's values are YAML on one line."""
+    """Return the value of a word, if it can be known; Hydra's values are YAML on one line."""
     (text,) = given.values
     found: tuple[Problem, ...] = ()
     if given.known:
@@ -157,7 +157,7 @@ def _read(given: GivenOption, problems: list[Problem]) -> Iterator[Any]:
 
 
 def _recipe(words: Sequence[Word], options: Mapping[str, GivenOption]) -> str | None:
-    """The recipe by its full name, or by the runner's model and mode."""
+    """Return the recipe by its full name, or by the runner's model and mode."""
     named = next((match.group() for word in words if (match := RECIPE.search(word.text))), None)
     model, mode = (options.get(name) for name in ("--model", "--mode"))
     if named or not model or not mode or not model.values or not mode.values:

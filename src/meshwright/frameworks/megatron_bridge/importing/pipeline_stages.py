@@ -43,7 +43,7 @@ def stage_facts(settings: ConfigValues, facts: Mapping[str, Fact]) -> dict[str, 
 
 
 def _stage_values(settings: ConfigValues, key: str) -> tuple[str, ...] | None:
-    """The words behind Megatron's option; None where it is not asked for."""
+    """Return the words of Megatron's option; None where it is absent."""
     if key == names.LAYOUT:
         text = layout_text(settings)
         return None if text is None else (text,)
@@ -54,7 +54,7 @@ def _stage_values(settings: ConfigValues, key: str) -> tuple[str, ...] | None:
 
 
 def layout_text(settings: ConfigValues) -> str | None:
-    """The layout as Megatron's text, also where it is a list of lists of names."""
+    """Return the layout as Megatron's text, also where it is a list of lists of names."""
     value = settings.get(names.LAYOUT)
     if not isinstance(value, tuple):
         return value if value is None else str(value)

@@ -54,7 +54,7 @@ def refuse(name: str) -> None:
 
 
 def launched(folder: Path) -> tuple[object, object, int]:
-    """What Accelerate's launcher and transformers' parser understood, and the sequence length."""
+    """Return the arguments that Accelerate's launcher and transformers' parser read, and the sequence length."""
     variables = {"TRAIN_SCRIPT": "train.py", "MASTER_PORT": "0"}
     words = program_arguments(folder / "launch.sh", "accelerate", variables)
     args, _, _ = _validate_launch_command(launch_command_parser().parse_args(words[1:]))
@@ -66,7 +66,7 @@ def launched(folder: Path) -> tuple[object, object, int]:
 
 
 def accelerator_of(args, training, rank: int) -> Accelerator:
-    """The Accelerator that a process of the job would make."""
+    """Return the Accelerator that a process of the job would make."""
     os.environ.update(prepare_multi_gpu_env(args))
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(args.num_processes), LOCAL_RANK="0")
     os.environ.update(ACCELERATE_TORCH_DEVICE="cpu", FSDP_CPU_RAM_EFFICIENT_LOADING="false")
@@ -83,7 +83,7 @@ def accelerator_of(args, training, rank: int) -> Accelerator:
 
 
 def model_of(config: Path) -> torch.nn.Module:
-    """The model of a ``config.json``, without weights."""
+    """Return the model of a ``config.json``, without weights."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config))
 
@@ -100,7 +100,7 @@ def step_of(accelerator: Accelerator, model, optimizer, training, length: int) -
 
 
 def run(folder: Path, rank: int, recorder: Recorder) -> Counted:
-    """A step of one rank. Raises whatever Accelerate and transformers raise."""
+    """Run a step of one rank. Raises whatever Accelerate and transformers raise."""
     args, training, length = launched(folder)
     start(rank, args.num_processes)
     accelerator = accelerator_of(args, training, rank)

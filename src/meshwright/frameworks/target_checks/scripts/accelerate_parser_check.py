@@ -21,14 +21,14 @@ from transformers import HfArgumentParser, TrainingArguments
 
 
 def environment(args: argparse.Namespace) -> dict[str, str]:
-    """What ``accelerate launch`` would hand to its processes."""
+    """Return the environment that ``accelerate launch`` would give its processes."""
     if args.multi_gpu or args.use_fsdp:
         return prepare_multi_gpu_env(args)
     return prepare_simple_launcher_cmd_env(args)[1]
 
 
 def fsdp_values() -> dict[str, object]:
-    """What the FSDP plugin of a process makes of the environment."""
+    """Return the FSDP plugin that a process makes from its environment."""
     plugin = FullyShardedDataParallelPlugin()
     return {
         "fsdp_version": plugin.fsdp_version,
@@ -40,7 +40,7 @@ def fsdp_values() -> dict[str, object]:
 
 
 def mesh_values(args: argparse.Namespace) -> dict[str, object]:
-    """What a process makes of the sizes, after an Accelerator's own rules."""
+    """Return the sizes of a process after an Accelerator's own rules."""
     config = ParallelismConfig()
     kind = DistributedType.FSDP if args.use_fsdp else DistributedType.MULTI_GPU
     accelerator = SimpleNamespace(

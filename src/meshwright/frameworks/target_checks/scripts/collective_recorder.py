@@ -109,7 +109,7 @@ def _bytes(value: object) -> int:
 
 
 def _members(func, args) -> tuple[int, ...]:
-    """The ranks of the group that an operator runs on."""
+    """Return the ranks of the group that an operator runs on."""
     for parameter, value in zip(func._schema.arguments, args, strict=False):
         if parameter.name == "process_group":
             return tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(value)))

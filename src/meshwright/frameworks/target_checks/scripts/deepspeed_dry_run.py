@@ -52,7 +52,7 @@ REFUSED = {
 
 
 def option(words: list[str], name: str) -> str:
-    """The value behind an option."""
+    """Return the value after an option."""
     return words[words.index(name) + 1]
 
 
@@ -77,7 +77,7 @@ def patch_tensor_reads() -> None:
 
 
 def model_of(config: Path, ds_config: dict, training) -> torch.nn.Module:
-    """The model of a ``config.json`` without weights, in the precision that the engine would change it to."""
+    """Return the model of a ``config.json`` without weights, in the engine's precision."""
     dtype = next((DTYPES[name] for name in DTYPES if ds_config[name]["enabled"]), torch.float32)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=dtype)
     type(model).to = torch.nn.Module.to
@@ -87,7 +87,7 @@ def model_of(config: Path, ds_config: dict, training) -> torch.nn.Module:
 
 
 def held(parameter: torch.Tensor) -> torch.Tensor:
-    """What this rank keeps of a parameter: under ZeRO-3 its piece."""
+    """Return this rank's part of a parameter: under ZeRO-3 its piece."""
     return getattr(parameter, "ds_tensor", parameter)
 
 
@@ -100,7 +100,7 @@ def step_of(engine, training, length: int) -> None:
 
 
 def run(folder: Path, rank: int, recorder: Recorder) -> Counted:
-    """A step of one rank. Raises whatever DeepSpeed and transformers raise."""
+    """Run a step of one rank. Raises whatever DeepSpeed and transformers raise."""
     words = program_arguments(folder / "launch.sh", "torchrun", {"TRAIN_SCRIPT": "train.py"})
     ranks = int(option(words, "--nnodes")) * int(option(words, "--nproc-per-node"))
     ds_config = json.loads(Path(option(words, "--deepspeed")).read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from launch_arguments import print_verdict, program_arguments
 
 
 def option(words: list[str], name: str) -> str:
-    """The value behind an option."""
+    """Return the value after an option."""
     return words[words.index(name) + 1]
 
 

@@ -15,7 +15,7 @@ SAYS = '#!/usr/bin/env bash\nprintf "%s\\0" "$@"\n'
 
 
 def program_arguments(launcher: Path, program: str, variables: Mapping[str, str]) -> list[str]:
-    """What a launch script hands to ``program``, in whose place stands one that only says it."""
+    """Return the arguments of ``program`` in a launch script, by a stand-in that prints them."""
     with tempfile.TemporaryDirectory() as folder:
         stand_in = Path(folder) / program
         stand_in.write_text(SAYS, encoding="utf-8")

@@ -18,7 +18,7 @@ HOPPER = SimpleNamespace(major=9, minor=0, name="NVIDIA H100 80GB HBM3", total_m
 
 
 def option(words: list[str], name: str) -> int:
-    """The number behind an option of torchrun."""
+    """Return the number after an option of torchrun."""
     return int(words[words.index(name) + 1])
 
 
@@ -57,7 +57,7 @@ def read_back(folder: Path) -> dict[str, object]:
 
 
 def connections(folder: Path) -> str:
-    """What the launch script sets, and what a node has where it unsets it."""
+    """Return the variables that the launch script sets, with a node's own where it unsets them."""
     return "1" if "export CUDA_DEVICE_MAX_CONNECTIONS=1" in (folder / "launch.sh").read_text() else "8"
 
 

@@ -54,7 +54,7 @@ EXPERTS = "expert_parallel_degree {}: what goes to whom is data, and a tensor wi
 
 
 def option(words: list[str], name: str) -> int:
-    """The number behind an option of torchrun."""
+    """Return the number after an option of torchrun."""
     return int(words[words.index(name) + 1])
 
 
@@ -78,7 +78,7 @@ def set_stage_shapes(self, stages, *_) -> None:
 
 
 def trainer_of(config, ranks: int) -> Trainer:
-    """A Trainer as its ``__init__`` would leave it, without data, logs, checkpoints and a device."""
+    """Return a Trainer as its ``__init__`` would leave it, without data, logs, checkpoints and a device."""
     made = Trainer.__new__(Trainer)
     made.config, made.device = config, torch.device("cpu")
     made.parallel_dims = dims = ParallelDims.from_config(config.parallelism, ranks)
@@ -123,7 +123,7 @@ def parallelize_model(made: Trainer, model: torch.nn.Module) -> None:
 
 
 def stage_shapes(config):
-    """The tokens that enter the first stage, and a maker of what goes from stage to stage."""
+    """Return the tokens of the first stage, and a function that makes the tensors between stages."""
     degrees, training = config.parallelism, config.training
     batch, length = (
         degrees.pipeline_parallel_microbatch_size,
@@ -136,7 +136,7 @@ def stage_shapes(config):
 
 
 def own_loss(made: Trainer) -> None:
-    """The loss that takes its logits in chunks holds the output layer itself."""
+    """Find the output layer, which a loss over chunks of logits holds itself."""
     if isinstance(made.loss_fn, ChunkedLossWrapper) and made.pp_has_last_stage:
         last = made.model_parts[-1]
         made.loss_fn.set_lm_head(last.lm_head)
@@ -171,14 +171,14 @@ def step_of(made: Trainer) -> None:
 
 
 def batch(rows: int, length: int, *, placed: bool) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """What a data loader would hand over, all zeros; ``placed``: with positions, which context parallelism cuts."""
+    """Return a data loader's batch, all zeros; ``placed``: with positions, which context parallelism cuts."""
     tokens = torch.zeros(rows, length, dtype=torch.int64)
     positions = {"positions": torch.zeros_like(tokens)} if placed else {}
     return {"input": tokens, **positions}, torch.zeros_like(tokens)
 
 
 def run(folder: Path, rank: int, recorder: Recorder) -> Counted:
-    """A step of one rank. Raises whatever torchtitan raises."""
+    """Run a step of one rank. Raises whatever torchtitan raises."""
     if not hasattr(_fsdp_param.FSDPParam, "_resolve_spmd_types_for_storage"):
         raise DryRunUnsupportedError(WITHOUT.format(torch.__version__))
     words = program_arguments(folder / "launch.sh", "torchrun", {"TORCHTITAN_DIR": "."})

@@ -13,7 +13,7 @@ from torchtitan.distributed import ParallelDims
 
 
 def option(words: list[str], name: str) -> int:
-    """The number behind an option of torchrun."""
+    """Return the number after an option of torchrun."""
     return int(words[words.index(name) + 1])
 
 

@@ -28,7 +28,7 @@ RUN_OPTIONS = ("--training.steps", "--hf_assets_path", "--dataloader.dataset")
 
 
 def export_torchtitan(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack) -> Export:
-    """The scripts that run ``plan``. Raises UnsupportedError with all that torchtitan cannot say."""
+    """Return the scripts that run ``plan``. Raises UnsupportedError with all that torchtitan cannot express."""
     titan = stack_of_target(TARGET, stack)
     refuse_unsayable(plan, model, cluster, titan)
     uniform = read_uniform(plan, model)

@@ -18,7 +18,7 @@ MULTI_STAGE = ("interleaved-1f1b", "looped-bfs", "zb-v", "dualpipev")
 
 
 def plan_refusals(facts: Facts) -> list[Refusal]:
-    """What torchtitan means in its own way without a change to the plan."""
+    """Return the plan keys that torchtitan runs differently although the plan stays the same."""
     refusals = []
     if facts["sharding"] == "zero2":
         why = "parameters rest sharded too and stay gathered from forward to backward (reshard never)"

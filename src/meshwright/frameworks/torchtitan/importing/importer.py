@@ -43,7 +43,7 @@ WHY: Mapping[str, str] = {
 
 
 def import_torchtitan(text: str) -> ImportedFile:
-    """What a torchtitan command line says of a plan."""
+    """Read a torchtitan command line."""
     script = read_script(text)
     options = [_normal(option) for option in given_options(script.words)]
     kept = last_of_each(options)
@@ -76,7 +76,7 @@ def import_torchtitan(text: str) -> ImportedFile:
 
 
 def _normal(option: GivenOption) -> GivenOption:
-    """The option with underscores, and without the subcommand words that follow it."""
+    """Return the option with underscores, without the subcommand words that follow it."""
     name = "--" + option.name[2:].replace("-", "_")
     values = tuple(value for value in option.values if not value.startswith("activation-checkpoint:"))
     return GivenOption(name, values, option.line, option.known, option.conditional)
@@ -96,7 +96,7 @@ def _shipped(options: Mapping[str, GivenOption], problems: list[Problem]) -> Sta
 
 
 def _model_facts(shipped: StackModel | None) -> dict[str, Fact]:
-    """The shape of the configuration's model, as fields of ``Architecture``."""
+    """Return the shape of the configuration's model as fields of ``Architecture``."""
     if shipped is None:
         return {}
     names = ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "experts")
@@ -121,7 +121,7 @@ def _count(option: GivenOption) -> int:
 def _batch(
     options: Mapping[str, GivenOption], facts: dict[str, Fact], problems: list[Problem]
 ) -> dict[str, Fact]:
-    """The local batch is one micro-batch, or with a pipeline as many as its micro-batch size cuts it into."""
+    """Read the batch: the local batch is one micro-batch, or several with a pipeline."""
     found: dict[str, Fact] = {}
     local = facts.pop("local_batch", None)
     piped = facts.get("layout.pp", Fact(1, "")).value > 1
@@ -188,7 +188,7 @@ def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) ->
 
 
 def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
-    """What the configuration function of the line sets by itself, as options."""
+    """Return the options that the line's configuration function sets by itself."""
     config = options.get(names.CONFIG)
     if config is None or not config.values:
         return {}
@@ -201,7 +201,7 @@ def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
 def _recompute(
     words: tuple[Word, ...], options: Mapping[str, GivenOption], problems: list[Problem]
 ) -> dict[str, Fact]:
-    """The subcommand; without one the configuration's own choice holds."""
+    """Read the recomputation subcommand; without one the configuration's own choice holds."""
     chosen = [word.text for word in words if word.text.startswith("activation-checkpoint:")]
     if not chosen:
         own = options.get(OWN_CHECKPOINT)

@@ -55,7 +55,7 @@ def _schedule(options: Options, problems: list[Problem]) -> Fact | None:
 
 
 def _written(modules: GivenOption) -> tuple[Stage, ...]:
-    """The stages of a list of module names, commas between the names of one stage."""
+    """Return the stages of a list of module names, with commas between the names of one stage."""
     stages = [set(value.split(",")) for value in modules.values]
     return tuple(
         Stage(

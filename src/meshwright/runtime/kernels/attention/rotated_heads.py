@@ -7,9 +7,37 @@ from functools import cached_property
 import torch
 
 from meshwright.model.operators.operator_types import Attention
+from meshwright.model.rotary import Rotary
 from meshwright.runtime.executor.operator_call import MicroBatch
-from meshwright.runtime.kernels.attention.rotary_embedding import Rotation, rotation
 from meshwright.runtime.kernels.kernel import Setting, Value
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Rotary tables for one sequence length: the rotated x is x·cos + (x with partners swapped)·sin.
+
+    Both are (sequence, 1 or batch, 1, dim); ``sin`` includes the sign of each element.
+    """
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+    rotary: Rotary
+
+    def apply(self, heads: torch.Tensor, *, backward: bool = False) -> None:
+        """Rotate (sequence, batch, heads, head_dim) in place; ``backward`` rotates the other way."""
+        turned = heads[..., : self.rotary.dim]
+        partners = self._swapped(turned)
+        turned.mul_(self.cos).addcmul_(partners, self.sin, value=-1 if backward else 1)
+
+    def at(self, positions: torch.Tensor) -> "Rotation":
+        """Select rows of tables of all positions: (sequence, batch) positions."""
+        return Rotation(self.cos[positions, 0], self.sin[positions, 0], self.rotary)
+
+    def _swapped(self, x: torch.Tensor) -> torch.Tensor:
+        """Return each element's partner in its place: the neighbour, or the element half a dim away."""
+        if self.rotary.interleaved:
+            return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        return x.roll(self.rotary.dim // 2, -1)
 
 
 @dataclass(frozen=True)
@@ -83,3 +111,18 @@ def head_widths(op: Attention, tp: int) -> tuple[int, int, int]:
 def by_heads(part: torch.Tensor, width: int) -> torch.Tensor:
     """Return (sequence, batch, heads · width) as a view (batch, heads, sequence, width)."""
     return part.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)
+
+
+def rotation(rotary: Rotary, length: int, positions: torch.Tensor, like: torch.Tensor) -> Rotation:
+    """Compute the tables for some positions of sequences of ``length``; angles are computed in double precision.
+
+    The tables have the dtype of ``like``.
+    """
+    frequencies = torch.tensor(rotary.frequencies(length), dtype=torch.float64, device=like.device)
+    angles = torch.outer(positions.to(torch.float64), frequencies)
+    cos, sin = angles.cos() * rotary.attention_factor, angles.sin() * rotary.attention_factor
+    row = -1 if rotary.interleaved else 1  # interleaved pairs, or two halves
+    tables = [
+        torch.stack(pair, row).to(like).view(len(positions), 1, 1, -1) for pair in ((cos, cos), (-sin, sin))
+    ]
+    return Rotation(tables[0], tables[1], rotary)

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.calibration.fit import FitStarts, fit, fit_start
-from meshwright.calibration.fitted_parameters import Parameter, parameters_for
-from meshwright.calibration.observations import Observation, Target
+from meshwright.calibration.fitted_parameters import Parameter, priors
+from meshwright.calibration.observations import Observation, Target, kernel_family
+from meshwright.cost.constants import constants, kernels
 
 Floats = NDArray[np.float64]
+
+ANY_STACK = "*"
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,25 @@ def weighted_quantiles(values: Floats, weights: Floats, shares: Sequence[float])
     passed = np.cumsum(weights[order]) / weights.sum()
     at = [min(int(np.searchsorted(passed, share)), len(values) - 1) for share in shares]
     return [float(values[order][i]) for i in at]
+
+
+def parameters_for(observations: Sequence[Target]) -> list[Parameter]:
+    """Return the parameters that the observations depend on."""
+    found = [
+        Parameter(name, constants()[name], prior)
+        for name, prior in priors().items()
+        if ":" not in name and "/" not in name
+    ]
+    settings = [observation.setting for observation in observations]
+    for family, device in sorted({kernel_family(s): s.cluster.pool.device.id for s in settings}.items()):
+        known = kernels(device)
+        values = {"gemm_efficiency": known.gemm_efficiency}
+        values |= {f"attention_efficiency.{k}": v for k, v in known.attention_efficiency.items()}
+        names = ((f"{family}:{name}", value) for name, value in values.items())
+        found += [Parameter(name, value, priors()[name]) for name, value in names if name in priors()]
+    of_any = {n.split("/")[1]: prior for n, prior in priors().items() if n.startswith(f"{ANY_STACK}/")}
+    for name, facts in sorted({s.stack.name: s.stack for s in settings}.items()):
+        found += [
+            Parameter(f"{name}/{field}", getattr(facts, field), prior) for field, prior in of_any.items()
+        ]
+    return [p for p in found if any(p.concerns(o) for o in observations)]

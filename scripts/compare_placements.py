@@ -15,8 +15,7 @@ from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.stage_times import ShareTimes, StageTimes
 from meshwright.schedules.timeline import run
 from meshwright.schedules.vocabulary import FORMS
-from meshwright.schedules.vocabulary.embedding_and_head_at_ends import layers_of_stages
-from meshwright.schedules.vocabulary.pass_times import PassTimes, durations, stage_times
+from meshwright.schedules.vocabulary.pass_times import PassTimes, durations
 
 AT_ENDS = ("ends", "redistributed")
 PLACES = (*AT_ENDS, *FORMS)
@@ -146,3 +145,43 @@ def most_waiting(actions: Iterable[Action]) -> int:
 
 def _passes(seconds: float) -> PassTimes:
     return PassTimes(seconds, seconds, seconds)
+
+
+def layers_of_stages(layers: int, placement: Sequence[int], head: float = 0.0) -> tuple[int, ...]:
+    """Layers of every stage such that the busiest rank is as little busy as can be; a stage may have none.
+
+    One by one they go to the least busy rank, there to the least busy stage, of equals the first. No other choice does
+    better: when the busiest rank got its last layer, all others were as busy as it was, so that in a choice with less
+    for the busiest one none could have more layers than here, and that one would have fewer.
+    """
+    last = len(placement) - 1
+    counts = [0] * len(placement)
+    of_stage = [head if stage == last else 0.0 for stage in range(len(placement))]
+    of_rank = [head if rank == placement[last] else 0.0 for rank in range(max(placement) + 1)]
+    for _ in range(layers):
+        stage = min(range(len(placement)), key=lambda s: (of_rank[placement[s]], of_stage[s]))
+        counts[stage] += 1
+        of_stage[stage] += 1
+        of_rank[placement[stage]] += 1
+    return tuple(counts)
+
+
+def head_in_layers(vocab: int, hidden: int, seq_len: int) -> float:
+    """Return the time of the head in layers."""
+    return vocab / (12 * hidden * (1 + seq_len / (6 * hidden)))
+
+
+def stage_times(
+    layers: Sequence[int], layer: PassTimes, head: PassTimes | None = None, message: float = 0.0
+) -> StageTimes:
+    """Of stages with so many layers each; ``head`` lies on the last one, if on any."""
+    last = len(layers) - 1
+    forward, input_, weight = (
+        tuple(count * of_layer + (of_head if stage == last else 0) for stage, count in enumerate(layers))
+        for of_layer, of_head in zip(_three(layer), _three(head or PassTimes(0, 0, 0)), strict=True)
+    )
+    return StageTimes(forward, input_, weight, message)
+
+
+def _three(times: PassTimes) -> tuple[float, float, float]:
+    return (times.forward, times.input, times.weight)

@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from meshwright.calibration.observations import Floats, Observation, with_values
-from meshwright.calibration.usable_runs import observations_of
+from meshwright.calibration.usable_runs import usable_runs
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
@@ -61,7 +61,7 @@ def profiles_of(runs: Sequence[Run], notes: Mapping[str, str]) -> list[PassProfi
     return [
         _profile(observation, tuple(float(ms) / 1e3 for ms in times))
         for times, run in timed.items()
-        for observation in observations_of([run])
+        for observation in usable_runs([run]).observations
     ]
 
 

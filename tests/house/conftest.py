@@ -1,6 +1,0 @@
-"""Makes the modules of scripts/ importable: tests compare what they would write with what is there."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
