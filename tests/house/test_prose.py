@@ -30,6 +30,7 @@ CATALOGUES = ("model/zoo", "stack/files")  # files named after models and releas
 
 SAME_NAME = {
     "activation_offload.py": "legality, schedule and execution of one plan field",
+    "all_gather.py": "a form of context parallelism and its kernel",
     "annealing.py": "one search algorithm, two problems",
     "calibrate.py": "a verb and its command line",
     "check.py": "a verb and its command line",
@@ -67,12 +68,15 @@ SAME_NAME = {
     "probe_jobs.py": "a verb and its rendering",
     "problem.py": "the statement of each search problem",
     "recompute_sets.py": "a model's recomputable operators, and the sets that a search tries",
+    "ring_self_attention.py": "a form of context parallelism and its kernel",
     "router.py": "a router's description and its kernel",
     "save.py": "saving of weights and of checkpoints",
     "softmax_attention.py": "a kernel and its plain reference",
     "solve.py": "the solver of each search problem",
     "solver_schedules.py": "a verb's part and its rendering",
+    "token_ring.py": "a form of context parallelism and its kernel",
     "training_estimate.py": "a verb's part and its rendering",
+    "ulysses.py": "a form of context parallelism and its kernel",
     "unread_options.py": "the same part of each framework's import",
     "verify.py": "a verb and its command line",
     "vocabulary_exchanges.py": "prices of one exchange in the simulator and in the emulation",

@@ -1,11 +1,11 @@
-"""What runs again in the backward pass: a recomputation by name, or a set of operators."""
+"""Recomputation in the backward pass, by name or as a set of operators."""
 
 from collections.abc import Iterator
 from typing import get_args
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.choices.recompute_sets import operator_sets
 from meshwright.plans.forms.short import RecomputeName, RecomputeOperator
 from meshwright.plans.rules.stack_support import recomputable
