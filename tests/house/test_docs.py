@@ -102,6 +102,9 @@ def test_files_that_are_named_exist():
     named = re.compile(r"`((?:src|tests|scripts|docs)/[\w./-]+)`")
     examples = {
         "src/meshwright/schedules/generators/gpipe_rounds.py",
+        "src/meshwright/plans/choices/overlap_tensor_parallel.py",
+        "src/meshwright/plans/context_forms/gather_ring.py",
+        "src/meshwright/runtime/kernels/context_parallel/gather_ring.py",
         "src/meshwright/frameworks/degrees.py",
         "src/meshwright/stack/files/degrees-1.yaml",
         "src/meshwright/plans/rules/stack_limits/degrees.py",

@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.plans.arrays.short_plans import COLUMNS, from_shorts, short_plan, usual_codes, usual_values
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import format_choice
+from meshwright.plans.choices.plan_choice import format_choice
 from meshwright.plans.forms.short import (
     DEFAULT_RANK_ORDER,
     Schedule,

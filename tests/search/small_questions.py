@@ -14,8 +14,8 @@ from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import format_choice
 from meshwright.plans.choices.gather import NEVER
+from meshwright.plans.choices.plan_choice import format_choice
 from meshwright.plans.choices.recompute import RECOMPUTES
 from meshwright.plans.context_parallel import parse_context, shortest
 from meshwright.plans.forms.conversion import expand

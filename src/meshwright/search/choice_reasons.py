@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import format_choice
+from meshwright.plans.choices.plan_choice import format_choice
 from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.search.space.choices import DEFERRED_CHOICE, SEARCHED_CHOICES
 from meshwright.units import format_bytes, format_seconds

@@ -7,8 +7,8 @@ import pytest
 from plan_cases import DENSE, STACK, cluster, graph, long_plan, short_plan
 
 from meshwright.plans.arrays.short_plans import from_shorts
-from meshwright.plans.choices.choice import ChoiceRuleInput
 from meshwright.plans.choices.context import context
+from meshwright.plans.choices.plan_choice import ChoiceRuleInput
 from meshwright.plans.context_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel import Context
 from meshwright.plans.rules.check_plan import check_plan

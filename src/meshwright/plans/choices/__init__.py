@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from meshwright.plans.choices.choice import Choice, SearchedChoice
 from meshwright.plans.choices.context import context
 from meshwright.plans.choices.gather import gather
 from meshwright.plans.choices.offload import offload
+from meshwright.plans.choices.pipeline_schedule import schedule
+from meshwright.plans.choices.plan_choice import Choice, SearchedChoice
 from meshwright.plans.choices.rank_order import rank_order
 from meshwright.plans.choices.recompute import recompute
-from meshwright.plans.choices.schedule import schedule
 from meshwright.plans.choices.sequence_parallel import sequence_parallel
 from meshwright.plans.choices.sharding import sharding
 

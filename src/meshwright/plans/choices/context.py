@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.context_parallel import Context, parse_context, shortest
 from meshwright.plans.rules.context_parallel import stack_name
 from meshwright.plans.setting import Setting

@@ -1,8 +1,8 @@
-"""Gather time of zero3 parameters. Base plans enumerate it with the sharding."""
+"""The gather time of zero3's parameters. Base plans enumerate it with the sharding."""
 
 from typing import get_args
 
-from meshwright.plans.choices.choice import Choice
+from meshwright.plans.choices.plan_choice import Choice
 from meshwright.plans.forms.short import Gather, ShortPlan, default_gather
 
 NEVER = "never"

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import Offload
 from meshwright.plans.setting import Setting
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Axis
 from meshwright.plans.setting import Setting
 

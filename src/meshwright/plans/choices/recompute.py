@@ -5,7 +5,7 @@ from typing import get_args
 
 import numpy as np
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.choices.recompute_sets import operator_sets
 from meshwright.plans.forms.short import RecomputeName, RecomputeOperator
 from meshwright.plans.rules.stack_support import recomputable

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from meshwright.plans.choices.choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
+from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.degrees import experts_need_sequences
 from meshwright.plans.setting import Setting

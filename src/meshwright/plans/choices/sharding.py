@@ -1,6 +1,6 @@
 """The ZeRO level of parameters, gradients and optimizer states. Base plans enumerate it."""
 
-from meshwright.plans.choices.choice import Choice
+from meshwright.plans.choices.plan_choice import Choice
 from meshwright.plans.forms.short import ShardingName
 
 SHARDINGS: tuple[ShardingName, ...] = ("none", "zero1", "zero2", "zero3")

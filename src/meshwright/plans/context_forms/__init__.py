@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from meshwright.plans.context_forms.all_gather import all_gather
 from meshwright.plans.context_forms.form_kind import ContextFormKind
 from meshwright.plans.context_forms.ring import ring
-from meshwright.plans.context_forms.rsa import rsa
+from meshwright.plans.context_forms.ring_self_attention import rsa
 from meshwright.plans.context_forms.token_ring import token_ring
 from meshwright.plans.context_forms.ulysses import ulysses
 

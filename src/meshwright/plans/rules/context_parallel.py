@@ -65,7 +65,7 @@ def stack_contexts(case: RuleInput) -> Iterator[Problem]:
 
 
 def stack_name(context: Context) -> str:
-    """Return the stack's name of a context form: ``ring+ulysses`` in two dimensions."""
+    """Return the stack's name of a form: ``ring+ulysses`` in two dimensions."""
     return f"{context.form}+ulysses" if context.two_dimensional else context.form
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from meshwright.plans.choices import searched_choices
-from meshwright.plans.choices.choice import Bools, ChoiceRuleInput
+from meshwright.plans.choices.plan_choice import Bools, ChoiceRuleInput
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.search.space.constraints import SearchConstraints
 from meshwright.search.space.stack_limits_of_rows import StackLimitsOfRows

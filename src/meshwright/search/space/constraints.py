@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from meshwright.plans.choices.choice import format_choice
+from meshwright.plans.choices.plan_choice import format_choice
 from meshwright.plans.forms.short import Offload
 
 Value = int | float | str | bool | tuple[str, ...] | Offload

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import Bools, ChoiceRuleInput, Values
+from meshwright.plans.choices.plan_choice import Bools, ChoiceRuleInput, Values
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.setting import Setting
 from meshwright.search.space.choices import DEFERRED_CHOICE, SEARCHED_CHOICES, VariantChecks
@@ -63,7 +63,7 @@ class Variants:
 
     @property
     def all(self) -> tuple[Variant, ...]:
-        """Return every combination; those that differ in the last choices are neighbours.
+        """Return every combination; two that differ in the last choices alone are neighbours.
 
         Those that must be played come with usual values of what is chosen later, the others leave it open.
         """
@@ -106,7 +106,7 @@ def _chosen(values: Mapping[str, Values]) -> list[dict[str, Any]]:
 
 
 def usual_variants(setting: Setting, keep: Keep) -> Variants:
-    """Return the usual values, and those that a question fixes."""
+    """Return the usual values and the fixed values of a question."""
     usual = _with_fixed({name: choice.usual(setting) for name, choice in SEARCHED_CHOICES.items()}, keep)
     return Variants(usual, usual)
 
@@ -118,7 +118,7 @@ def all_variants(setting: Setting, keep: Keep) -> Variants:
 
 
 def _with_fixed(values: Mapping[str, Values], keep: Keep) -> dict[str, Values]:
-    """Return the values, with those that a question fixes among them."""
+    """Return the values and the fixed values of a question among them."""
     fixed = {name: (keep[CHOICES[name].name],) if CHOICES[name].name in keep else () for name in values}
     return {name: tuple(dict.fromkeys((*known, *fixed[name]))) for name, known in values.items()}
 

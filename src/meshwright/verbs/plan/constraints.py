@@ -8,7 +8,7 @@ from typing import Any, get_args
 from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.choices.choice import Choice
+from meshwright.plans.choices.plan_choice import Choice
 from meshwright.schedules.choice import StepValidation
 from meshwright.search.space.constraints import Forbidden, Keep, Value
 from meshwright.search.space.searched_schedules import names_list_file

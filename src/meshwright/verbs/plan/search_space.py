@@ -19,7 +19,7 @@ from meshwright.cost.prediction_intervals import pair_interval
 from meshwright.errors import InputError, Problem
 from meshwright.placement.node_order.nearest_first import MOST_NODES, near_together
 from meshwright.plans.arrays.plan_arrays import PlanArrays
-from meshwright.plans.choices.choice import Bools
+from meshwright.plans.choices.plan_choice import Bools
 from meshwright.plans.forms.short import NodeOrder
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from meshwright.plans.choices.choice import Choice
+from meshwright.plans.choices.plan_choice import Choice
 from meshwright.plans.forms.short import Schedule, schedule_spelling
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.generators import SCHEDULES
