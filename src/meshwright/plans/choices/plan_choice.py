@@ -35,11 +35,7 @@ Rule = Callable[[ChoiceRuleInput, Any], Iterator[tuple[str, Bools]]]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedChoice:
-<<<<<<< HEAD:src/meshwright/plans/choices/choice.py
-    """The search's view of a choice: its ``usual`` values, ``every`` value that a stack allows, and the ``rule``.
-=======
     """Variation of a choice in a search: its ``usual`` values, ``every`` value that a stack allows, and the ``rule``.
->>>>>>> wt-b:src/meshwright/plans/choices/plan_choice.py
 
     Base plans that the choice does not concern have its first value. Plans with another value than the first one are
     ``played`` instead of priced by closed forms, and come with the usual values of the other choices. Lower bounds hold
