@@ -1,20 +1,16 @@
 """The order in which lists can run, and timelines in it, against the plain sweep over the ranks."""
 
-import time
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_timeline import plain_run
 from sample_lists import TWO_WAYS, TWO_WAYS_SHAPE, changed, legal
 
 from meshwright.schedules.action import parse_actions
-from meshwright.schedules.bubble_metrics import figures_of
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.execution_order import DeadlockError, execution_order
-from meshwright.schedules.generators import SCHEDULES
-from meshwright.schedules.stage_times import StageTimes, equal_times
+from meshwright.schedules.stage_times import StageTimes
 from meshwright.schedules.timeline import played, run, seconds_by_kind
 
 one_kind_of_number = st.sampled_from(
@@ -95,21 +91,3 @@ def test_times_of_stages_and_a_message_are_those_of_each_pass():
     assert timeline.start == ((0, 14, 17), (Fraction(3, 2), Fraction(7, 2)))
     assert timeline.end == ((1, 17, 22), (Fraction(7, 2), Fraction(27, 2)))
     assert timeline.divided(2).makespan == timeline.makespan / 2
-
-
-@pytest.mark.parametrize(
-    ("name", "ranks", "micro_batches", "chunks", "limit_s"),
-    [("interleaved-1f1b", 16, 512, 4, 1.0), ("1f1b", 64, 2048, 1, 10.0)],
-)
-def test_figures_of_long_lists_are_quick(name, ranks, micro_batches, chunks, limit_s):
-    """CPU seconds from lists to figures, the least of a few runs."""
-    kind = SCHEDULES[name]
-    lists, ways = kind.lists(ranks, micro_batches, chunks), kind.ways(ranks, chunks)
-    times, least = equal_times(ways.stages), float("inf")
-    for _ in range(3):
-        before = time.process_time()
-        figures_of(lists, played(lists, times, ways), times, ways)
-        least = min(least, time.process_time() - before)
-        if least <= limit_s:
-            break
-    assert least <= limit_s

@@ -36,7 +36,10 @@ def verb(*words):
     return done.output
 
 
-@pytest.fixture(params=[CONFIG, QUERY_NORMS], ids=["said by columns", "not said by columns"])
+@pytest.fixture(
+    params=[CONFIG, pytest.param(QUERY_NORMS, marks=pytest.mark.slow)],
+    ids=["said by columns", "not said by columns"],
+)
 def jobs(request, tmp_path, monkeypatch):
     """Jobs beside each other, in a folder that is left before they run."""
     monkeypatch.chdir(tmp_path)

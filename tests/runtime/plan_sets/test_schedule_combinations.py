@@ -10,7 +10,7 @@ from meshwright.runtime.verify.run_case import run_case
 from meshwright.runtime.verify.verify_case import VerifyCase
 from meshwright.schedules.generators import SCHEDULES
 
-SOME = 12
+SOME = 8
 """The first plans meet most pairs, with every schedule among them."""
 
 

@@ -28,7 +28,7 @@ from meshwright.runtime.verify.run_case import no_fault, run_case
 
 QUICK = [*covering_plans("quick", (2, 4), 12), *spread_plans("quick", (2, 4), 3)]
 PLANS = [*SPECIAL, *TURNED, *TWICE, *UNITS, *MIXED, *SPREADS, *LATE, *OFFLOADS, *QUICK]
-QUICK_FAULTS = FAULTS[::8]
+QUICK_FAULTS = FAULTS[::12]
 """`benchmarks/verify.py` puts in all of them."""
 
 
@@ -36,7 +36,7 @@ def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.parametrize("plan", some_spread(PLANS, 24, lambda plan: f"{plan.model} {told(plan)}"))
+@pytest.mark.parametrize("plan", some_spread(PLANS, 12, lambda plan: f"{plan.model} {told(plan)}"))
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
     assert outcome.caught_by == (), outcome
