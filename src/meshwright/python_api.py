@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright import api
+from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import routing as read_routing
@@ -35,7 +36,6 @@ from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
-from meshwright.verbs.import_ import ImportRequest
 
 PathLike = str | Path
 UNWRITTEN = "(not written)"
@@ -191,7 +191,7 @@ def import_file(
     output: PathLike | None = None,
 ) -> Answer:
     """Read another framework's file as a plan; its values give way to the keywords."""
-    request = _import_request(model, on, seq_len, global_batch, stack, from_, variable)
+    request = import_request(model, on, seq_len, global_batch, stack, from_, _several(variable))
     path = None if output is None else Path(output)
     if path:
         check_writable(path, "output")
@@ -218,7 +218,7 @@ def check(
     variable: Iterable[str] = (),
 ) -> Answer:
     """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
-    request = _import_request(model, on, seq_len, global_batch, stack, from_, variable)
+    request = import_request(model, on, seq_len, global_batch, stack, from_, _several(variable))
     found = api.check(file, request)
     return Answer(found.to_json(), render_check, found.ok)
 
@@ -401,26 +401,6 @@ def schedule(
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
     refuse_unused(names, given, search_options, branches, from_, files)
     return Answer(*answered(names, given, search_options, branches, from_, files))
-
-
-def _import_request(
-    model: str | None,
-    on: str | None,
-    seq_len: int | None,
-    global_batch: int | None,
-    stack: str | None,
-    source: str | None,
-    variables: Iterable[str],
-) -> ImportRequest:
-    return ImportRequest(
-        model=model,
-        on=on,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        stack=stack,
-        source=source,
-        variables=_several(variables),
-    )
 
 
 def _several(values: str | Iterable[str]) -> tuple[str, ...]:

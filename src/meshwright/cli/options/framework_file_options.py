@@ -1,10 +1,13 @@
 """Common options of ``import`` and ``check``: another framework's file, and what completes it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshwright.cli.options.workload_options import size_option
+
+if TYPE_CHECKING:
+    from meshwright.verbs.import_ import ImportRequest
 
 FRAMEWORKS = "Megatron, Megatron-Bridge, torchtitan, DeepSpeed or Accelerate"
 File = Annotated[str, typer.Argument(metavar="FILE", help=f"A file of {FRAMEWORKS}.")]
@@ -35,3 +38,26 @@ Variables = Annotated[
         "--variable", metavar="NAME=VALUE", help="A shell variable that the script reads. Repeatable."
     ),
 ]
+
+
+def import_request(
+    model: str | None,
+    on: str | None,
+    seq_len: int | None,
+    global_batch: int | None,
+    stack: str | None,
+    source: str | None,
+    variables: tuple[str, ...],
+) -> "ImportRequest":
+    """Return the options as the import reads them."""
+    from meshwright.verbs.import_ import ImportRequest
+
+    return ImportRequest(
+        model=model,
+        on=on,
+        seq_len=seq_len,
+        global_batch=global_batch,
+        stack=stack,
+        source=source,
+        variables=variables,
+    )
