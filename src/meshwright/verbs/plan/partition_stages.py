@@ -8,7 +8,7 @@ from meshwright.cost.constants import constants
 from meshwright.cost.layer_partition_costs import LayerCosts, layer_costs
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.cost.plan_report import closed_form
-from meshwright.errors import InputError, Problem, nearest
+from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.choices.recompute import RECOMPUTES
 from meshwright.plans.forms.short import Recompute, ShortPlan
@@ -27,13 +27,10 @@ WIDTH = 300
 def restage(
     found: RankedPlans, header: ShortPlan, setting: Setting, stages: str, *, mixes: bool
 ) -> RebalancedPlan:
-    """Return the plans found, with rebalanced stages for the best ones. Raise InputError.
+    """Return the plans found, with rebalanced stages for the best ones. Raise InputError for the schedule.
 
     ``mixes``: stages may recompute more than a plan says, where the stack can.
     """
-    if stages not in BALANCES:
-        names = ("balanced", *BALANCES)
-        raise InputError(Problem("stages", stages, "is no way to cut stages", nearest(stages, names)))
     usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
     words = _recomputes(setting) if mixes else ()
     leanest = words[-1] if words else None

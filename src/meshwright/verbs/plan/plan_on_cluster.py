@@ -10,7 +10,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.state_memory import state_memory_bound
 from meshwright.cost.prediction_intervals import pair_interval
-from meshwright.errors import InfeasibleError, InputError, Problem, attempted
+from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import load_nouns
@@ -20,6 +20,7 @@ from meshwright.plans.rules.stack_limits import broken_by_every_plan
 from meshwright.plans.rules.stack_limits.stack_models import missing_model
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.partition.balance import BALANCES
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.units import format_bytes
@@ -37,11 +38,13 @@ FAR_TOO_LARGE = "states alone exceed the memory of a device"
 TOO_LARGE = "peak memory exceeds what is usable of a device"
 SLOWER = "slower than what was found, by a lower bound"
 DUPLICATE = "equal to a plan"
-"""What reasons begin with that tell of a plan in another spelling."""
+"""Beginning of the reasons that name a plan in another spelling."""
 AS_REQUESTED = ", as asked"
-"""What reasons end with that exclude a value on request."""
+"""End of the reasons that exclude a value on request."""
 MOST_RULES = 5
 """Rules that the summary of a refusal names."""
+STAGES = ("balanced", *BALANCES)
+"""Ways to cut stages."""
 UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
 
@@ -157,6 +160,9 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
     problems: list[Problem] = []
     if question.top < 1:
         problems.append(Problem("top", question.top, "must be at least 1", "top: 5"))
+    if question.stages not in STAGES:
+        hint = nearest(question.stages, STAGES)
+        problems.append(Problem("stages", question.stages, "is no way to cut stages", hint))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
     forbid = attempted(lambda: parse_forbid(question.forbid), problems)
