@@ -60,6 +60,8 @@ LATENT = DENSE | {
     "moe_intermediate_size": 10,
     "n_shared_experts": 2,
     "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
     "qk_nope_head_dim": 8,

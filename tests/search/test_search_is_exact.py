@@ -69,7 +69,7 @@ def test_nothing_on_the_hosts_is_never_slower(seed):
     plans = searched_space(search_scope({}, None, TOP, setting), setting).plans
     out = np.flatnonzero(plans.leaves_devices)
     copying = plans.take(np.random.default_rng(seed).permutation(out)[:200])
-    alone = replace(copying, offload=np.zeros_like(copying.offload))
+    alone = copying.with_columns({"offload": np.zeros_like(copying.offload)})
     longer, usual = evaluate(copying, setting), evaluate(alone, setting)
     assert (longer.step_s >= usual.step_s * (1 - 1e-12)).all()
     assert (coarse_bounds(copying, setting).step_s <= longer.step_s * ROUNDED).all()

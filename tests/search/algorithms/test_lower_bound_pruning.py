@@ -119,7 +119,7 @@ def test_what_is_slower_is_tried_where_the_quicker_does_not_fit(seed):
     fits = dict(zip(rows_of(found.plans), found.fits.tolist(), strict=True))
     for row in np.flatnonzero(found.plans.context == 1):
         sibling = found.plans.take(np.array([row]))
-        sibling = replace(sibling, context=np.zeros(1, dtype=np.int64))
+        sibling = sibling.with_columns({"context": np.zeros(1, dtype=np.int64)})
         if rows_of(sibling)[0] in ROWS:
             assert fits[rows_of(sibling)[0]] is False
 

@@ -19,7 +19,7 @@ ZOO = [
     ("llama-3.1-8b", "a100-sxm-40gb x 6", "torchtitan"),
     ("gpt-22b", "a100-sxm-40gb x 16", "meshwright"),
     ("mixtral-8x7b", "h100-sxm-80gb x 12", "megatron-core"),
-    ("deepseek-v2", "h200-sxm-141gb x 16", "torchtitan"),
+    ("deepseek-v3", "h200-sxm-141gb x 16", "torchtitan"),
     ("gemma-2-9b", "a100-sxm-40gb x 12", "deepspeed"),
 ]
 
