@@ -59,7 +59,7 @@ def test_what_is_told_of_a_choice_can_be_kept_and_forbidden(column):
     values = arrays.values[column]
     assert [choice.of(plan) for plan in PLANS] == [values[int(code)] for code in getattr(arrays, column)]
     for value in values:
-        if not getattr(value, "turned", None):  # knobs are kept by names of their own
+        if not getattr(value, "given_knobs", None):  # knobs are kept by names of their own
             said = f"{choice.name}={format_choice(value)}"
             assert {format_choice(kept) for kept in parse_keep([said]).values()} == {format_choice(value)}
             assert parse_forbid([said]) == {choice.name: (parse_keep([said])[choice.name],)}
