@@ -136,7 +136,9 @@ def test_the_new_form_exchanges_what_it_says_and_is_priced(gather_ring, ulysses)
     arch, ranks = setting.model.architecture, "cp" if ulysses == 1 else "cp_ring"
     once = 2 * 2 * arch.kv_heads * arch.head_dim * 4096 / ulysses
     items = [item for kind in "FB" for item in program.block_items[1, kind]]
-    found = [one for item in items for one in getattr(item, "overlapped", (item,)) if isinstance(one, Collective)]
+    found = [
+        one for item in items for one in getattr(item, "overlapped", (item,)) if isinstance(one, Collective)
+    ]
     moved = [(one.kind, one.phase, one.logical_bytes) for one in found if one.axes == (ranks,)]
     assert moved == [("all-gather", "F", once), ("ring", "I", 2 * once)]
     (step_s,) = evaluate(from_shorts([plan]), setting).step_s
