@@ -1,5 +1,6 @@
 """Every verb runs without torch and other heavy modules, installed or not."""
 
+import json
 import os
 import subprocess
 import sys
@@ -22,9 +23,23 @@ class Refuse(MetaPathFinder):
             raise AssertionError(f"{{name}} is imported")
 
 sys.meta_path.insert(0, Refuse())
-from meshwright.cli.main import main
-main()
 """
+EVERY_VERB = """
+import contextlib, io, json
+from meshwright.cli.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv, code = ["meshwright", *arguments], 0
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    try:
+        with contextlib.redirect_stdout(out):
+            main()
+    except SystemExit as stop:
+        code = stop.code or 0
+    out.flush()
+    print(json.dumps([arguments, code, len(out.buffer.getvalue().strip())]))
+"""
+"""All verbs in one process: it starts once, and whatever they load must be free of heavy modules."""
 
 
 @pytest.fixture(scope="module")
@@ -97,25 +112,24 @@ VERBS = {
 }
 
 
-def _run(*arguments):
+def _run(code, *arguments):
     environment = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", GUARD, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_loads_nothing_heavy(verb, form, plan_file, small_file, runs_file, own_file, foreign_files):
+def test_verbs_load_nothing_heavy(plan_file, small_file, runs_file, own_file, foreign_files):
     files = {"PLAN": plan_file, "SMALL": small_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
-    arguments = [files.get(argument, argument) for argument in VERBS[verb]]
-    done = _run(verb, *arguments, *form)
+    commands = [
+        [verb, *(files.get(argument, argument) for argument in arguments), *form]
+        for verb, arguments in VERBS.items()
+        for form in ([], ["--json"])
+    ]
+    done = _run(GUARD + EVERY_VERB, json.dumps(commands))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [arguments for arguments, *_ in found] == commands
+    assert not [row for row in found if row[1] != 0 or row[2] == 0], done.stderr
 
 
 def test_every_verb_that_does_not_execute_a_plan_is_run():
@@ -123,6 +137,4 @@ def test_every_verb_that_does_not_execute_a_plan_is_run():
 
 
 def test_the_guard_would_notice():
-    code = GUARD.replace("from meshwright.cli.main import main\nmain()", "import torch")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "torch is imported" in done.stderr
+    assert "torch is imported" in _run(GUARD + "import torch").stderr
