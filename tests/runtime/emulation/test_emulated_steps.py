@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 from emulated_programs import LATE, blocked, case, expected, in_time, plain
 
+from case_sample import some_spread
 from meshwright.errors import RunError
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
 from meshwright.runtime.emulation.emulate import emulate
@@ -71,15 +72,14 @@ def times_run(records):
     return Counter(one.action for one in records)
 
 
-@pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
-def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, processes):
-    # never shorter than simulated; but of steps that overlap one is timed from the end of the one before, which may
-    # have been late itself
+@pytest.mark.parametrize(("arguments", "processes"), some_spread(CASES, 7, str))
+def test_a_plan_takes_no_less_than_the_simulated_time_and_holds_the_ledgers_bytes(arguments, processes):
+    # of steps that overlap one is timed from the end of the one before, which may have been late itself
     found = case(**arguments)
     local, emulation = found.emulated(processes)
     assert local.grid.ranks == processes
     earliest = -LATE if found.program.steps_overlap and emulation.late else 0.0
-    assert earliest <= emulation.step_s / found.simulated.step_s - 1 + 1e-9 < LATE
+    assert earliest <= emulation.step_s / found.simulated.step_s - 1 + 1e-9
     for rank in emulation.ranks:
         assert rank.peak_bytes == peak_activation_bytes(found.program, rank.pipeline_rank)
         simulated = spans(found.simulated.ranks[rank.pipeline_rank])
@@ -90,6 +90,16 @@ def test_a_plan_takes_the_simulated_time_and_holds_the_ledgers_bytes(arguments, 
         assert all(spans(rank.actions)[key] >= simulated[key] - 1e-9 for key in free)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
+def test_a_plan_takes_hardly_longer_than_simulated(arguments, processes):
+    """A bound on time: a busy machine exceeds it."""
+    found = case(**arguments)
+    _, emulation = found.emulated(processes)
+    assert emulation.step_s / found.simulated.step_s - 1 < LATE
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_a_pipeline_takes_the_time_of_its_table(schedule):
     program, times = plain(schedule)
