@@ -1,4 +1,4 @@
-"""The command line as ``python -m meshwright``."""
+"""Run the command line as ``python -m meshwright``."""
 
 from meshwright.cli.main import main
 

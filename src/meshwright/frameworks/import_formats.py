@@ -1,4 +1,4 @@
-"""Which framework a file is for, from what it holds. ``FORMATS`` lists the importers by name."""
+"""Recognise the framework of a file by its content. ``FORMATS`` lists the importers by name."""
 
 import re
 import shlex
@@ -72,7 +72,7 @@ def _assignment(variable: str) -> str:
 
 
 def is_plan(text: str) -> bool:
-    """Whether the text is a plan of ours."""
+    """Return true if the text is a Meshwright plan."""
     return PLAN.search(text) is not None
 
 

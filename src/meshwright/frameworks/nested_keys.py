@@ -19,7 +19,7 @@ def nested_keys(data: Mapping[str, object], above: Path = ()) -> Iterator[tuple[
 
 
 def is_known(path: Path, names: frozenset[str]) -> bool:
-    """Whether a release knows the key. A name with a dot in it is one name and no path."""
+    """Return true if a release knows the key. A name with a dot in it is one name and no path."""
     if any("." in part for part in path):
         return False
     return ".".join(path) in names or any(

@@ -1,4 +1,4 @@
-"""Gathers and reductions of states around and inside a schedule, played with its passes.
+"""Replay state gathers and reductions together with a schedule's passes, for their exposed time.
 
 Where the vocabulary is spread, or activations go to the host, lists are always played, and ranks wait in the middle of
 them. So what states exchange is played with them (``cost/pipeline_bubble/per_step_exchange_streams.py``) and not

@@ -32,7 +32,7 @@ MIXED_PRECISION = {"fp32": "no", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
 
 
 def _kind(facts: Facts) -> str:
-    """How Accelerate starts the processes."""
+    """Ways in which Accelerate starts the processes."""
     if facts["sharding"] != "none":
         return "FSDP"
     return "MULTI_GPU" if facts["devices"] > 1 else "NO"

@@ -1,1 +1,1 @@
-"""What the exporters of all frameworks share: the uniform plan, the exported files, common limits."""
+"""Shared parts of all exporters: the uniform plan, the exported files, common limits."""

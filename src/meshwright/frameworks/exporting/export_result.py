@@ -1,4 +1,4 @@
-"""What an exporter returns, and what every exporter is."""
+"""The result of an export, and the protocol of exporters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What targets do with documents that share a sequence: a matter of their data, which no option of a plan is about.
+"""Remarks on packed documents: each target packs in its data pipeline, without an option.
 
 torchtitan keeps them apart whatever it is told (``models/common/config_utils.py``: "language models always use
 block_causal masking"). Megatron's pre-training data make a mask of them (``--reset-attention-mask``), which the causal

@@ -1,4 +1,4 @@
-"""What the target of an export refuses: every rule of a plan for its stack, whatever stack the plan was made for."""
+"""Refuse a plan that breaks any rule of the target's stack, whatever stack the plan was made for."""
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.errors import Problem, UnsupportedError

@@ -1,1 +1,1 @@
-"""What the importers of all frameworks share: reading scripts and configurations, and facts as a plan."""
+"""Shared parts of all importers: read scripts and configurations, turn facts into a plan."""

@@ -100,14 +100,14 @@ def _shown(option: GivenOption) -> str:
 
 
 def is_launchers(name: str) -> bool:
-    """Whether an option belongs to what starts the processes."""
+    """Return true if an option belongs to the process launcher."""
     return name.lstrip("-").replace("-", "_") in LAUNCHER
 
 
 def unknown_option_problems(
     options: Mapping[str, GivenOption], known: Collection[str], others: Collection[str], target: str
 ) -> Iterator[Problem]:
-    """Options that ``target`` does not have; those that ``others`` (its other releases) have are warnings.
+    """Yield options that ``target`` lacks; an option of ``others`` (its other releases) is a warning.
 
     What stands only in a branch may be the script's own options, and is passed over.
     """
@@ -155,7 +155,7 @@ class CommandLine:
     default_words: str = ""
 
     def __contains__(self, name: str) -> bool:
-        """Whether the line has the option."""
+        """Return true if the line has the option."""
         return name in self.options
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -39,7 +39,7 @@ class ConfigValues:
     problems: list[Problem] = field(default_factory=list)
 
     def __contains__(self, key: str) -> bool:
-        """Whether the file has the key, ``auto`` included."""
+        """Return true if the file has the key, ``auto`` included."""
         return key in self.values
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -97,7 +97,7 @@ class ConfigValues:
         return default
 
     def on(self, key: str) -> bool:
-        """Whether the key asks for something: not left open, false, empty, ``none``, or the number 1 or less."""
+        """Return true if the key requests something: a value other than false, empty, ``none``, or 1 or less."""
         value = self.get(key)
         if isinstance(value, bool) or value is None:
             return bool(value)

@@ -1,4 +1,4 @@
-"""What a file in another framework's words says of a plan: facts in our words, each with the words of the file.
+"""Facts of a plan read from another framework's file, each with the file's own words.
 
 An importer reads text and nothing else: it opens no other file, runs nothing, and knows neither the model nor the
 cluster. What it finds are *facts* by the path of the short plan that they set (``layout.tp``), or by one of the names

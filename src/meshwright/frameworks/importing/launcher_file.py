@@ -1,4 +1,4 @@
-"""What a configuration leaves to the training script, read from the launcher that we wrote beside it.
+"""Read what a configuration leaves to the training script from the launcher that export wrote with it.
 
 ``frameworks/exporting/hugging_face_script.py`` writes it: the plan's numbers as variables of the shell.
 """

@@ -47,7 +47,7 @@ def _has(arch: Architecture, said: Mapping[str, int]) -> bool:
 
 
 def _same(name: str, said: int, size: int) -> bool:
-    """Whether a size is the model's; a vocabulary may be padded, or be a tokenizer's own count."""
+    """Return true if a size is the model's; a vocabulary may be padded, or be a tokenizer's own count."""
     if name == "vocab":
         return abs(said - size) <= max(PADDING, size // 50)
     return said == size

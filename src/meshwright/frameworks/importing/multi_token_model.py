@@ -19,7 +19,7 @@ Config = Mapping[str, Any]
 
 
 def needs_multi_token_layers(foreign: ImportedFile, arch: Architecture) -> bool:
-    """Whether the file trains layers for further tokens and the model has none."""
+    """Return true if the file trains multi-token prediction layers and the model has none."""
     return bool(foreign.value(NEXT_LAYERS)) and not arch.next_token_layers
 
 

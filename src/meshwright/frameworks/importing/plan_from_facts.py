@@ -25,7 +25,7 @@ AXES = ("pp", "cp", "tp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the plan is for: names as a plan file writes them, and what the batch is where the file leaves it open."""
+    """Nouns of the imported plan, as a plan file names them, and the batch if the file leaves it open."""
 
     model: str
     cluster: str

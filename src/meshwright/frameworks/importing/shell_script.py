@@ -69,7 +69,7 @@ class _Reader:
 
     @property
     def conditional(self) -> bool:
-        """Whether what is read now may not be run."""
+        """Return true inside a condition, whose commands may not run."""
         return self.depth > 0 or self.after_condition
 
     def command(self, raw: list[tuple[str, int]]) -> None:

@@ -1,4 +1,4 @@
-"""What a file says of its run that is a fact of the stack: overlap, gradients' type, attention kernels."""
+"""Apply a file's facts about the stack: overlap, gradient type, attention kernels."""
 
 from dataclasses import asdict, fields, replace
 

@@ -52,7 +52,7 @@ def compare_order(
 
 
 def _on(one: CollectiveKey, members: Members, end: str) -> bool:
-    """Whether a token runs in this group, as this end of a message; no end: not as a message."""
+    """Return true if a token runs in this group, as this end of a message; no end: not as a message."""
     return one[1] == members and (one[0] if one[0] in ("send", "receive") else "") == end
 
 

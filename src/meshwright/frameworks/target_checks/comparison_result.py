@@ -1,4 +1,4 @@
-"""What a comparison found: figures of both sides, what is explained, and what is not."""
+"""Result of a comparison with a target: figures of both sides, explained and unexplained differences."""
 
 from dataclasses import dataclass, field
 

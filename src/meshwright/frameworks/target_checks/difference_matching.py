@@ -22,7 +22,7 @@ MOST_SIZES = 14
 
 @dataclass
 class UnmatchedCollectives:
-    """What is left of both sides, token by token, and what was ``equal``; ``labels`` say what the plan's are for."""
+    """Unmatched tokens of both sides, and ``equal`` ones; ``labels`` name the purpose of the plan's."""
 
     ours: Counter[CollectiveKey]
     theirs: Counter[CollectiveKey]
@@ -38,14 +38,14 @@ def collective_key(one: PlannedCollective | IssuedCollective) -> CollectiveKey:
 
 
 def applies(row: Difference, kind: PlanKind) -> bool:
-    """Whether a row is about plans of this kind."""
+    """Return true if a row applies to plans of this kind."""
     sharding = not row.shardings or kind.sharding in row.shardings
     recompute = not row.recomputes or kind.recompute in row.recomputes
     return sharding and recompute and row.pipeline in (None, kind.pipeline)
 
 
 def covers(row: Difference, sent: PlannedCollective) -> bool:
-    """Whether a row is about this collective of the plan."""
+    """Return true if a row applies to this collective of the plan."""
     axes = not row.axes or bool(set(row.axes) & set(sent.axes))
     return sent.kind in row.kind and axes and (not row.what or sent.what.split(" ")[0] in row.what)
 
@@ -101,7 +101,7 @@ def _again(sides: UnmatchedCollectives, row: Difference) -> None:
 
 
 def _most(sides: UnmatchedCollectives, row: Difference, planned: int) -> int:
-    """How often a row explains one size: ``times`` in each micro-batch, or as often as the plan has it."""
+    """Return the number of times a row explains one size: ``times`` per micro-batch, or the plan's count."""
     return row.times * sides.micro_batches if row.times else planned
 
 

@@ -37,7 +37,7 @@ MODEL = "model/config.json"
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a step of the target showed, class by class."""
+    """Result of a target's step, class by class."""
 
     classes: tuple[ClassComparison, ...]
     micro_batches: int
@@ -47,7 +47,7 @@ class DryRun:
 
     @property
     def disagreements(self) -> int:
-        """How many there are on all classes."""
+        """Return the number over all classes."""
         return sum(len(one.disagreements) for one in self.classes)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What targets do in their own way, as data: each row says where, what it does to a step, and why.
+"""Known differences of targets, as data: each row has the place, its effect on a step, and the reason.
 
 ``effect`` is one of eight, applied in the table's order to what the Program means and the target did:
 
@@ -33,7 +33,7 @@ DATA = ("cp", "dp_shard", "dp_replicate", "edp_shard", "edp_replicate")
 
 @dataclass(frozen=True, slots=True)
 class PlanKind:
-    """What of a plan decides which rows are about it."""
+    """Traits of a plan that select the rows."""
 
     sharding: str
     pipeline: bool

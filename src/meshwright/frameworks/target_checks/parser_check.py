@@ -18,7 +18,7 @@ from meshwright.frameworks.target_checks.target_python import (
 
 @dataclass(frozen=True, slots=True)
 class ParserVerdict:
-    """What the target said, and the values that it read back."""
+    """Output of the target's parser, and the values that it read back."""
 
     accepted: bool
     message: str

@@ -1,4 +1,4 @@
-"""What one rank sends in a step, as the Program says it.
+"""Collectives that one rank sends in a step, by the Program.
 
 A step is a row of *moments*. What is in one moment runs side by side, so that it has no order of its own: the gather
 of the next layer and the reduction of the one before, beside a layer's computation. All else follows one another.

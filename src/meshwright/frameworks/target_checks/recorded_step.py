@@ -1,4 +1,4 @@
-"""What a target's script says of the step that it took: its JSON line as values, or MeasurementError."""
+"""Parse the JSON line that a dry-run script prints of its step. Raises MeasurementError."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What can be asked of each target, and how a script is run in a Python that has it.
+"""Checks that each target offers, and how to run a script in a Python that has the target.
 
 Scripts lie in ``scripts/``: they run there as programs of their own, on a folder of exported files, and print one JSON
 line. Nothing of a target is imported here. A new target is its scripts and one row of ``TARGET_CHECKS``.
@@ -24,7 +24,7 @@ NEEDS_GPU = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCheck:
-    """What a target can be asked.
+    """Checks that a target offers.
 
     ``module`` is what a Python must have; ``parser`` and ``steps`` name the scripts that hand files to its parser and
     that take a step of it on a fake process group, None where ``why_not`` says that this can not be. ``stack`` is the

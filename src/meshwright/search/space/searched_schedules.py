@@ -88,7 +88,7 @@ def all_schedules(stack: Stack, ranks: Sequence[int]) -> SearchedSchedules:
 def with_knobs(
     schedules: SearchedSchedules, knobs: Mapping[str, float | str], stack: Stack
 ) -> SearchedSchedules:
-    """Return the schedules with these knobs, each once, without those that lack them or whose stack does.
+    """Return the schedules with these knobs, each once, except schedules that lack a knob or whose stack does.
 
     When a step is validated is no matter of the schedule.
     """

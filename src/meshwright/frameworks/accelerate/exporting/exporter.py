@@ -102,7 +102,7 @@ def _yaml(config: Mapping[str, object], indent: str = "") -> Iterator[str]:
 
 
 def _meeting(job: Job) -> list[str]:
-    """How several nodes find each other: in any order, or each by its place."""
+    """Rendezvous of several nodes: in any order, or with a fixed rank each."""
     if job.nodes == 1:
         return []
     return ["--rdzv_backend c10d"] if job.host_order is None else ['--machine_rank "${NODE_RANK}"']

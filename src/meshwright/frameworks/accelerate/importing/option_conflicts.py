@@ -1,4 +1,4 @@
-"""What Accelerate refuses, or ignores, in a configuration by itself.
+"""Find options of an Accelerate configuration that conflict, or that Accelerate ignores.
 
 Source: Accelerate 1.15.0, ``parallelism_config.py``, ``commands/launch.py``, ``utils/dataclasses.py``,
 ``accelerator.py``.
@@ -144,7 +144,7 @@ def _fitting(sizes: Mapping[str, int], processes: int) -> str:
 
 
 def _mesh_and_kind(settings: ConfigValues, kind: str) -> None:
-    """Which axes which kind of job runs."""
+    """Axes that each kind of job runs."""
     sizes = mesh_sizes(settings)
     if not sizes:
         return

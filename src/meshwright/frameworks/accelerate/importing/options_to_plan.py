@@ -77,7 +77,7 @@ def _precision(settings: ConfigValues) -> Facts:
 
 
 def _mesh(settings: ConfigValues, *, ulysses: bool = False) -> Facts:
-    """Degrees of ``parallelism_config``; those that it leaves out are 1."""
+    """Degrees of ``parallelism_config``; missing ones are 1."""
     facts: Facts = {}
     for axis, size in mesh_sizes(settings).items():
         if axis != "sp" or (ulysses and size > 1):

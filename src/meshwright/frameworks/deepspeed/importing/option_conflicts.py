@@ -1,4 +1,4 @@
-"""What DeepSpeed refuses, or ignores, in a configuration by itself.
+"""Find options of a DeepSpeed configuration that conflict, or that DeepSpeed ignores.
 
 Source: DeepSpeed 0.19.8, ``runtime/config.py``, ``runtime/zero/config.py``, ``runtime/engine.py``,
 ``runtime/pipe/engine.py`` and ``module_inject/auto_ep_folding.py``.

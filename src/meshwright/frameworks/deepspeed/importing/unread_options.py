@@ -50,7 +50,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
 def unread_keys(settings: ConfigValues) -> tuple[UnmappedOption, ...]:
-    """All keys of the file that a plan can not say, but for those that DeepSpeed ignores anyway."""
+    """Keys of the file that no plan can express, except keys that DeepSpeed ignores."""
     ignored = {problem.field for problem in settings.problems if problem.severity == "warning"}
     found = [
         UnmappedOption(key, str(settings.get(key))[:80], why)

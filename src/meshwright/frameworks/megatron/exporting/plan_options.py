@@ -34,7 +34,7 @@ def plan_refusals(facts: Facts) -> list[Refusal]:
 
 
 def exchange_refusals(facts: Facts) -> list[Refusal]:
-    """Why Megatron does not run the experts' exchange beside compute, where the stack does."""
+    """Return the reasons why Megatron does not overlap the experts' exchange, where the stack does."""
     if "layout.ep" not in facts or not facts["stack.overlap_expert_exchange"]:
         return []
     pp, recompute = facts["layout.pp"], facts["recompute"]
@@ -50,7 +50,7 @@ def exchange_refusals(facts: Facts) -> list[Refusal]:
 
 
 def overlaps_exchange(facts: Facts) -> bool:
-    """Return whether the experts' exchange may run beside compute."""
+    """Return whether the experts' exchange may overlap with compute."""
     return "layout.ep" in facts and not exchange_refusals(facts)
 
 

@@ -1,4 +1,4 @@
-"""What Megatron's options say of layers that predict further tokens, and what Megatron refuses of them.
+"""Read Megatron's options for multi-token prediction layers, and find the ones that Megatron refuses.
 
 ``--mtp-num-layers`` come behind ``--num-layers``; without a layout they are in the last stage. Source: megatron-core
 0.19.2, ``training/arguments.py`` (``validate_args``), ``core/transformer/transformer_config.py``,
@@ -19,7 +19,7 @@ SAYABLE = ("rope", "none")
 
 
 def next_token_facts(line: CommandLine, facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """How many such layers, and λ; none, where the model is described and they are left out."""
+    """Return the number of such layers and λ; none if the model is described without them."""
     if names.MTP_LAYERS not in line:
         return {NEXT_LAYERS: Fact(0, f"{names.MTP_LAYERS} left out")} if "model.layers" in facts else {}
     count = 0 if line.get(names.MTP_LAYERS) == "0" else line.number(names.MTP_LAYERS)

@@ -1,4 +1,4 @@
-"""What Megatron refuses, ignores or runs in another way than the file seems to say, from its options alone.
+"""Find Megatron options that conflict, that Megatron ignores, or that it runs differently.
 
 Source: megatron-core 0.19.2, ``validate_args`` and ``core/transformer/transformer_config.py``. Rules that need the
 model or the cluster (heads, batch, memory) are the plan's and are checked with it.

@@ -127,7 +127,7 @@ def _unread(settings: ConfigValues) -> Iterator[UnmappedOption]:
 
 
 def _unknown(said: BridgeOverrides) -> Iterator[Problem]:
-    """Fields that Bridge does not have, where they look as if they said something of a plan; the first of many."""
+    """Yield fields that Bridge lacks and that could concern a plan, up to a limit."""
     names = TABLE.names
     found = [path for path in said.values if _is_doubtful(path) and not _is_field(path, names)]
     for path in found[:MOST]:
@@ -144,7 +144,7 @@ def _unknown(said: BridgeOverrides) -> Iterator[Problem]:
 
 
 def _is_doubtful(path: str) -> bool:
-    """Whether an unknown name would matter: any in a closed section, a telling one in another."""
+    """Return true for an unknown name that could concern a plan: any in a closed section, a known word elsewhere."""
     section, _, name = path.partition(".")
     may_be = section in OPEN or section not in SECTIONS
     telling = section in CLOSED or (may_be and PLAN_NAME.search(path) is not None)
@@ -152,6 +152,6 @@ def _is_doubtful(path: str) -> bool:
 
 
 def _is_field(path: str, names: frozenset[str]) -> bool:
-    """Whether Bridge has the field, or one that holds it as a mapping."""
+    """Return true if Bridge has the field, or one that holds it as a mapping."""
     parts = path.split(".")
     return path in names or any(".".join(parts[:depth]) in names for depth in range(2, len(parts)))

@@ -1,4 +1,4 @@
-"""What Megatron-Bridge refuses, ignores or runs in another way than a file seems to say, from the file alone.
+"""Find Megatron-Bridge options that conflict, that Bridge ignores, or that it runs differently.
 
 Sources: Megatron-Bridge 0.6.2, ``training/config.py`` (``validate``), ``models/transformer_config.py``; megatron-core
 0.19.2, ``core/transformer/transformer_config.py``, ``core/parallel_state.py``. Rules that need the model or the

@@ -1,4 +1,4 @@
-"""What a file for Megatron-Bridge sets, by dotted name: a tree of overrides, or ``KEY=VALUE`` words of a script.
+"""Read Megatron-Bridge overrides by dotted name, from a YAML tree or ``KEY=VALUE`` words of a script.
 
 Three kinds of text are read. YAML in the tree of the configuration (an override file, or the ``run_config.yaml`` that
 a run writes beside its checkpoints). A launch script with words as Hydra has them (``train.micro_batch_size=2``) and
@@ -57,7 +57,7 @@ _ASSIGNED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class BridgeOverrides:
-    """What a text sets. ``words``: as words of a command line; ``added``: keys that it asks to be added."""
+    """Settings of a text. ``words``: as words of a command line; ``added``: keys with a leading plus sign."""
 
     values: Mapping[str, Any]
     recipe: str | None

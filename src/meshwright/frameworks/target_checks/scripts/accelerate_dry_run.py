@@ -1,4 +1,4 @@
-"""What one step under Accelerate sends and holds: ``accelerate_dry_run.py FOLDER RANK CONFIG`` prints one JSON line.
+"""Record collectives and memory of one Accelerate step: ``accelerate_dry_run.py FOLDER RANK CONFIG``.
 
 The line is that of ``collective_recorder.py``. ``launch.sh`` is run with a program in place of ``accelerate`` that
 only says what it was given; its parser, its configuration and the environment that it would hand to its processes

@@ -1,4 +1,4 @@
-"""What the dry runs share: a process group that is none, and a record of what is sent over it.
+"""A fake process group for dry runs, with a record of the collectives that are sent over it.
 
 ``start`` makes this process one rank of a job of any size on torch's fake backend: collectives return at once with
 nothing in them. ``Recorder`` notes every collective that the target issues, and ``report`` prints one JSON line::

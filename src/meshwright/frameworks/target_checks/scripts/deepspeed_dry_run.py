@@ -1,4 +1,4 @@
-"""What one step under DeepSpeed sends and holds: ``deepspeed_dry_run.py FOLDER RANK CONFIG`` prints one JSON line.
+"""Record collectives and memory of one DeepSpeed step: ``deepspeed_dry_run.py FOLDER RANK CONFIG``.
 
 The line is that of ``collective_recorder.py``. ``launch.sh`` is run with a program in place of ``torchrun`` that
 only says what it was given; ``ds_config.json`` goes to ``deepspeed.initialize`` with a model of transformers that is

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: the words that a launch script ends in, and the line that they print.
+"""Arguments of a launch script, and the JSON line that each script of this folder prints.
 
 Standard library only: every target's environment can run it.
 """

@@ -1,4 +1,4 @@
-"""What one step of torchtitan sends and holds: ``torchtitan_dry_run.py FOLDER RANK`` prints one JSON line.
+"""Record collectives and memory of one torchtitan step: ``torchtitan_dry_run.py FOLDER RANK``.
 
 The line is that of ``collective_recorder.py``. ``launch.sh`` is run with a program in place of ``torchrun`` that
 only says what it was given; the configuration, the meshes, the model, ``parallelize_fn``, the pipeline, the loss,
