@@ -29,6 +29,7 @@ def test_what_was_fitted_predicts_plans_that_were_not_run():
     assert after < before
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_noise_around_the_present_constants_is_harmless(seed):
     found = fit_cluster_constants([observation({}, PLANS[:4], noise=0.03, seed=seed)])
@@ -62,6 +63,7 @@ def test_too_few_or_mixed_runs_are_refused(runs, word):
         fit_cluster_constants(runs)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_known_better_is_where_the_fit_begins():
     """Runs of a slow machine fit at once on the cluster that says how slow it is, and what it says besides stays."""
     base = observation({}).setting.cluster

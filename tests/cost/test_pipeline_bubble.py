@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from random_seeds import seeds
 
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passes_on_host, sufficient
 from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import (
@@ -117,7 +116,8 @@ def as_arrays(forward, backward, message, micro_batches):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(2, 25))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("seed", range(25))
 def test_played_lists_equal_the_schedule_table(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)
@@ -133,7 +133,8 @@ def test_played_lists_equal_the_schedule_table(case, seed):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(1, 10))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("seed", range(10))
 def test_long_schedules_are_extrapolated_from_their_periodic_regime(case, seed):
     rng = random.Random(1000 + seed)
     ranks, chunks = 4, 2 if kind_of(case).chunked else 1
@@ -147,8 +148,9 @@ def test_long_schedules_are_extrapolated_from_their_periodic_regime(case, seed):
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
 
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(3, 40))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_pipeline_of_equal_layers_comes_within_the_bound(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)
@@ -159,7 +161,8 @@ def test_a_pipeline_of_equal_layers_comes_within_the_bound(case, seed):
     assert found[0] == pytest.approx(expected, rel=BOUND)
 
 
-@pytest.mark.parametrize("seed", seeds(3, 30))
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("seed", range(30))
 def test_interleaved_stages_that_differ_are_played_where_that_is_affordable(seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape("interleaved-1f1b", rng)
@@ -212,8 +215,9 @@ def on_hosts_of(choice, ranks, micro_batches, kinds, sizes, copied):
     return [(candidates @ sizes).max() for candidates in held]
 
 
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", seeds(2, 15))
+@pytest.mark.parametrize("seed", range(15))
 def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
     rng = random.Random(seed)
     ranks, micro_batches, chunks = random_shape(case, rng)
@@ -231,6 +235,7 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
         assert peaks[rank] == peak
 
 
+@pytest.mark.quick_cases(40)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("chunks", [2, 3, 4])
 @pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.slow)])

@@ -1,8 +1,10 @@
 """The page about explanations."""
 
+import pytest
 import write_docs
 
 
+@pytest.mark.slow
 def test_its_generated_parts_are_fresh():
     (path,) = [path for path in write_docs.pages() if path.name == "explain.md"]
     text = path.read_text(encoding="utf-8")

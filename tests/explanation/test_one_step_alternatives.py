@@ -25,6 +25,7 @@ def test_every_axis_and_choice_is_stepped():
     assert {"sequence_parallel", "dp_replicate", "stages"} <= changed
 
 
+@pytest.mark.slow
 def test_neighbours_differ_from_the_plan_and_from_each_other():
     for explained in every_case():
         plans = [other.plan for other in explained.choices]

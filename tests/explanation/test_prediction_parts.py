@@ -25,6 +25,7 @@ def test_differences_sum_to_the_difference_and_the_largest_comes_first(own, othe
     assert differences(other, own) == {name: -value for name, value in found.items()}
 
 
+@pytest.mark.slow
 def test_those_of_every_plan_beside_do():
     for explained in every_case():
         own = explained.subject.forecast

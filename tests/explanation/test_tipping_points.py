@@ -46,6 +46,7 @@ def test_a_rate_turns_the_answer_there_and_not_one_percent_before(contest):
         assert _best_under(contest, one.resource.scaled(1 + 0.99 * (new - 1)))
 
 
+@pytest.mark.slow
 def test_a_race_says_what_pricing_every_rival_says(contest):
     for resource in rates(contest.subject.setting):
         race = BestPlanUnderRate(contest, resource)

@@ -10,7 +10,6 @@ from math import prod
 import pytest
 from small_questions import Asked, as_set, choices_of, is_worth_searching, raw_choice, raw_parts, short_plan
 
-from case_sample import some_first
 from meshwright.api import import_file
 from meshwright.cli.terminal.output import write_tree
 from meshwright.cluster.load import load_cluster
@@ -93,7 +92,8 @@ def drawn(rng, legal, asked, variants):
             yield one | {name: other[name] for name in names}
 
 
-@pytest.mark.parametrize("seed", some_first(range(QUESTIONS), 2))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("seed", range(QUESTIONS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_legal_in_the_search_is_legal_in_the_check_and_can_be_exported(target, seed):
     rng, asked, variants = question(target, seed)
@@ -118,7 +118,8 @@ def test_legal_in_the_search_is_legal_in_the_check_and_can_be_exported(target, s
     assert sum(counted)
 
 
-@pytest.mark.parametrize("seed", some_first(range(QUESTIONS), 2))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("seed", range(QUESTIONS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_files_of_a_plan_are_read_back_as_the_same_plan_with_the_same_prediction(target, seed, tmp_path):
     rng, asked, variants = question(target, seed)

@@ -11,7 +11,7 @@ from step_table import RUNS, TARGETS, inputs_of, read_steps
 
 STEPS = read_steps(ROOT)
 SUMMARIES = {f"{target}.md" for target in TARGETS}
-MARKS_SLOW = re.compile(r"mark\.slow|from (?:case_sample|random_seeds) import")
+MARKS_SLOW = re.compile(r"mark\.(?:slow|quick_cases)")
 
 
 def test_every_page_is_written_by_one_step():

@@ -66,6 +66,7 @@ def test_pairs_that_are_missing_and_nodes_that_are_others_are_said():
     assert swept(two_networks, hosts=hosts_of(2, 8), cluster="h100-sxm-80gb x 16") == (None, [])
 
 
+@pytest.mark.slow
 def test_a_sweep_of_three_hosts_covers_every_pair():
     hosts = ("a", "b", "c")
     results = measure_locally(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from synthetic_routing import choices, counted, seconds, task_of
 
-from case_sample import some_first
 from meshwright.placement.expert_order.exhaustive import all_orders, arrangements
 from meshwright.placement.expert_order.lower_bound import least_seconds
 from meshwright.placement.expert_order.problem import Task
@@ -40,7 +39,8 @@ def test_every_arrangement_comes_once(experts, ranks, nodes):
     assert len(alike) == len(orders) == arrangements(experts, ranks, nodes)
 
 
-@pytest.mark.parametrize("shape", some_first([(shape,) for shape in SHAPES], 1))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_walks_are_between_the_bound_and_the_numbering(shape):
     task = task_of(np.random.default_rng(7), *shape, layers=3)
     found = solve_expert_order(task, most=0)
@@ -50,7 +50,8 @@ def test_walks_are_between_the_bound_and_the_numbering(shape):
     assert (least_seconds(task) <= found.seconds * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize("shape", some_first([(shape,) for shape in SMALL[1::3][::-1]], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SMALL[1::3][::-1], ids=str)
 def test_walks_find_the_best_of_few(shape):
     task = task_of(np.random.default_rng(3), *shape, layers=4)
     best = solve_expert_order(task)

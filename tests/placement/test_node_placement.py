@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from random_node_orders import random_fabric, random_task
 
-from case_sample import some_first
 from meshwright.cluster.cluster import Tier
 from meshwright.placement.node_order.exhaustive import alike_nodes, all_orders, arrangements
 from meshwright.placement.node_order.lower_bound import least_slowdowns
@@ -28,7 +27,8 @@ def of_all(task):
     return min(task.step_s(row) for row in slowdowns)
 
 
-@pytest.mark.parametrize("seed", some_first(range(120), 40))
+@pytest.mark.quick_cases(40)
+@pytest.mark.parametrize("seed", range(120))
 def test_exact_is_the_best_of_all_permutations(seed):
     task = random_task(seed)
     found, best = solve_node_order(task), of_all(task)
@@ -38,7 +38,8 @@ def test_exact_is_the_best_of_all_permutations(seed):
     assert found.step_s <= found.as_listed_s
 
 
-@pytest.mark.parametrize("seed", some_first(range(25), 6))
+@pytest.mark.quick_cases(6)
+@pytest.mark.parametrize("seed", range(25))
 def test_walks_come_near_the_best(seed):
     task = random_task(seed + 500, sizes=(6, 8))
     exact, found = solve_node_order(task), solve_node_order(task, most=0)

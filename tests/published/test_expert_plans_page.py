@@ -64,6 +64,7 @@ def test_every_published_plan_stands_on_the_page_once(cases, said):
     assert {"arXiv 2104.04473", "arXiv 2407.21783", "arXiv 2412.19437", "arXiv 2211.05100"} < set(families)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", FOUND_AGAIN)
 def test_what_the_page_says_is_found_again(experts, cases, said, name):
     line = experts.line_of(cases[name])
@@ -75,6 +76,7 @@ def test_what_the_page_says_is_found_again(experts, cases, said, name):
     assert all(sentence in experts.reason_of(line) for sentence in line.against.summary)
 
 
+@pytest.mark.slow
 def test_a_plan_is_a_tie_up_to_the_ratio_and_illegal_where_a_rule_forbids_it(experts, cases):
     case = cases["llama3-70b, nvfp4, 64 GB300"]
     line = experts.line_of(case)

@@ -7,8 +7,6 @@ import findings
 import pytest
 import write_docs
 
-from case_sample import some_first
-
 H100, A100 = findings.SHARDED_ON
 FEWEST, MOST = findings.SHARDED_SIZES[0], findings.SHARDED_SIZES[-1]
 
@@ -85,7 +83,8 @@ def test_crossing_costs_the_largest_models_a_few_percent():
     assert costs["gpt-529.6b"] < 0.06
 
 
-@pytest.mark.parametrize(("model", "cluster"), some_first(list(findings.LENGTHS), 1))
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "cluster"), list(findings.LENGTHS))
 def test_only_long_sequences_need_a_fourth_dimension(model, cluster):
     degrees = {
         length: findings.best_s((model, cluster, length, findings.TOKENS_PER_STEP // length))[1]["cp"]

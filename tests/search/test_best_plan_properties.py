@@ -15,27 +15,22 @@ from meshwright.verbs.plan.search_space import search, search_scope
 
 EXACT = 1 + 1e-9
 QUESTIONS = {
+    "experts": ("mixtral-8x7b", "h200-sxm-141gb x 8", 4096, 16, "megatron-core"),
     "dense": ("llama-2-7b", "a100-sxm-40gb x 24", 4096, 96, "megatron-core"),
     "sharded": ("llama-3.1-8b", "h100-sxm-80gb x 16", 8192, 32, "torchtitan"),
-    "experts": ("mixtral-8x7b", "h200-sxm-141gb x 8", 4096, 16, "megatron-core"),
 }
-SMALL = (0, 17, 23)
+SMALL = (17, 0, 23)
 ALIKE = 0.8
 """What k times the devices do of k times the work, at least."""
 GROWING = {
+    "llama-2-7b on mi250x": ("llama-2-7b", "mi250x", 8, 2048, 16, "deepspeed"),
     "llama-2-7b from half a node": ("llama-2-7b", "a100-sxm-80gb", 4, 2048, 8, "megatron-core"),
     "llama-3.2-1b from a node": ("llama-3.2-1b", "h100-sxm-80gb", 8, 4096, 8, "megatron-lm-2022"),
     "llama-3.1-70b": ("llama-3.1-70b", "h100-sxm-80gb", 64, 8192, 256, "megatron-core"),
     "gpt-3-175b": ("gpt-3-175b", "a100-sxm-80gb", 128, 2048, 256, "megatron-core"),
     "mixtral-8x7b": ("mixtral-8x7b", "h100-sxm-80gb", 32, 4096, 128, "megatron-core"),
     "gpt-oss-20b from a node": ("gpt-oss-20b", "h100-sxm-80gb", 8, 4096, 8, "megatron-core"),
-    "llama-2-7b on mi250x": ("llama-2-7b", "mi250x", 8, 2048, 16, "deepspeed"),
 }
-
-
-def _some(names, *quick):
-    """All names; those that are not quick are for the long proofs."""
-    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.slow]) for name in names]
 
 
 def setting(model, cluster, seq_len, batch, stack):
@@ -65,16 +60,19 @@ def check_more_never_hurts(of):
     assert max(slower) > EXACT
 
 
-@pytest.mark.parametrize("name", _some(QUESTIONS, "experts", "sharded"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_more_memory_and_more_bandwidth_never_make_the_best_plan_slower(name):
     check_more_never_hurts(setting(*QUESTIONS[name]))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", SMALL)
 def test_nor_in_small_questions_with_odd_numbers(seed):
     check_more_never_hurts(random_question(seed).setting)
 
 
+@pytest.mark.slow
 def test_every_gib_that_lets_a_quicker_plan_fit_is_taken():
     question = setting("llama-3.1-8b", "h100-sxm-80gb x 8", 8192, 16, "megatron-core")
     own, device = device_memory(question), question.cluster.pool.device
@@ -84,13 +82,15 @@ def test_every_gib_that_lets_a_quicker_plan_fit_is_taken():
     assert len(set(times)) >= 4
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_batch_twice_as_large_takes_at_most_twice_as_long(name):
     question = setting(*QUESTIONS[name])
     assert best_s(twice_the_work(question)) <= 2 * best_s(question) * EXACT
 
 
-@pytest.mark.parametrize("name", _some(GROWING, "mixtral-8x7b", "llama-2-7b on mi250x"))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("name", GROWING)
 def test_k_times_the_devices_do_almost_k_times_the_work_on_a_fabric_that_does_not_block(name):
     model, device, devices, seq_len, batch, stack = GROWING[name]
     one = best_s(setting(model, f"{device} x {devices}", seq_len, batch, stack))

@@ -1,5 +1,7 @@
 """Questions and plan files that the tests of the verbs share."""
 
+from functools import cache
+
 from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 
@@ -20,8 +22,9 @@ def header(model: str, cluster: str, *, seq_len: int = 2048, batch: int = 32, st
     return ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=stack)
 
 
+@cache
 def planned(model: str, cluster: str, *keep: str, top: int = 5, schedules: str | None = None, **options):
-    """The planner's answer."""
+    """The planner's answer, found once. A test that changes the planner asks ``planned.__wrapped__``."""
     return answer(PlanRequest(header(model, cluster, **options), keep, top, schedules=schedules))
 
 

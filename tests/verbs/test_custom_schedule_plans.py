@@ -165,6 +165,7 @@ def test_a_table_of_runs_has_no_column_for_lists(tmp_path):
         api.ingest([str(tmp_path / "log.txt")], plan=str(path))
 
 
+@pytest.mark.slow
 def test_a_probe_finds_the_lists_from_its_own_folder(tmp_path):
     made = api.probe(plan_file(tmp_path), top=1)
     (text,) = [job.files["plan.yaml"] for job in made.jobs[:1]]

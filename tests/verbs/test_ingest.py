@@ -91,6 +91,7 @@ def test_wrong_settings_are_refused(job, setting):
         ingest_logs([str(job / "probe.log")], None, [setting])
 
 
+@pytest.mark.slow
 def test_measure_probe_ingest_and_calibrate_make_unseen_plans_better():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:

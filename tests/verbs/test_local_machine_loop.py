@@ -135,6 +135,7 @@ def test_the_page_of_the_jobs_begins_with_the_measured_cluster(jobs, tmp_path):
     assert f"calibrate runs.csv --on {tmp_path / 'host.yaml'} " in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [CONFIG], indirect=True, ids=["trained"])
 def test_a_job_trains_wherever_it_is_started_and_its_log_is_priced_as_its_plan(jobs, tmp_path):
     pytest.importorskip("torch")

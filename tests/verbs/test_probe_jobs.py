@@ -1,6 +1,7 @@
 """Probe jobs: whole, different, likely to fit, and runnable."""
 
 import subprocess
+from functools import cache
 
 import pytest
 from local_cluster import machine_and_model
@@ -20,11 +21,13 @@ sharding: SHARDING
 """
 
 
+@cache
 def made(stack="megatron-core", sharding="zero1", **asked):
     text = PLAN.replace("STACK", stack).replace("SHARDING", sharding)
     return probes(resolve(parse_plan(text)), **{"top": 3} | asked)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("stack", "sharding", "target"), [("megatron-core", "zero1", "megatron"),
                                                             ("torchtitan", "zero3", "torchtitan"),
                                                             ("meshwright", "zero1", "meshwright")])  # fmt: skip
@@ -42,7 +45,7 @@ def test_jobs_have_a_plan_and_the_files_of_their_stack(stack, sharding, target):
 
 
 def test_the_plan_itself_is_the_first_job():
-    assert made(top=1).jobs[0].plan.layout.tp == 2
+    assert made().jobs[0].plan.layout.tp == 2
 
 
 def test_a_plan_that_does_not_fit_is_not_probed():
@@ -51,6 +54,7 @@ def test_a_plan_that_does_not_fit_is_not_probed():
         probes(resolve(parse_plan(text)), 3)
 
 
+@pytest.mark.slow
 def test_run_scripts_are_shell_and_ask_for_twenty_steps(tmp_path):
     for target in ("megatron", "torchtitan"):
         found = made(*(("torchtitan", "zero3") if target == "torchtitan" else ()), top=1)

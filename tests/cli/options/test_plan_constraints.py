@@ -32,7 +32,7 @@ def test_what_is_forbidden_is_in_no_plan_and_counted():
 
 
 def test_documents_are_in_the_plan_and_make_it_quicker():
-    question = ("--stack", "generic", "--keep", "cp=2")
+    question = ("--stack", "generic", "--keep", "cp=2", "--keep", "pp=1", "--keep", "sharding=zero1")
     whole, packed = (best(*question, *words)["plans"][0] for words in ((), ("--documents", "900, 60")))
     assert packed["plan"]["workload"]["documents"] == [900, 60]
     assert packed["predict"]["step_time_s"] < whole["predict"]["step_time_s"]

@@ -88,6 +88,7 @@ def test_export_where_one_file_cannot_be_replaced_writes_none(tmp_path, plan_fil
     assert listing(folder) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("old", [None, "older"])
 def test_a_full_disk_leaves_nothing_half(tmp_path, plan_file, old):
     file = tmp_path / "best.yaml"

@@ -6,6 +6,7 @@ Bytes (traffic by category, memory by kind) are equal; the step time differs by 
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -86,11 +87,19 @@ CAPACITIES = (
     Capacity(factor=0.8, scope="sequence"),
     Capacity(factor=1.3, scope="micro-batch"),
 )
-FAMILIES = [(model, cluster, stack) for model in MODELS for cluster in CLUSTERS for stack in STACKS]
+
+
+def of_all_families(test):
+    """Parametrise a test by model, cluster and stack."""
+    for name, values in (("model", MODELS), ("cluster", CLUSTERS), ("stack", STACKS)):
+        test = pytest.mark.parametrize(name, values)(test)
+    return test
 
 
 def test_the_lattice_is_large_and_covers_every_axis():
-    plans = [plan for f in FAMILIES for plan in family(*f, PLANS_PER_FAMILY, seed=0).plans]
+    plans = [
+        plan for f in product(MODELS, CLUSTERS, STACKS) for plan in family(*f, PLANS_PER_FAMILY, seed=0).plans
+    ]
     assert len(plans) >= 2000
     apart = {
         "node_order",
@@ -109,12 +118,14 @@ def test_the_lattice_is_large_and_covers_every_axis():
     assert len({plan.recompute for plan in plans}) == 6
 
 
+@pytest.mark.quick_cases(24)
 @COUNTS
-@pytest.mark.parametrize(("model", "cluster", "stack"), FAMILIES)
+@of_all_families
 def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
     hold_together(family(model, cluster, stack, count, seed=0))
 
 
+@pytest.mark.quick_cases(6)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -123,7 +134,8 @@ def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(mod
     hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
 
 
-@pytest.mark.parametrize(("model", "cluster", "stack"), FAMILIES)
+@pytest.mark.quick_cases(12)
+@of_all_families
 def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_parallelism(model, cluster, stack):
     chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
     assert len(chosen.plans) == IN_CONTEXTS
@@ -174,11 +186,15 @@ def test_closed_forms_equal_the_simulated_program_where_experts_drop_tokens(rout
 
 
 def test_those_families_have_every_form():
-    families = (in_other_contexts(family(*of, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS) for of in FAMILIES)
+    families = (
+        in_other_contexts(family(*of, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
+        for of in product(MODELS, CLUSTERS, STACKS)
+    )
     found = {str(plan.layout.context_in_full) for of in families for plan in of.plans}
     assert found == {str(context_in_full(form)) for form in CONTEXTS}
 
 
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
@@ -190,6 +206,7 @@ def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, m
     hold_together(chosen)
 
 
+@pytest.mark.quick_cases(8)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -215,6 +232,7 @@ def test_closed_forms_equal_the_simulated_program_with_layers_that_predict_furth
     hold_together(replace(chosen, setting=replace(chosen.setting, model=build_graph(further))))
 
 
+@pytest.mark.quick_cases(9)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -250,9 +268,10 @@ def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts
     assert (quicker < usual).any()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("beside", list(BESIDE))
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
-@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("model", list(MODELS))
 def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, beside):
     chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=4, schedules=WITH_UNITS)
     assert len({plan.pipeline.choice for plan in chosen.plans}) == len(WITH_UNITS)
@@ -272,6 +291,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model,
     )
 
 
+@pytest.mark.quick_cases(9)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -282,9 +302,10 @@ def test_closed_forms_equal_the_simulated_program_where_steps_overlap(stack, mod
     hold_together(replace(chosen, plans=tuple(plan for plan in chosen.plans if plan.layout.pp > 1)))
 
 
-@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic", "meshwright"])
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack, model, schedules):
     chosen = family(model, "h100-sxm-80gb x 24", stack, SPREAD_PER_FAMILY, seed=3, schedules=schedules)
     plans = tuple(spread_plans(chosen))
@@ -292,6 +313,7 @@ def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack
     hold_together(replace(chosen, plans=plans))
 
 
+@pytest.mark.quick_cases(9)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -314,17 +336,19 @@ OFFLOADED = {
 }
 
 
-@pytest.mark.parametrize("offload", OFFLOADS, ids=str)
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("kind", OFFLOADED)
+@pytest.mark.quick_cases(6)
+@pytest.mark.parametrize("kind", list(OFFLOADED))
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("offload", OFFLOADS)
 def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host(kind, model, offload):
     stack, seed, schedules = OFFLOADED[kind]
     chosen = family(model, "h100-sxm-80gb x 24", stack, SOME, seed=seed, schedules=schedules)
     hold_together(offloading(chosen, offload))
 
 
-@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
-@pytest.mark.parametrize("offload", OFFLOADS, ids=str)
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("offload", OFFLOADS)
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host_and_a_spread_vocabulary(
     offload, schedules
 ):

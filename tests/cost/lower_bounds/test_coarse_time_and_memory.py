@@ -28,6 +28,7 @@ def sample(model, stack, devices=16, every=False, count=SOME):
     return plans.take(np.random.default_rng(0).permutation(len(plans))[:count]), setting
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("count", [SOME, pytest.param(10 * SOME, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("every", [False, True], ids=["usual", "all schedules"])
 @pytest.mark.parametrize("stack", STACKS)
@@ -40,6 +41,7 @@ def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every, count)
     assert (floor.step_s > 0).all()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("model", MODELS)
 def test_steps_that_overlap_take_no_less_either(model):
     cluster = load_cluster("h100-sxm-80gb x 16")

@@ -5,7 +5,6 @@ import pytest
 from lattice_plans import MODELS
 from stacks_of_any_model import stack_of_any_model
 
-from case_sample import some_spread
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.tight_step_time import tight_bounds
@@ -32,7 +31,8 @@ def sample(model, stack, devices=8, batch=32):
     return piped.take(np.unique(np.concatenate([firsts, some]))), setting
 
 
-@pytest.mark.parametrize(("model", "stack"), some_spread(list(CASES), 3))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("model", "stack"), list(CASES))
 def test_no_plan_is_quicker_than_its_bound(model, stack):
     plans, setting = sample(model, stack)
     scores, floor = evaluate(plans, setting), tight_bounds(plans, setting).step_s
@@ -44,7 +44,8 @@ def test_no_plan_is_quicker_than_its_bound(model, stack):
     assert ratio.mean() > 0.75
 
 
-@pytest.mark.parametrize(("model", "stack"), some_spread(list(CASES), 3))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("model", "stack"), list(CASES))
 def test_no_plan_holds_less_than_its_bound(model, stack):
     plans, setting = sample(model, stack)
     held, floor = evaluate(plans, setting).total_bytes, tight_bounds(plans, setting)

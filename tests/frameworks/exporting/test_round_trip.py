@@ -45,6 +45,7 @@ def long_of(plan, arch) -> LongPlan:
     return plan if isinstance(plan, LongPlan) else expand(plan, arch)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("target", FILES)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans())

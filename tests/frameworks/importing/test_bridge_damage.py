@@ -37,6 +37,7 @@ def test_endless_text_is_refused():
         import_bridge("model:\n" + "  a: 1\n" * MAX_BYTES)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "text",
     [

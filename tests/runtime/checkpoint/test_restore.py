@@ -12,7 +12,6 @@ from local_plans import small
 from safetensors import safe_open
 from tiny_models import tiny
 
-from case_sample import some_spread
 from meshwright.runtime.checkpoint import latest_checkpoint, restore_checkpoint, save_checkpoint
 from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
@@ -78,7 +77,8 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", some_spread(list(PLANS), 7))
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("name", list(PLANS))
 def test_a_resumed_run_is_the_same_run(name, tmp_path):
     precision, case = PLANS[name]
     whole = run_on(case, tmp_path, precision)
@@ -92,6 +92,7 @@ def test_a_resumed_run_is_the_same_run(name, tmp_path):
     assert (facts["step"], facts["signature"]) == (3, case.program.signature())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name", ["gathered layer by layer", "sharded optimizer", "steps that are validated afterwards"]
 )
@@ -100,6 +101,7 @@ def test_saving_does_not_change_the_run(name, tmp_path):
     assert run_on(case, tmp_path, precision) == run_on(case, tmp_path, precision, save=False)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "name",
     [

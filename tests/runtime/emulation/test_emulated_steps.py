@@ -9,7 +9,6 @@ pytest.importorskip("torch")
 
 from emulated_programs import LATE, blocked, case, expected, in_time, plain
 
-from case_sample import some_spread
 from meshwright.errors import RunError
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
 from meshwright.runtime.emulation.emulate import emulate
@@ -72,7 +71,8 @@ def times_run(records):
     return Counter(one.action for one in records)
 
 
-@pytest.mark.parametrize(("arguments", "processes"), some_spread(CASES, 7, str))
+@pytest.mark.quick_cases(7)
+@pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
 def test_a_plan_takes_no_less_than_the_simulated_time_and_holds_the_ledgers_bytes(arguments, processes):
     # of steps that overlap one is timed from the end of the one before, which may have been late itself
     found = case(**arguments)

@@ -10,7 +10,6 @@ from covering_plans import Proven
 from tiny_models import dense_names
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from case_sample import some_spread
 from meshwright.model.named_tensors import runnable_numerics
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.executor.interpreter import Interpreter
@@ -59,7 +58,8 @@ PLANS = [(model, "selective", "bf16") for model in dense_names()] + [
 ]
 
 
-@pytest.mark.parametrize(("model", "recompute", "precision"), some_spread(PLANS, 6))
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize(("model", "recompute", "precision"), PLANS)
 def test_a_step_mixes_no_devices(model, recompute, precision, one_rank, monkeypatch):
     monkeypatch.setattr(
         StepResult, "of", classmethod(lambda cls, sums: cls(1.0, 2.0))

@@ -10,7 +10,6 @@ from local_plans import run, small
 from step_traffic import TRAFFIC, program_traffic
 from tiny_models import tiny
 
-from case_sample import some_first, some_spread
 from meshwright.cost.operators.pass_prices import CATEGORY
 from meshwright.simulate.memory_ledger import activation_curve, peak_activation_bytes
 
@@ -43,9 +42,8 @@ def held_against_the_ledger(case):
         assert found == expected(case.program, kind, stage), (kind, stage)
 
 
-@pytest.mark.parametrize(
-    ("family", "recompute"), some_spread(list(product(("llama", "qwen3"), RECOMPUTES)), 5, str)
-)
+@pytest.mark.quick_cases(5)
+@pytest.mark.parametrize(("family", "recompute"), list(product(("llama", "qwen3"), RECOMPUTES)), ids=str)
 def test_passes_keep_what_the_ledger_says_under_every_recomputation(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
@@ -63,14 +61,15 @@ def test_each_layer_keeps_what_the_ledger_says_of_its_own_recomputation(pipeline
 CONTEXTS = ("ring", "all-gather", "token-ring", "rsa", {"form": "ring", "ulysses": 2})
 
 
-@pytest.mark.parametrize("context", some_spread(CONTEXTS, 3, str))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_passes_keep_what_the_ledger_says_where_sequences_are_cut(context):
     held_against_the_ledger(small(tiny("llama"), {"schedule": "zb-h1"}, pp=2, cp=4, context=context))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
-    ("context", "recompute"),
-    some_first(list(product(("ring", CONTEXTS[-1]), ("none", ("core_attn",)))), 1, str),
+    ("context", "recompute"), list(product(("ring", CONTEXTS[-1]), ("none", ("core_attn",)))), ids=str
 )
 def test_linear_attention_keeps_what_enters_the_pieces_of_a_rank(context, recompute):
     plan = {"pp": 2, "cp": 4, "context": context, "recompute": recompute}
@@ -88,7 +87,8 @@ OFFLOADS = {
 }
 
 
-@pytest.mark.parametrize(("name", "activations"), some_spread(list(product(OFFLOADS, ("all", 0.5))), 5, str))
+@pytest.mark.quick_cases(5)
+@pytest.mark.parametrize(("name", "activations"), list(product(OFFLOADS, ("all", 0.5))), ids=str)
 def test_a_rank_holds_what_the_ledger_says_while_activations_are_on_the_host(name, activations):
     pipeline, degrees = OFFLOADS[name]
     model = tiny("llama", num_hidden_layers=8, **({"num_key_value_heads": 2} if "tp" in degrees else {}))
@@ -118,32 +118,31 @@ def held(interpreter):
     return seen
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
-    ("family", "sequence_parallel"), some_spread(list(product(("gpt2", "gemma2", "llama"), (True, False))), 3)
+    ("family", "sequence_parallel"), list(product(("gpt2", "gemma2", "llama"), (True, False)))
 )
 def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_parallel):
     model, pipeline = tiny(family), {"schedule": "zb-h1"}
     held_against_the_ledger(small(model, pipeline, pp=2, tp=2, sequence_parallel=sequence_parallel))
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     ("family", "recompute"),
-    some_spread(
-        [
-            ("mixtral", "none"),
-            ("mixtral", "full"),
-            ("mixtral", ("moe",)),
-            ("mixtral", ("moe", "layernorm")),
-            ("mixtral", ("moe_act", "core_attn")),
-            ("qwen3_moe", "none"),
-            ("gpt_oss", ("moe_act",)),
-            ("minimax", "none"),
-            ("minimax", "full"),
-            ("minimax", ("core_attn", "layernorm")),
-        ],
-        5,
-        str,
-    ),
+    [
+        ("mixtral", "none"),
+        ("mixtral", "full"),
+        ("mixtral", ("moe",)),
+        ("mixtral", ("moe", "layernorm")),
+        ("mixtral", ("moe_act", "core_attn")),
+        ("qwen3_moe", "none"),
+        ("gpt_oss", ("moe_act",)),
+        ("minimax", "none"),
+        ("minimax", "full"),
+        ("minimax", ("core_attn", "layernorm")),
+    ],
+    ids=str,
 )
 def test_routed_layers_keep_what_the_ledger_says(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
@@ -160,7 +159,8 @@ def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks(family):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, pp=2, tp=2))
 
 
-@pytest.mark.parametrize(("node", "once"), some_spread([(8, False), (2, True), (8, True), (2, False)], 2))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize(("node", "once"), [(8, False), (2, True), (8, True), (2, False)])
 def test_ranks_of_experts_together_keep_what_the_ledger_says_however_copies_travel(once, node):
     """One rank's experts are chosen more often than another's."""
     case = small(tiny("qwen3_moe"), {"schedule": "zb-h1"}, once=once, node=node, dp_shard=4, ep=4)

@@ -6,7 +6,6 @@ from capacity_plans import BOUNDED, CAPACITIES, CUT, OTHERS, alone, composed
 from covering_plans import told
 from single_device_check import equal_to_one_device
 
-from case_sample import some_spread
 from meshwright.runtime.kernels.moe.expert_capacity import admitted_choices
 from meshwright.runtime.reference.decoder import reference_choices
 from meshwright.runtime.reference.expert_capacity import Bounded
@@ -16,12 +15,14 @@ def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.parametrize("plan", some_spread(alone(), 4, named))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("plan", alone(), ids=named)
 def test_experts_with_a_capacity_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.parametrize("plan", [*some_spread(OTHERS, 8, named), *some_spread(composed(), 4, named)])
+@pytest.mark.quick_cases(5)
+@pytest.mark.parametrize("plan", [*OTHERS, *composed()], ids=named)
 def test_they_are_with_every_other_part(plan):
     equal_to_one_device(plan)
 

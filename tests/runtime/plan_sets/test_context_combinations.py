@@ -7,7 +7,6 @@ from context_combinations import FAMILIES, FORMS, LATER, PARTS, TWO_DIMENSIONS, 
 from covering_plans import Proven, told
 from single_device_check import equal_to_one_device
 
-from case_sample import some_first, some_spread
 from meshwright.plans.context_parallel import Context
 
 LONG = Proven("llama", cp=4, micro_batches=1, layers=2)
@@ -30,7 +29,6 @@ ALONE = [
     replace(LONG, cp=2, micro_batch=2, micro_batches=2),
     replace(LONG, context=TWO_DIMENSIONS["ring of ulysses"], recompute=("core_attn", "layernorm")),
 ]
-SOME = 8
 
 
 def named(plan):
@@ -40,7 +38,8 @@ def named(plan):
 """The first plans meet most pairs."""
 
 
-@pytest.mark.parametrize("plan", [*some_spread(ALONE, SOME, named), *some_first(pair_by_pair(), SOME, named)])
+@pytest.mark.quick_cases(6)
+@pytest.mark.parametrize("plan", [*ALONE, *pair_by_pair()], ids=named)
 def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
     equal_to_one_device(plan)
 

@@ -9,7 +9,6 @@ from covering_plans import told
 from dispatch_plans import BY_FORM, CROSSED, TRAVEL_FAULTS
 from training_runs import small_run
 
-from case_sample import some_spread
 from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.resolve import resolve
 from meshwright.program.expert_dispatch.dispatch_forms import LEGS, exchange_form
@@ -47,17 +46,20 @@ def test_every_form_has_legs_and_a_plan():
     assert {form_of(plan) for plan in CROSSED} == FORMS.keys() - {"flat"}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_computes_what_one_device_does(form):
     equal_to_one_device(BY_FORM[form])
 
 
-@pytest.mark.parametrize("plan", some_spread(CROSSED, 2, named))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("plan", CROSSED, ids=named)
 def test_copies_that_go_once_meet_all_else(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.parametrize("fault", some_spread(TRAVEL_FAULTS, 2, lambda fault: fault.name))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("fault", TRAVEL_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_on_the_way_is_seen(fault):
     outcome = run_case(fault.plan.trial(), silent, fault.put_in)
     assert fault.is_seen(outcome), outcome

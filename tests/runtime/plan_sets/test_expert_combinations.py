@@ -4,11 +4,9 @@ import pytest
 from covering_plans import told
 from expert_combinations import FAMILIES, LEVELS, SPECIAL, balanced, covering, folded
 
-from case_sample import some_first, some_spread
 from meshwright.runtime.verify.case_result import DOUBTFUL
 from meshwright.runtime.verify.run_case import run_case, run_case_with_clipping
 
-SOME = 10
 """The first plans meet most pairs."""
 
 
@@ -22,7 +20,8 @@ def equal_to_one_device(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.parametrize("plan", some_first(covering(2), SOME, named))
+@pytest.mark.quick_cases(5)
+@pytest.mark.parametrize("plan", covering(2), ids=named)
 def test_pairs_of_choices_together(plan):
     equal_to_one_device(plan)
 
@@ -33,19 +32,22 @@ def test_triples_of_choices_together(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.parametrize("plan", some_first(list(folded()), 1, named))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("plan", list(folded()), ids=named)
 def test_experts_are_folded_over_data_and_tensor_ranks(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.parametrize("plan", some_spread(SPECIAL, 4, named))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("plan", SPECIAL, ids=named)
 def test_experts_meet_what_else_a_plan_may_have(plan):
     outcome = run_case_with_clipping(plan.trial(), lambda what, part: None)
     assert outcome.caught_by == (), outcome
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.parametrize("plan", some_spread(list(balanced()), 2, named))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("plan", list(balanced()), ids=named)
 def test_experts_are_kept_in_balance_as_on_one_device(plan):
     routing = plan.graph().architecture.numerics.routing
     assert routing.balance or routing.correction_speed

@@ -9,18 +9,16 @@ from covering_plans import SEQ_LEN, told
 from packed_plans import ALONE, PACKED, RING, composed, with_every_part
 from single_device_check import equal_to_one_device
 
-from case_sample import some_first, some_spread
 from meshwright.program.context_parallel.positions_and_masks import ring_stretches
 from meshwright.runtime.kernels.attention import scaled_dot_product
-
-SOME = 6
 
 
 def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.parametrize("plan", [*some_spread(ALONE, SOME, named), *some_first(composed(), SOME, named)])
+@pytest.mark.quick_cases(5)
+@pytest.mark.parametrize("plan", [*ALONE, *composed()], ids=named)
 def test_packed_sequences_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
 

@@ -38,6 +38,7 @@ def watched():
     Interpreter.walk = watching
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", ["zeropp", "looped-bfs", "interleaved-1f1b"])
 def test_a_run_holds_what_the_ledger_counts(schedule):
     plan = replace(BY_UNIT, schedule=schedule, micro_batches=8)

@@ -45,6 +45,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("plan", PLANS, ids=told)
 def test_plans_with_an_order_compute_what_one_device_does(plan):
     outcome = run_case(plan.trial(), lambda what, part: None)

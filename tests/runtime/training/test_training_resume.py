@@ -62,6 +62,7 @@ def signals_after(run, output, step, count=1):
     return sender
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("validation", ["before", "after"])
 def test_sigterm_ends_the_step_saves_and_the_same_command_goes_on(validation, tmp_path):
     pipeline = {"schedule": {"name": "1f1b", "step_validation": validation}}

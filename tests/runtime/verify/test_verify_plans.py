@@ -21,7 +21,6 @@ from covering_plans import (
 )
 from fault_cases import FAULTS
 
-from case_sample import some_spread
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import DOUBTFUL
 from meshwright.runtime.verify.run_case import no_fault, run_case
@@ -36,13 +35,15 @@ def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.parametrize("plan", some_spread(PLANS, 12, lambda plan: f"{plan.model} {told(plan)}"))
+@pytest.mark.quick_cases(8)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
     assert outcome.caught_by == (), outcome
     assert outcome.worst.value < DOUBTFUL
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("fault", QUICK_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault):
     outcome = outcome_of(fault.plan, fault.put_in)
@@ -63,9 +64,8 @@ def nan_in_what_is_freed():
 SHARDED_SHARES = replace(SPREAD, dp_shard=2, sharding="zero3", gather="per-step", vocabulary="vocab-2")
 
 
-@pytest.mark.parametrize(
-    "plan", some_spread([SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], 2, told)
-)
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], ids=told)
 def test_nothing_holds_parameters_that_were_freed(plan):
     assert plan.sharding == "zero3"
     assert outcome_of(plan, nan_in_what_is_freed).equal

@@ -123,6 +123,7 @@ def test_a_slow_last_stage_is_fed_first():
     assert table.end[3][-1] - table.start[3][0] == 16 * 12
 
 
+@pytest.mark.slow
 def test_long_pipelines_are_made_from_a_comparison_of_shorter_ones():
     """64 ranks and 2048 micro-batches take hardly longer than the busiest rank works."""
     draw = random.Random(64)

@@ -39,6 +39,7 @@ def test_no_lists_of_all_are_below_the_bound(pipeline):
     assert not found.proven or found.makespan == shortest
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(tasks(TINY))
 def test_nor_of_stages_that_hold_unequally_much(task):

@@ -10,7 +10,6 @@ from compare_placements import PLACES, PlacementCase, compare_placements, head_i
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from case_sample import some_first
 from meshwright.plans.layers.uneven_partition import redistributed_counts
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.pipeline import Pipeline
@@ -78,7 +77,8 @@ def test_utilisation_stays_flat_when_the_vocabulary_is_spread_and_falls_when_it_
         assert max(of["ends"].tables) >= 1
 
 
-@pytest.mark.parametrize(("name", "ranks"), some_first(list(ENDS_OVER_SPREAD)[::-1], 1))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("name", "ranks"), list(ENDS_OVER_SPREAD)[::-1])
 def test_the_loss_at_the_ends_is_about_what_was_measured(name, ranks):
     """Within 0.1 of the published ratios of MFU: a real head runs faster than layers of as many FLOPs."""
     layers, hidden = next(size[1:] for size in SIZES[name] if size[0] == ranks)
@@ -87,9 +87,8 @@ def test_the_loss_at_the_ends_is_about_what_was_measured(name, ranks):
         assert spread.makespan / ends.makespan == pytest.approx(measured, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("form", "vocab"), some_first(list(product(("vocab-1", "vocab-2"), VOCABULARIES)), 1)
-)
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("form", "vocab"), list(product(("vocab-1", "vocab-2"), VOCABULARIES)))
 def test_v_half_with_a_spread_vocabulary_is_balanced_in_work_activations_and_tables(form, vocab):
     (placed,) = compare_placements(case("v-half", 16, 32, 4096, vocab), (form,))
     assert max(placed.activations) - min(placed.activations) <= 0.5
@@ -149,6 +148,7 @@ def numbers(text):
     return [float(word) / 1000 for word in text.split()]
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("row", measured_rows(), ids=lambda r: f"{r['place']}-{r['vocab']}-{r['seq_len']}")
 def test_played_lists_with_measured_passes_take_as_long_as_measured_iterations(row):
     """Within 2.5 %; the optimizer and what comes before the first pass are not played."""

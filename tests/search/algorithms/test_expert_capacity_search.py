@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from small_questions import asked, best_of_kinds
 
-from case_sample import some_first
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.verbs.plan.search_space import search, search_scope, searched_space
@@ -27,7 +26,8 @@ def bounded(routing, capacity):
     return replace(setting, workload=replace(setting.workload, routing=routing, capacity=capacity))
 
 
-@pytest.mark.parametrize(("routing", "capacity"), some_first(CASES, 1, str))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("routing", "capacity"), CASES, ids=str)
 def test_the_best_plans_are_those_of_pricing_every_plan(routing, capacity):
     setting = bounded(routing, capacity)
     scope = search_scope({}, None, TOP, setting)

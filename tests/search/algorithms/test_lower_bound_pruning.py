@@ -165,7 +165,7 @@ def test_pieces_make_no_difference(monkeypatch):
     ("model", "devices", "stack"),
     [
         ("dense", 16, "megatron-core"),
-        ("latent", 8, "meshwright"),
+        pytest.param("latent", 8, "meshwright", marks=pytest.mark.slow),
         pytest.param("sparse", 12, "generic", marks=pytest.mark.slow),
         pytest.param("sparse", 24, "generic", marks=pytest.mark.slow),
         pytest.param("latent", 32, "meshwright", marks=pytest.mark.slow),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from small_questions import MODELS, asked, random_question
 
-from case_sample import some_spread
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.state_memory import may_fit, state_memory_bound
@@ -35,7 +34,8 @@ def _assert_bound(setting):
     return floor, scores.total_bytes
 
 
-@pytest.mark.parametrize(("model", "cluster", "stack"), some_spread(ZOO, 3))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("model", "cluster", "stack"), ZOO)
 def test_the_bound_is_below_the_peak_of_every_plan(model, cluster, stack):
     workload = Workload(seq_len=2048, global_batch=24)
     setting = Setting(load_model(model), load_cluster(cluster), workload, load_stack(stack))
@@ -44,7 +44,8 @@ def test_the_bound_is_below_the_peak_of_every_plan(model, cluster, stack):
     assert not may_fit(enumerate_space(setting).plans, setting).all()
 
 
-@pytest.mark.parametrize("kind", some_spread(list(MODELS), 2))
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("kind", list(MODELS))
 def test_the_bound_holds_for_wide_small_models(kind):
     for devices, stack in ((12, "generic"), (10, "megatron-core"), (8, "torchtitan")):
         question = asked(kind, devices, stack, layers=3, seq_len=60, batch=12, width=64)

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_operator_graphs import SOON, equal, graphs, tasks, two_branches
 
-from case_sample import some_first
 from meshwright.errors import InfeasibleError
 from meshwright.program.pipeline_messages.branch_deadlock_check import check_branch_messages
 from meshwright.schedules.solve import Effort
@@ -73,7 +72,8 @@ def test_few_micro_batches_are_waited_for_at_both_ends():
         assert bound.step == step
 
 
-@pytest.mark.parametrize(("message", "memory"), some_first([(1, 40), (0, None), (1, None)], 1))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("message", "memory"), [(1, 40), (0, None), (1, None)])
 def test_five_operators_on_two_ranks_are_proven(message, memory):
     pytest.importorskip("ortools")
     graph = two_branches(2, 1, message)

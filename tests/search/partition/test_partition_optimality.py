@@ -31,6 +31,7 @@ def check_says_what_it_is(small, found):
     assert list(found.bytes) == near(small.held(found.stops, found.modes))
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_partition_has_a_shorter_slowest_rank(seed):
     small = random_chain(seed)
@@ -40,6 +41,7 @@ def test_no_partition_has_a_shorter_slowest_rank(seed):
     assert found.bound == near(max(found.seconds)) == near(small.best("seconds"))
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_partition_has_a_leaner_fullest_rank_nor_one_as_lean_a_shorter_slowest(seed):
     small = random_chain(seed)
@@ -51,6 +53,7 @@ def test_no_partition_has_a_leaner_fullest_rank_nor_one_as_lean_a_shorter_slowes
     assert max(found.seconds) == near(small.best("seconds", least))
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_partition_that_fits_has_a_shorter_slowest_rank(seed):
     small = random_chain(seed)
@@ -65,6 +68,7 @@ def test_no_partition_that_fits_has_a_shorter_slowest_rank(seed):
             assert max(found.seconds) == near(wanted)
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_a_stage_a_rank_ties_go_to_the_least_squares(seed):
     small = random_chain(seed, ONE_STAGE, most_modes=3)

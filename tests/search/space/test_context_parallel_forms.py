@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from small_questions import asked
 
-from case_sample import some_first
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.context_parallel_pruning import undominated_forms
 from meshwright.plans.arrays.distinct_rows import distinct
@@ -28,7 +27,8 @@ def spaces(kind, devices, stack, seq_len):
     return setting, enumerate_space(setting, variants=all_variants(setting, {}))
 
 
-@pytest.mark.parametrize("question", some_first([(one,) for one in QUESTIONS], 1, str))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_a_form_that_is_left_out_is_no_better_than_one_that_is_kept(question):
     setting, space = spaces(*question)
     plans = space.plans
@@ -51,7 +51,8 @@ def test_a_form_that_is_left_out_is_no_better_than_one_that_is_kept(question):
         assert scores.step_s[quick & (same == same[row])].min() <= scores.step_s[row] * ROUNDED
 
 
-@pytest.mark.parametrize("question", some_first([(one,) for one in QUESTIONS], 1, str))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_bounds_hold_whatever_form_is_chosen_later(question):
     setting, whole = spaces(*question)
     space = without_slower_context_forms(whole, setting)

@@ -15,7 +15,6 @@ from small_questions import (
     raw_choices,
 )
 
-from case_sample import some_first, some_spread
 from meshwright.model.operators.recompute_sets import SETS
 from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.choices.recompute_sets import operator_sets
@@ -26,7 +25,8 @@ from meshwright.search.space.variants import all_variants
 QUESTIONS = 36
 
 
-@pytest.mark.parametrize("seed", some_spread(range(QUESTIONS), 9))
+@pytest.mark.quick_cases(4)
+@pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_the_space_is_what_walking_through_all_plans_finds(seed):
     _check_space(random_question(seed))
 
@@ -55,7 +55,8 @@ def _check_space(question):
 ALL_VARIANTS = [("dense", 6, "megatron-core", 2), ("dense", 4, "meshwright", 4), ("sparse", 4, "generic", 2)]
 
 
-@pytest.mark.parametrize(("kind", "devices", "stack", "batch"), some_first(ALL_VARIANTS, 1))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("kind", "devices", "stack", "batch"), ALL_VARIANTS)
 def test_with_all_variants_too(kind, devices, stack, batch):
     question = asked(kind, devices, stack, layers=2, seq_len=24, batch=batch)
     variants = all_variants(question.setting, {})

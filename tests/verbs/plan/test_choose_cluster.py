@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_questions import header
 
-from case_sample import some_first, some_spread
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import pareto_front, ranked
 from meshwright.economy.objectives import OBJECTIVES
@@ -24,9 +23,9 @@ SPARES = ("spare_nodes=1", "failures_per_1000_node_days=400", "repair_hours=48")
 CASES = [(RANGE, ()), (MIXED, ()), (RANGE, SPARES)]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
-    ("on", "assume", "objective"),
-    some_spread([(*case, objective) for case in CASES for objective in OBJECTIVES], 4),
+    ("on", "assume", "objective"), [(*case, objective) for case in CASES for objective in OBJECTIVES]
 )
 def test_the_best_is_the_best_of_all_searched_one_by_one(on, assume, objective):
     every = [measure(standing, objective) for standing in one_by_one(on, assume=assume)]
@@ -97,7 +96,8 @@ def test_the_best_within_limits_is_found_though_clusters_were_spared(stood, budg
     )
 
 
-@pytest.mark.parametrize("objective", some_first(list(OBJECTIVES), 1))
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_more_devices_are_never_worse(objective):
     values = []
     for most in (8, 12, 16, 24, 40):

@@ -5,7 +5,6 @@ import json
 import pytest
 from planning_questions import header, planned
 
-from case_sample import some_first
 from meshwright import api
 from meshwright.errors import InfeasibleError, InputError
 from meshwright.plans.files.plan_file import parse_plan
@@ -20,6 +19,7 @@ def asked(stages, *keep, question=LARGE_HEAD, **options):
     return answer(PlanRequest(header(*question, **options), keep, 5, stages))
 
 
+@pytest.mark.slow
 def test_a_large_head_gets_fewer_layers_and_the_step_is_shorter():
     keep = ("pp=8", "tp=1", "cp=1")
     even, cut = planned(*LARGE_HEAD, *keep), asked("time", *keep)
@@ -29,17 +29,15 @@ def test_a_large_head_gets_fewer_layers_and_the_step_is_shorter():
     assert len(stages) % 8 == 0
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("stack", "keep", "stages"),
-    some_first(
-        [
-            ("torchtitan", ("virtual_stages=1", "cp=1"), "memory"),
-            ("torchtitan", ("virtual_stages=1", "cp=1"), "time"),
-            ("megatron-core", ("virtual_stages=2",), "time"),
-            ("megatron-core", ("virtual_stages=2",), "memory"),
-        ],
-        2,
-    ),
+    [
+        ("torchtitan", ("virtual_stages=1", "cp=1"), "memory"),
+        ("torchtitan", ("virtual_stages=1", "cp=1"), "time"),
+        ("megatron-core", ("virtual_stages=2",), "time"),
+        ("megatron-core", ("virtual_stages=2",), "memory"),
+    ],
 )
 def test_proposals_are_legal_fit_and_are_predicted_as_their_files_are(stages, stack, keep, tmp_path):
     found = asked(stages, "pp=4", *keep, stack=stack)
@@ -161,6 +159,7 @@ def test_a_cut_by_memory_holds_no_more_than_one_by_time():
     assert held["memory"] <= held["time"] < held["balanced"]
 
 
+@pytest.mark.slow
 def test_beside_other_schedules_one_that_holds_layers_twice_keeps_its_stages():
     odd = header("llama-3.1-8b", "h100-sxm-80gb x 8", stack="generic", batch=12)
     found = answer(PlanRequest(odd, ("pp=2",), 20, "time", "dualpipe,1f1b"))

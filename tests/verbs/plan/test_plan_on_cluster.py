@@ -39,7 +39,8 @@ pools:
 """
 
 
-@pytest.mark.parametrize(("model", "cluster", "stack", "batch"), SMALL)
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize(("model", "cluster", "stack", "batch"), SMALL[::-1])
 def test_the_best_plan_is_the_best_of_all_plans_predicted_one_by_one(model, cluster, stack, batch):
     question = header(model, cluster, batch=batch, stack=stack)
     setting = setting_of(question)
@@ -76,6 +77,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(("model", "cluster", "stack"), QUESTIONS)
 def test_proposals_are_legal_fit_and_are_sorted(model, cluster, stack):
     answer = planned(model, cluster, batch=96, stack=stack, top=8)
@@ -91,6 +93,7 @@ def test_proposals_are_legal_fit_and_are_sorted(model, cluster, stack):
         assert parse_plan(proposal.to_yaml()) == proposal.plan
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("model", "cluster", "stack", "target"),
     [(m, c, s, "megatron" if s == "megatron-core" else s) for m, c, s in QUESTIONS[:7]],
@@ -136,10 +139,10 @@ def test_schedules_with_a_fixed_number_of_stages_may_have_uneven_ones():
 
 def test_what_was_not_played_is_counted_and_not_said_not_to_fit(monkeypatch):
     cluster = "h100-sxm-80gb x 8"
-    assert planned("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright").unplayed == 0
+    assert planned.__wrapped__("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright").unplayed == 0
     monkeypatch.setattr(expensive_best_first, "MOST_PASSES", 0)
     with pytest.raises(InfeasibleError, match="that may fit were not played") as caught:
-        planned("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright")
+        planned.__wrapped__("llama-3.1-8b", cluster, "schedule=zb-v", stack="meshwright")
     assert "--keep" in caught.value.suggestion
     assert "leanest" not in str(caught.value)
     asked = PlanRequest(header("llama-3.1-8b", cluster, stack="meshwright"), schedules="1f1b,zb-v")
@@ -154,6 +157,7 @@ def test_keeping_never_helps():
     assert kept.proposals[0].report.step_time_s >= free.proposals[0].report.step_time_s * (1 - 2 * TIE)
 
 
+@pytest.mark.slow
 def test_more_of_the_same_devices_are_never_slower_for_a_batch_that_divides():
     times = [
         planned("llama-3.1-8b", f"h100-sxm-80gb x {count}", batch=64, top=1).proposals[0].report.step_time_s

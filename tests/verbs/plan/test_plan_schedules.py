@@ -14,7 +14,7 @@ from meshwright.verbs.plan.plan_on_cluster import setting_of
 from meshwright.verbs.plan.search_space import search_scope, searched_space
 
 SMALL = [
-    ("llama-3.2-1b", "a100-sxm-40gb x 4", "meshwright", 8, {}),
+    pytest.param("llama-3.2-1b", "a100-sxm-40gb x 4", "meshwright", 8, {}, marks=pytest.mark.slow),
     ("llama-3.1-8b", "a100-sxm-40gb x 8", "megatron-zero-bubble", 32, {"tp": 2}),
     pytest.param(
         *("llama-3.1-8b", "a100-sxm-80gb x 8", "generic", 16, {"pp": 4, "tp": 1}), marks=pytest.mark.slow
@@ -46,7 +46,9 @@ def dualpipe_question(cluster, monkeypatch, schedules="auto"):
     """What holds parameters twice, with work for a few lists only."""
     monkeypatch.setattr(expensive_best_first, "MOST_PASSES", 1_200_000)
     model, *kept = DUALPIPE
-    return planned(model, cluster, *kept, seq_len=2048, batch=1536, stack="meshwright", schedules=schedules)
+    return planned.__wrapped__(
+        model, cluster, *kept, seq_len=2048, batch=1536, stack="meshwright", schedules=schedules
+    )
 
 
 def test_auto_finds_a_plan_that_holds_parameters_twice_where_there_is_room(monkeypatch):
@@ -65,6 +67,7 @@ def test_and_refuses_it_where_there_is_none(monkeypatch):
     assert "played" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_lean_plan_is_found_among_many_that_are_too_large():
     """A long pipeline of a sparse model: most schedules that would be quicker hold too much."""
     cluster = "h100-sxm-80gb x 512"
