@@ -1,13 +1,14 @@
 """Show that tests protect the code: change one token of a line at a time and see whether a test fails.
 
     python benchmarks/source_mutants.py draw MUTANTS.json TREE [TREE] [--count 150] [--seed 1]
-    python benchmarks/source_mutants.py map TREE FOLDER [-- PYTEST OPTIONS]
+    python benchmarks/source_mutants.py map TREE FOLDER MUTANTS.json [-- PYTEST OPTIONS]
     python benchmarks/source_mutants.py try TREE FOLDER MUTANTS.json RESULTS.json [--workers 2]
     python benchmarks/source_mutants.py everything TREE FOLDER MUTANTS.json RESULTS.json [--count 10]
     python benchmarks/source_mutants.py page MUTANTS.json BEFORE.json AFTER.json > benchmarks/source-mutants.md
 
 ``draw`` takes the mutants that both trees have, equally from the packages of ``mutation/draw.py``. ``map`` runs the
-tests of a tree once and records in FOLDER which test executes which line, ranks forked by a test included. ``try`` runs
+tests of a tree once and records in FOLDER which test executes which line of the files that have mutants, ranks forked by
+a test included. ``try`` runs
 every mutant against the tests that execute its line, the most specific first, until one fails or three minutes are
 over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs some drawn survivors against all
 tests. What survives, runs out of time or is executed by no test counts as not caught. Needs ``coverage``.
@@ -53,8 +54,9 @@ def _draw(arguments: argparse.Namespace, _: list[str]) -> None:
 
 
 def _map(arguments: argparse.Namespace, options: list[str]) -> None:
-    tree, folder = arguments.paths
-    raise SystemExit(record(tree.resolve(), folder.resolve(), options or ["-n", str(arguments.workers)]))
+    tree, folder, mutants = arguments.paths
+    files = sorted({place_of(mutant, tree.resolve()).file for mutant in _mutants(mutants)})
+    raise SystemExit(record(tree.resolve(), folder.resolve(), files, options or ["-n", str(arguments.workers)]))
 
 
 def _try(arguments: argparse.Namespace, _: list[str]) -> None:

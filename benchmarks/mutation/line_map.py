@@ -14,10 +14,11 @@ from coverage.numbits import numbits_to_nums
 BENCHMARKS = Path(__file__).resolve().parents[1]
 
 
-def record(tree: Path, folder: Path, options: list[str]) -> int:
-    """Run the tests of a tree with all lines recorded, and return pytest's exit status."""
+def record(tree: Path, folder: Path, files: list[Path], options: list[str]) -> int:
+    """Run the tests of a tree with the lines of some files recorded, and return pytest's exit status."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = test_environment(tree) | {"MUTATION_MAP": str(folder)}
+    environment["MUTATION_FILES"] = os.pathsep.join(map(str, files))
     environment["PYTHONPATH"] += os.pathsep + str(BENCHMARKS)
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "mutation.line_recorder"]
     status = subprocess.run([*command, *options], cwd=tree, env=environment).returncode
@@ -46,7 +47,7 @@ class LineMap:
 
     @cached_property
     def lines_of_test(self) -> dict[str, int]:
-        """Number of lines that each test executes."""
+        """Number of lines that each test executes in the recorded files."""
         counts: dict[str, int] = {}
         query = "select context, numbits from line_bits join context on context.id = context_id"
         for test, bits in self._data.execute(query):

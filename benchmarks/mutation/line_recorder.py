@@ -1,7 +1,8 @@
 """A pytest plugin that records which test executes which line, ranks forked by a test included.
 
 ``MUTATION_MAP`` names the folder for the data of ``coverage``, one file a process, and for the seconds and outcomes of
-tests. Each test is a context of coverage, so that the line of a file leads to the tests.
+tests; ``MUTATION_FILES`` the files whose lines are recorded. Each test is a context of coverage, so that the line of a
+file leads to the tests.
 """
 
 import json
@@ -19,10 +20,10 @@ recorder = coverage.Coverage(
     data_file=str(FOLDER / "lines"),
     data_suffix=True,
     config_file=False,
-    source_pkgs=["meshwright"],
+    include=os.environ["MUTATION_FILES"].split(os.pathsep),
     messages=False,
 )
-recorder.set_option("run:disable_warnings", ["module-not-imported", "no-data-collected"])
+recorder.set_option("run:disable_warnings", ["no-data-collected"])
 results: dict[str, list[object]] = {}
 killed = process.BaseProcess.kill
 
