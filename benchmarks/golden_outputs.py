@@ -9,12 +9,14 @@ commands have. A record whose name ends in ``.gz`` is compressed; ``golden/basel
 against.
 
 What a clock says and the names of folders are masked in a record. Numbers must agree to 1e-12 and all else exactly;
-sentences may differ where a line of ``golden/sentences.tsv`` says so: old, tab, new. What only the newer record has is
-told as added, and so is a new rule under ``rejected``, beside which other counts may change. Exits with 1 where all
-else is not the same.
+sentences may differ where a line of ``golden/sentences.tsv`` says so: old, tab, new. The order of problems is free.
+What only the newer record has is told as added, and so is a new rule under ``rejected``, beside which other counts may
+change. Where a plan of the older answer breaks a rule of the installed package, or the newer record refuses what was
+answered, that rule is told as the cause, and the answer may differ. Exits with 1 where all else is not the same.
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import math
@@ -27,14 +29,18 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
+
+from meshwright.errors import InputError
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.resolve import resolve
 
 HERE = Path(__file__).parent / "golden"
 WORKERS = 2
@@ -151,6 +157,19 @@ class Comparison:
     differences: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
+    def compare_answers(self, old: Data, new: Data) -> None:
+        """Compare the answers to every command; those that differ for a rule are told with it."""
+        self._compare_keys(dict.fromkeys(old), dict.fromkeys(new), "", False)
+        for name in old.keys() & new.keys():
+            found = Comparison(self.sentences)
+            found.compare(old[name], new[name], name)
+            self.allowed += found.allowed
+            causes = causes_of(old[name], new[name]) if found.differences else []
+            if causes:
+                self.allowed.append(f"{name}: {len(found.differences)} differences, for: {'; '.join(causes)}")
+            else:
+                self.differences += found.differences
+
     def compare(self, old: object, new: object, path: str, said: bool = False) -> None:
         """Compare two values of JSON; ``said``: they lie under a key of sentences."""
         if isinstance(old, dict) and isinstance(new, dict):
@@ -158,8 +177,12 @@ class Comparison:
                 old = self._compare_rules(old, new, path)
             self._compare_keys(old, new, f"{path}." if path else "", said)
         elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            if path.endswith(".problems"):
+                old, new = (sorted(problems, key=_field_and_value) for problems in (old, new))
             for index, (one, other) in enumerate(zip(old, new, strict=True)):
                 self.compare(one, other, f"{path}[{index}]", said)
+        elif path.endswith(".yaml") and isinstance(old, str) and isinstance(new, str) and old != new:
+            self.compare(*(YAML(typ="safe").load(text) for text in (old, new)), f"{path} ", said)
         elif not self._agree(old, new, said):
             self.differences.append(f"{path}: {_brief(old, new)} -> {_brief(new, old)}")
 
@@ -193,6 +216,36 @@ class Comparison:
         return old == new
 
 
+def _field_and_value(problem: Data) -> tuple[str, str]:
+    return str(problem["field"]), str(problem["value"])
+
+
+def causes_of(old: Any, new: Any) -> list[str]:
+    """Return the rules of today that the plans of an older answer break, or with which the newer one refuses."""
+    if old["exit"] != new["exit"]:
+        answered = new.get("json", {})
+        return [f"{p['field']}: {p['rule']}" for p in answered.get("problems", [])] + answered.get(
+            "reasons", []
+        )
+    with contextlib.chdir(HERE / "files"):
+        return sorted({rule for plan in _best_plans(old.get("json")) for rule in _broken_rules(plan)})
+
+
+def _best_plans(answer: Any) -> Iterator[Data]:
+    """Find the plans that an answer proposes."""
+    if isinstance(answer, dict):
+        best = answer.get("best_plan")
+        yield from [best] if best else [row["plan"] for row in answer.get("plans", []) if "plan" in row]
+
+
+def _broken_rules(plan: Data) -> list[str]:
+    try:
+        resolve(parse_plan(json.dumps(plan)), stack_binds=True)
+    except InputError as error:
+        return [f"{problem.field}: {problem.rule}" for problem in error.problems]
+    return []
+
+
 def _brief(value: object, other: object) -> str:
     """Shorten a value; of a text take the lines that the other one has not."""
     if isinstance(value, list):
@@ -219,7 +272,7 @@ def compare(old: Path, new: Path, only: str) -> int:
     """Print what was added and every difference; return 1 where there is one."""
     ours, theirs = ({name: said for name, said in read_record(p).items() if only in name} for p in (old, new))
     found = Comparison(read_sentences())
-    found.compare(ours, theirs, "")
+    found.compare_answers(ours, theirs)
     for line in (*found.allowed, *found.differences):
         print(line)
     print(f"{len(ours)} commands, {len(found.differences)} differences, {len(found.allowed)} additions")

@@ -7,11 +7,10 @@
     python benchmarks/source_mutants.py page MUTANTS.json BEFORE.json AFTER.json > benchmarks/source-mutants.md
 
 ``draw`` takes the mutants that both trees have, equally from the packages of ``mutation/draw.py``. ``map`` runs the
-tests of a tree once and records in FOLDER which test executes which line of the files that have mutants, ranks forked by
-a test included. ``try`` runs
-every mutant against the tests that execute its line, the most specific first, until one fails or three minutes are
-over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs some drawn survivors against all
-tests. What survives, runs out of time or is executed by no test counts as not caught. Needs ``coverage``.
+tests of a tree once and records in FOLDER which test reaches which mutated line, ranks and commands that a test starts
+included. ``try`` runs every mutant against the tests that reach it, the most specific first, until one fails or three
+minutes are over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs some drawn survivors
+against all tests. What survives, runs out of time or is reached by no test counts as not caught.
 """
 
 import argparse
@@ -27,11 +26,11 @@ from queue import Queue
 from typing import Any
 
 from mutation.draw import PACKAGES, Mutant, draw, place_of
-from mutation.line_map import LineMap, record
-from mutation.trial import CAUGHT, SURVIVED, copy_tree, run_mutated, try_mutant
+from mutation.line_map import LineMap, copy_tree, record
+from mutation.trial import CAUGHT, SURVIVED, run_mutated, try_mutant
 
 Results = dict[str, dict[str, Any]]
-ALL_TESTS = ["-m", "not slow", "tests"]
+ALL_TESTS = ["-m", "not slow", "--ignore=tests/house", "tests"]
 
 
 def main() -> None:
@@ -55,26 +54,21 @@ def _draw(arguments: argparse.Namespace, _: list[str]) -> None:
 
 def _map(arguments: argparse.Namespace, options: list[str]) -> None:
     tree, folder, mutants = arguments.paths
-    files = sorted({place_of(mutant, tree.resolve()).file for mutant in _mutants(mutants)})
-    raise SystemExit(record(tree.resolve(), folder.resolve(), files, options or ["-n", str(arguments.workers)]))
+    options = options or ["-n", str(arguments.workers), "--ignore=tests/house"]
+    raise SystemExit(record(tree.resolve(), folder.resolve(), _mutants(mutants), options))
 
 
 def _try(arguments: argparse.Namespace, _: list[str]) -> None:
-    tree, folder, mutants, target = arguments.paths
-    lines, results = LineMap(folder.resolve(), tree.resolve()), _read(target)
-    assert lines.lines_of_test, "no test has executed a line"
+    tree, folder, path, target = arguments.paths
+    lines, results, mutants = LineMap(folder.resolve()), _read(target), _mutants(path)
+    tests = {_key(mutant): lines.tests_of(index) for index, mutant in enumerate(mutants)}
+    assert any(tests.values()), "no test has reached a mutant"
 
     def attempt(mutant: Mutant, copy: Path) -> None:
-        results[_key(mutant)] = try_mutant(mutant, place_of(mutant, lines.tree), lines, copy)
+        results[_key(mutant)] = try_mutant(mutant, place_of(mutant, copy), tests[_key(mutant)], lines, copy)
 
-    _each(
-        [one for one in _mutants(mutants) if _key(one) not in results],
-        attempt,
-        lines.tree,
-        target,
-        results,
-        arguments,
-    )
+    missing = [one for one in mutants if _key(one) not in results]
+    _each(missing, attempt, tree.resolve(), target, results, arguments)
 
 
 def _everything(arguments: argparse.Namespace, _: list[str]) -> None:
@@ -84,9 +78,9 @@ def _everything(arguments: argparse.Namespace, _: list[str]) -> None:
     drawn = random.Random(arguments.seed).sample(survivors, min(arguments.count, len(survivors)))
 
     def attempt(mutant: Mutant, copy: Path) -> None:
-        entry = results[_key(mutant)]
-        found = run_mutated(mutant, copy / entry["file"], entry["number"], copy, ALL_TESTS, limit_s=None)
-        results[_key(mutant)] = entry | {"everything": found}
+        place = place_of(mutant, copy)
+        found = run_mutated(mutant, place.file, place.number, copy, ALL_TESTS, limit_s=None)
+        results[_key(mutant)] |= {"everything": found}
 
     missing = [one for one in drawn if "everything" not in results[_key(one)]]
     _each(missing, attempt, tree.resolve(), target, results, arguments)

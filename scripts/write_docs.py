@@ -35,8 +35,8 @@ from meshwright.cluster.catalog_prices import usual_price
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_names
-from meshwright.plans.context_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel import USUAL
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.rules.stack_limits.meshwright import LIMITS
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names

@@ -47,13 +47,15 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("python")
     write(place / "plan.yaml", plan_text())
     write(place / "other.yaml", plan_text(recompute="full"))
+    small = {"model": "llama-3.2-1b", "cluster": "h100-sxm-80gb x 2", "layout": "{dp_shard: 2}"}
+    write(place / "small.yaml", plan_text(**small))
     run("export", place / "plan.yaml", "--to", "megatron", "-o", place / "megatron")
     return place
 
 
 def cases(place):
     """Return calls: function, positional arguments, keywords; and the words of the same command."""
-    plan, other = str(place / "plan.yaml"), str(place / "other.yaml")
+    plan, other, small = (str(place / f"{name}.yaml") for name in ("plan", "other", "small"))
     sizes = {"seq_len": 4096, "global_batch": 64}
     return {
         "plan": (["llama-3.1-8b"], {"on": ON, **sizes, "top": 1, "keep": ["pp=1", "cp=1", "recompute=full"]}),
@@ -66,8 +68,8 @@ def cases(place):
             [str(place / "megatron" / "megatron" / "args.sh")],
             {"model": "llama-3.1-8b", "on": ON},
         ),
-        "check": ([plan], {}),
-        "probe": ([plan], {"top": 1}),
+        "check": ([small], {}),
+        "probe": ([small], {"top": 1}),
         "schedule": (["1f1b"], {"stages": 2, "micro_batches": 4}),
     }
 

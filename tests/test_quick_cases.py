@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+
 from quick_cases import covering
 
 pytest_plugins = ["pytester"]
@@ -30,13 +31,15 @@ def test_the_others_are_slow(pytester, wanted):
     pytester.makeconftest("pytest_plugins = ['quick_cases']")
     pytester.makeini("[pytest]\nmarkers =\n  slow\n  quick_cases(n)")
     pytester.makepyfile("""
-        import pytest
+        from pytest import mark as marks, param
 
-        @pytest.mark.quick_cases(2)
-        @pytest.mark.parametrize("a", [1, 2])
-        @pytest.mark.parametrize("b", [1, pytest.param(2, marks=pytest.mark.slow), 3])
+        @marks.quick_cases(2)
+        @marks.parametrize("a", [1, 2])
+        @marks.parametrize("b", [1, param(2, marks=marks.slow), 3])
         def test(a, b):
             pass
     """)
     counts = pytester.runpytest_inprocess("-m", wanted, "-p", "no:randomly").parseoutcomes()
-    assert counts == {"passed": 2, "deselected": 4} if wanted == "not slow" else {"passed": 4, "deselected": 2}
+    assert (
+        counts == {"passed": 2, "deselected": 4} if wanted == "not slow" else {"passed": 4, "deselected": 2}
+    )

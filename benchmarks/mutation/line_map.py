@@ -1,31 +1,68 @@
-"""The map of lines to tests that ``line_recorder`` leaves: which tests execute a line, from the most specific on."""
+"""The map of mutants to tests: which tests reach a mutated line, from the most specific on."""
 
+import ast
 import json
 import os
-import sqlite3
+import shutil
 import subprocess
 import sys
-from functools import cached_property
+import tempfile
+from collections import defaultdict
 from pathlib import Path
 
-import coverage
-from coverage.numbits import numbits_to_nums
+from mutation.draw import Mutant, place_of
 
-BENCHMARKS = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).parent
+RECORDER = "mutation_hit_recorder"
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".cache", ".hypothesis")
 
 
-def record(tree: Path, folder: Path, files: list[Path], options: list[str]) -> int:
-    """Run the tests of a tree with the lines of some files recorded, and return pytest's exit status."""
+def copy_tree(tree: Path, copy: Path) -> None:
+    """Copy what the tests of a tree need."""
+    shutil.copytree(tree, copy, ignore=NOT_COPIED, dirs_exist_ok=True)
+
+
+def record(tree: Path, folder: Path, mutants: list[Mutant], options: list[str]) -> int:
+    """Run the tests in a copy of a tree that records who reaches a mutant, and return pytest's exit status."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = test_environment(tree) | {"MUTATION_MAP": str(folder)}
-    environment["MUTATION_FILES"] = os.pathsep.join(map(str, files))
-    environment["PYTHONPATH"] += os.pathsep + str(BENCHMARKS)
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "mutation.line_recorder"]
-    status = subprocess.run([*command, *options], cwd=tree, env=environment).returncode
-    whole = coverage.Coverage(data_file=str(folder / "combined"), config_file=False, messages=False)
-    whole.combine([str(path) for path in folder.glob("lines.*")], strict=True)
-    whole.save()
-    return status
+    with tempfile.TemporaryDirectory(prefix="probed-") as name:
+        copy = Path(name)
+        copy_tree(tree, copy)
+        shutil.copy(HERE / "hit_recorder.py", copy / "src" / f"{RECORDER}.py")
+        numbers: dict[Path, list[tuple[int, int]]] = defaultdict(list)
+        for index, mutant in enumerate(mutants):
+            place = place_of(mutant, copy)
+            numbers[place.file].append((place.number, index))
+        for file, places in numbers.items():
+            file.write_text(probed(file.read_text(encoding="utf-8"), places), encoding="utf-8")
+        environment = test_environment(copy) | {"MUTATION_MAP": str(folder)}
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", RECORDER, *options]
+        return subprocess.run(command, cwd=copy, env=environment).returncode
+
+
+def probed(source: str, places: list[tuple[int, int]]) -> str:
+    """Put a call before the statement of every place: (line, index of the mutant)."""
+    rows = source.splitlines(keepends=True)
+    starts = _statement_starts(ast.parse(source), rows)
+    for number, index in sorted(places, reverse=True):
+        start = max((start for start, end in starts if start <= number <= end), default=None)
+        if start is None:
+            continue
+        indent = rows[start - 1][: len(rows[start - 1]) - len(rows[start - 1].lstrip())]
+        rows[start - 1] = f'{indent}__import__("{RECORDER}").hit({index})\n{rows[start - 1]}'
+    return "".join(rows)
+
+
+def _statement_starts(tree: ast.Module, rows: list[str]) -> list[tuple[int, int]]:
+    """First and last line of every statement that another one may precede on a line of its own."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+            before = rows[start - 1].encode()[: node.col_offset]
+            if not before.strip() and not rows[start - 1].lstrip().startswith("elif "):
+                found.append((start, node.end_lineno or start))
+    return found
 
 
 def test_environment(tree: Path) -> dict[str, str]:
@@ -35,32 +72,21 @@ def test_environment(tree: Path) -> dict[str, str]:
 
 
 class LineMap:
-    """The map of one tree, whose files lay under ``tree`` when it was recorded."""
+    """The recorded map of one tree."""
 
-    def __init__(self, folder: Path, tree: Path) -> None:
-        """Open the recorded map."""
-        self.tree = tree
-        self._data = sqlite3.connect(folder / "combined")
+    def __init__(self, folder: Path) -> None:
+        """Read the map."""
         self.results: dict[str, tuple[float, bool]] = {}
         for path in folder.glob("results-*.json"):
             self.results |= {test: tuple(entry) for test, entry in json.loads(path.read_text()).items()}
+        self._tests: dict[int, set[str]] = defaultdict(set)
+        self._reached: dict[str, int] = defaultdict(int)
+        for line in set((folder / "hits.tsv").read_text(encoding="utf-8").splitlines()):
+            number, _, test = line.partition("\t")
+            self._tests[int(number)].add(test)
+            self._reached[test] += 1
 
-    @cached_property
-    def lines_of_test(self) -> dict[str, int]:
-        """Number of lines that each test executes in the recorded files."""
-        counts: dict[str, int] = {}
-        query = "select context, numbits from line_bits join context on context.id = context_id"
-        for test, bits in self._data.execute(query):
-            counts[test] = counts.get(test, 0) + sum(byte.bit_count() for byte in bits)
-        return counts
-
-    def tests_of_line(self, file: Path, number: int) -> list[str]:
-        """Return the passing tests that execute a line, those that execute the fewest lines first."""
-        query = (
-            "select context, numbits from line_bits join context on context.id = context_id "
-            "join file on file.id = file_id where path = ?"
-        )
-        rows = self._data.execute(query, [str(self.tree / file)])
-        tests = {test for test, bits in rows if number in numbits_to_nums(bits)}
-        passing = [test for test in tests if self.results.get(test, (0.0, False))[1]]
-        return sorted(passing, key=lambda test: (self.lines_of_test[test], test))
+    def tests_of(self, index: int) -> list[str]:
+        """Return the passing tests that reach a mutant, those that reach the fewest first, then the quickest."""
+        passing = [test for test in self._tests[index] if self.results.get(test, (0.0, False))[1]]
+        return sorted(passing, key=lambda test: (self._reached[test], self.results[test][0], test))

@@ -1,6 +1,5 @@
 """Run the tests of one mutant in a copy of a tree, until one fails or three minutes are over."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,23 +11,15 @@ from mutation.line_map import LineMap, test_environment
 LIMIT_S = 180
 MOST_TESTS = 400
 """Further tests of a line execute it in the same ways."""
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".cache", ".hypothesis")
 CAUGHT, SURVIVED, TIMED_OUT, NOT_EXECUTED = "caught", "survived", "out of time", "not executed"
 
 
-def copy_tree(tree: Path, copy: Path) -> None:
-    """Copy what the tests of a tree need."""
-    shutil.copytree(tree, copy, ignore=NOT_COPIED, dirs_exist_ok=True)
-
-
-def try_mutant(mutant: Mutant, place: Place, lines: LineMap, copy: Path) -> dict[str, Any]:
-    """Run the tests of the mutated line and return what became of the mutant."""
-    file = place.file.relative_to(lines.tree)
-    tests = lines.tests_of_line(file, place.number)
-    entry: dict[str, Any] = {"file": str(file), "number": place.number, "tests": len(tests)}
+def try_mutant(mutant: Mutant, place: Place, tests: list[str], lines: LineMap, copy: Path) -> dict[str, Any]:
+    """Run the tests that reach the mutated line and return what became of the mutant."""
+    entry: dict[str, Any] = {"number": place.number, "tests": len(tests)}
     if not tests:
         return entry | {"result": NOT_EXECUTED}
-    return entry | run_mutated(mutant, copy / file, place.number, copy, _within_limit(tests, lines))
+    return entry | run_mutated(mutant, place.file, place.number, copy, _within_limit(tests, lines))
 
 
 def run_mutated(

@@ -6,18 +6,12 @@ from lattice_plans import family
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.state_memory import may_fit, state_memory_bound
-from meshwright.cost.memory.memory_breakdown import (
-    KEYS,
-    ZeroBufferRule,
-    buffer_bytes,
-    fits,
-    total_bytes,
-    unit_buffer_bytes,
-)
+from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
+from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import ShortLayout
-from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.model_states.state_elements import Elements
 from meshwright.stack.load import load_stack
 
 STACK = load_stack("megatron-core")

@@ -103,7 +103,7 @@ def test_files_that_are_named_exist():
     examples = {
         "src/meshwright/schedules/generators/gpipe_rounds.py",
         "src/meshwright/plans/choices/overlap_tensor_parallel.py",
-        "src/meshwright/plans/context_forms/gather_ring.py",
+        "src/meshwright/plans/context_parallel_forms/gather_ring.py",
         "src/meshwright/runtime/kernels/context_parallel/gather_ring.py",
         "src/meshwright/frameworks/degrees.py",
         "src/meshwright/stack/files/degrees-1.yaml",

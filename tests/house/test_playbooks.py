@@ -21,8 +21,8 @@ from meshwright.cluster.data_tables import read_table
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.memory.micro_batches_in_flight import held_counts
-from meshwright.cost.pipeline_bubble import gpipe_1f1b_interleaved
-from meshwright.cost.pipeline_bubble.time_action_lists import played_seconds
+from meshwright.cost.pipeline_time import gpipe_1f1b_interleaved
+from meshwright.cost.pipeline_time.time_action_lists import played_seconds
 from meshwright.errors import UnsupportedError
 from meshwright.frameworks import option_names as option_names_module
 from meshwright.frameworks.exporting.plan_facts import plan_facts
@@ -33,8 +33,8 @@ from meshwright.model.describe import describe_model
 from meshwright.model.families.architecture_table import FAMILIES, read_architecture
 from meshwright.model.load import load_model
 from meshwright.plans.arrays.short_plans import from_shorts
-from meshwright.plans.context_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel import Context
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.resolve import resolve_with

@@ -65,7 +65,7 @@ SAME_NAME = {
     "node_links.py": "one key of a cluster file: its meaning and its measurement",
     "pass_times.py": "durations of passes: spread vocabulary, and a verb's input",
     "pipeline_stages.py": "the same part of two frameworks' import",
-    "plan_options.py": "the same part of each framework's export, and of the command line",
+    "plan_to_options.py": "the same part of each framework's export",
     "probe_jobs.py": "a verb and its rendering",
     "problem.py": "the statement of each search problem",
     "recompute_sets.py": "a model's recomputable operators, and the sets that a search tries",

@@ -17,7 +17,7 @@ from meshwright.model.operators.multi_token_prediction import without_next_token
 from meshwright.model.operators.operator_types import Loss
 from meshwright.model.transforms.shrunk_model import shrunk_model
 from meshwright.program.local_shape import LocalShape
-from meshwright.program.model_states.state_bytes import block_elements
+from meshwright.program.model_states.state_elements import block_elements
 
 ZOO = Path(meshwright.model.__file__).parent / "zoo"
 ASKED = {"train_nextn_predict_layers": True}

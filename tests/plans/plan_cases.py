@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from meshwright.cluster.cluster import Cluster, Device, Node, Pool
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.context_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel import SequencePieces
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan

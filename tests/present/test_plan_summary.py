@@ -18,8 +18,8 @@ LONG = "a very long name of a file or a cluster " * 12
 @pytest.fixture(scope="module")
 def answers():
     question = {"seq_len": 8192, "global_batch": 16}
-    one = api.plan("llama-3.1-8b", on="h100-sxm-80gb x 8", top=7, tokens="1T", **question)
-    several = api.plan("llama-3.1-8b", on=["h100-sxm-80gb x <=16", "a100-sxm-80gb x 8"], **question)
+    one = api.plan("llama-3.2-1b", on="h100-sxm-80gb x 4", top=7, tokens="1T", **question)
+    several = api.plan("llama-3.2-1b", on=["h100-sxm-80gb x <=4", "a100-sxm-80gb x 2"], **question)
     return one, several
 
 

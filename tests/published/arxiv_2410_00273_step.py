@@ -26,7 +26,7 @@ from arxiv_2410_00273_layer import (
     layer_operators,
 )
 
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import one_f_one_b_seconds
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import one_f_one_b_seconds
 from meshwright.errors import InputError, Problem, nearest
 
 GPT3_1T = GptShape(seq_len=2048, hidden=25600, heads=160, ffn=102400, layers=128)

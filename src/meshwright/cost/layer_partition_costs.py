@@ -15,17 +15,17 @@ import numpy as np
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.constants import constants
-from meshwright.cost.memory.memory_breakdown import ZeroBufferRule, buffer_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
+from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes
 from meshwright.cost.operators.pass_prices import total
-from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists
+from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import Number
-from meshwright.program.model_states.state_bytes import STATE_KINDS, Elements, state_bytes
-from meshwright.program.model_states.zero_state_table import SHARDED
+from meshwright.program.model_states.state_elements import STATE_KINDS, Elements
+from meshwright.program.model_states.zero_sharding import SHARDED, state_bytes
 from meshwright.program.pass_items import PassKind
 
 

@@ -19,7 +19,8 @@ from meshwright.economy.checkpoint_interval import best_interval, useful_share
 from meshwright.economy.spare_nodes import stopped_share
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape
-from meshwright.program.model_states.state_bytes import block_elements, state_bytes
+from meshwright.program.model_states.state_elements import block_elements
+from meshwright.program.model_states.zero_sharding import state_bytes
 from meshwright.units import DAY_S, GIGA, HOUR_S
 
 NOTHING = 1e-6

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import has_form
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import has_form
 from meshwright.explanation.cluster_resources import Resource
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference
 from meshwright.explanation.sensitivity import seconds_under

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import has_form
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import has_form
 from meshwright.cost.plan_report import Estimate
 from meshwright.cost.prediction_intervals import pair_interval
 from meshwright.explanation.prediction_parts import (

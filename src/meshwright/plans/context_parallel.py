@@ -1,4 +1,4 @@
-"""Context parallelism in a plan: a form (``plans/context_forms``) with its knobs.
+"""Context parallelism in a plan: a form (``plans/context_parallel_forms``) with its knobs.
 
 With ``ulysses: u`` beside a form, cp has two dimensions: u neighbours exchange heads, cp/u of such groups run the form
 among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that
@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from meshwright.plans.context_forms import CONTEXT_FORMS
-from meshwright.plans.context_forms.form_kind import ContextFormKind
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
+from meshwright.plans.context_parallel_forms.form_kind import ContextFormKind
 from meshwright.plans.files.strict_types import Strict, name_or_mapping, one_of
 
 N = TypeVar("N")

@@ -15,7 +15,7 @@ from meshwright.model.graph import Block
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
-from meshwright.program.model_states.state_bytes import StateEntry, StateKind
+from meshwright.program.model_states.state_elements import StateEntry, StateKind
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.schedules.action import (
     Action,

@@ -1,7 +1,7 @@
 """A topological order of all ranks' actions: each after its list's predecessor and its inputs.
 
 The order does not depend on how long anything takes, so it is found once and then played with any times
-(``timeline.py`` with those of one pipeline, ``cost/pipeline_bubble/time_action_lists.py`` with those of many plans
+(``timeline.py`` with those of one pipeline, ``cost/pipeline_time/time_action_lists.py`` with those of many plans
 at once). A rank goes on until it needs what is not there yet, and is woken by the action that brings it: the work
 grows with the number of actions.
 """

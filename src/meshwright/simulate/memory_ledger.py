@@ -9,19 +9,15 @@ Where steps are validated afterwards, what they overwrite is kept meanwhile.
 
 from collections.abc import Mapping, Sequence
 
-from meshwright.cost.memory.memory_breakdown import (
-    ZeroBufferRule,
-    buffer_bytes,
-    unit_buffer_bytes,
-    workspace_bytes,
-)
+from meshwright.cost.memory.memory_breakdown import workspace_bytes
+from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
 from meshwright.plans.forms.short import ShardingName
 from meshwright.program.local_shape import Number
 from meshwright.program.lowering.optimizer_post_validation import saves_states
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_bytes import Elements, block_elements
+from meshwright.program.model_states.state_elements import Elements, block_elements
 from meshwright.program.pipeline_vocabulary import ends_together
 from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS

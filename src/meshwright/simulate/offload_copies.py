@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from meshwright.cost.operators.pass_prices import Prices
-from meshwright.cost.pipeline_bubble.offload_copy_streams import CopyStreams, copy_seconds
+from meshwright.cost.pipeline_time.offload_copy_streams import CopyStreams, copy_seconds
 from meshwright.program.program import Program
 from meshwright.schedules.action import Action
 from meshwright.simulate.simulation_result import Record

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plans.context_forms import CONTEXT_FORMS
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.files.strict_types import Strict, one_of
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file, read_mapping

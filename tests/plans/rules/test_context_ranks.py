@@ -9,8 +9,8 @@ from plan_cases import DENSE, STACK, cluster, graph, long_plan, short_plan
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.choices.context import context
 from meshwright.plans.choices.plan_choice import ChoiceRuleInput
-from meshwright.plans.context_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel import Context
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.setting import Setting

@@ -5,7 +5,7 @@ from math import ceil
 import pytest
 from lowered_programs import lowered, short_plan
 
-from meshwright.program.model_states.state_bytes import block_elements
+from meshwright.program.model_states.state_elements import block_elements
 from meshwright.schedules.action import Action
 
 RANKS, SHARDS = 4, 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.errors import UnsupportedError
-from meshwright.program.model_states.state_bytes import EXPERT_MESH
+from meshwright.program.model_states.state_elements import EXPERT_MESH
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
 from meshwright.runtime.emulation.emulation_result import Timed, merged

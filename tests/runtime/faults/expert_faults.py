@@ -7,7 +7,7 @@ from capacity_plans import BOUNDED, CUT, FEW
 from covering_plans import Proven
 from injected_fault import Fault
 
-from meshwright.program.model_states.state_bytes import DENSE_MESH
+from meshwright.program.model_states.state_elements import DENSE_MESH
 from meshwright.runtime.kernels.attention import softmax_attention
 from meshwright.runtime.kernels.attention.latent_attention import LatentAttentionKernel
 from meshwright.runtime.kernels.moe import expert_capacity, expert_linear

@@ -99,7 +99,7 @@ def test_proposals_are_legal_fit_and_are_sorted(model, cluster, stack):
     [(m, c, s, "megatron" if s == "megatron-core" else s) for m, c, s in QUESTIONS[:7]],
 )
 def test_the_best_plan_can_be_exported_to_its_own_stack(model, cluster, stack, target):
-    best = planned(model, cluster, batch=96, stack=stack, top=1).proposals[0].plan
+    best = planned(model, cluster, batch=96, stack=stack, top=8).proposals[0].plan
     setting = setting_of(best)
     long = expand(best, setting.model.architecture)
     assert TARGETS[target](long, setting.model, setting.cluster, setting.stack).files

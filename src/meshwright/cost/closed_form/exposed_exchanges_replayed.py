@@ -1,7 +1,7 @@
 """Replay state gathers and reductions together with a schedule's passes, for their exposed time.
 
 Where the vocabulary is spread, or activations go to the host, lists are always played, and ranks wait in the middle of
-them. So what states exchange is played with them (``cost/pipeline_bubble/per_step_exchange_streams.py``) and not
+them. So what states exchange is played with them (``cost/pipeline_time/per_step_exchange_streams.py``) and not
 estimated by the chain that ends a step.
 """
 
@@ -11,8 +11,8 @@ from meshwright.cost.closed_form.bidirectional_reduction_times import mirrored_s
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import Collectives, share_seconds
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
-from meshwright.cost.pipeline_bubble.per_step_exchange_streams import StateExchanges
-from meshwright.cost.pipeline_bubble.time_action_lists import Passes, Span, played_ends
+from meshwright.cost.pipeline_time.per_step_exchange_streams import StateExchanges
+from meshwright.cost.pipeline_time.time_action_lists import Passes, Span, played_ends
 
 
 def plays_state_exchanges(group: PlanGroup) -> bool:

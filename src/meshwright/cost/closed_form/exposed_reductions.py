@@ -7,7 +7,7 @@ from meshwright.cost.closed_form.exposed_gathers import rank_gather_delays
 from meshwright.cost.closed_form.overlap_and_optimizer import reduction_slowdown, reduction_tail
 from meshwright.cost.closed_form.plan_group import Floats, Ints, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
-from meshwright.cost.pipeline_bubble.time_action_lists import Span
+from meshwright.cost.pipeline_time.time_action_lists import Span
 
 
 def exposed_reductions(group: PlanGroup, span: Span | None) -> Floats:

@@ -7,8 +7,8 @@ import numpy as np
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
-from meshwright.cost.pipeline_bubble.time_action_lists import SharePasses
-from meshwright.program.model_states.state_bytes import Elements
+from meshwright.cost.pipeline_time.time_action_lists import SharePasses
+from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective
 
 Collectives = Callable[[Elements], tuple[Collective, ...]]

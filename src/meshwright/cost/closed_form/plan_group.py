@@ -23,10 +23,10 @@ from meshwright.cost.operators.pass_prices import (
 )
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
 from meshwright.cost.operators.price_plans import array_mesh, array_shape, pass_kinds
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import have_forms
-from meshwright.cost.pipeline_bubble.offload_copy_streams import OffloadCopies, copy_seconds
-from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import UnitExchangeTimes
-from meshwright.cost.pipeline_bubble.time_action_lists import stages_of_ranks
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
+from meshwright.cost.pipeline_time.offload_copy_streams import OffloadCopies, copy_seconds
+from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
+from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.long import Pipeline
@@ -46,8 +46,8 @@ from meshwright.program.model_states.data_parallel_collectives import (
     unit_reduction,
 )
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_bytes import Elements, StateKind, block_elements
-from meshwright.program.model_states.zero_state_table import SHARDED
+from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.pass_items import Body, Collective, PassKind
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
 from meshwright.schedules.action import Kind
@@ -245,8 +245,7 @@ class PlanGroup:
         sharded = kind in SHARDED[self.sharding]
         key = sharded, "parameter" if self.all_trained else kind
         if key not in self._held:
-            cut = (self.shape.shard, self.shape.expert_shard) if sharded else (1, 1)
-            self._held[key] = self._rank_elements(kind, *cut)
+            self._held[key] = self._rank_elements(kind, sharded)
         return self._held[key]
 
     @cached_property
@@ -258,11 +257,10 @@ class PlanGroup:
         """No parameter is frozen."""
         return all(elements.trained is None for elements in self.block_elements.values())
 
-    def _rank_elements(self, kind: StateKind, shard: Number, expert_shard: Number) -> Floats:
-        held_of = {index: elements.of(kind) for index, elements in self.block_elements.items()}
+    def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         blocks = {
-            index: np.ceil(self.per_plan(e.dense) / shard) + np.ceil(self.per_plan(e.expert) / expert_shard)
-            for index, e in held_of.items()
+            index: np.asarray(held_elements(self.per_plan_elements(each), kind, sharded, self.shape).total)
+            for index, each in self.block_elements.items()
         }
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)

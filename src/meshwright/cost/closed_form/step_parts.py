@@ -22,8 +22,8 @@ from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_passes
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.pass_prices import collective_seconds
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import pipeline_seconds
-from meshwright.cost.pipeline_bubble.time_action_lists import Passes, SharePasses, Span, played_span
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
+from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses, Span, played_span
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
 from meshwright.program.lowering.step_collectives import NORM_BYTES, tied_reduction
 from meshwright.schedules.action import BROADCASTS

@@ -10,7 +10,7 @@ pipeline that shares the embedding table, the ranks that have its layers too.
 import numpy as np
 
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.pipeline_bubble.time_action_lists import Span
+from meshwright.cost.pipeline_time.time_action_lists import Span
 
 
 def step_length(group: PlanGroup, span: Span, after: Floats | float = 0.0) -> Floats:

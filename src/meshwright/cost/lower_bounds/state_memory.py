@@ -14,8 +14,8 @@ from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.setting import Setting
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_bytes import STATE_KINDS, block_elements, state_bytes
-from meshwright.program.model_states.zero_state_table import SHARDED
+from meshwright.program.model_states.state_elements import STATE_KINDS, block_elements
+from meshwright.program.model_states.zero_sharding import SHARDED, state_bytes
 
 
 def state_memory_bound(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.memory.memory_breakdown import unit_buffer_bytes
-from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import unit_lists
-from meshwright.cost.pipeline_bubble.time_action_lists import equal_lists, stages_of_ranks
+from meshwright.cost.memory.zero_buffers import unit_buffer_bytes
+from meshwright.cost.pipeline_time.per_unit_exchange_streams import unit_lists
+from meshwright.cost.pipeline_time.time_action_lists import equal_lists, stages_of_ranks
 from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.pass_items import Collective

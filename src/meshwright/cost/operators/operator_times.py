@@ -31,7 +31,7 @@ from meshwright.model.operators.operator_types import (
     Residual,
 )
 from meshwright.program.local_shape import LocalShape, Mode, Number
-from meshwright.program.model_states.state_bytes import parameter_elements
+from meshwright.program.model_states.state_elements import parameter_elements
 from meshwright.program.pass_items import Phase
 from meshwright.stack.stack import Stack
 

@@ -2,7 +2,7 @@
 
 All shares of a plan are equal. Which pass computes what and which exchange carries what is said by
 ``program/pipeline_vocabulary.py``; when they run is found by playing the schedule's lists with all of them
-(``cost/pipeline_bubble/time_action_lists.py``). An exchange keeps a rank's compute stream for a part of its time, as
+(``cost/pipeline_time/time_action_lists.py``). An exchange keeps a rank's compute stream for a part of its time, as
 a message does: the pass behind which a rank enters it, or before which it comes, takes so much longer.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import PassKind
 from meshwright.schedules.action import Kind
 

@@ -6,7 +6,7 @@ dp_shard·cp. Gradients and parameters are sharded by Megatron-FSDP, which gathe
 uses them.
 """
 
-from meshwright.frameworks.megatron.exporting import plan_options as plan
+from meshwright.frameworks.megatron.exporting import plan_to_options as plan
 from meshwright.frameworks.option_table import (
     FLAG,
     NUMBER,

@@ -1,6 +1,6 @@
 """The fields of a Megatron-Bridge 0.6.2 configuration that a plan has a word for.
 
-Bridge runs Megatron-Core, so a plan has Megatron's values (``frameworks/megatron/exporting/plan_options.py``) under
+Bridge runs Megatron-Core, so a plan has Megatron's values (``frameworks/megatron/exporting/plan_to_options.py``) under
 Bridge's names. A recipe has set many of these before; what a plan does not ask for is therefore written as Megatron's
 default. Its count of virtual stages is per pipeline rank. Sources: Megatron-Bridge 0.6.2, ``training/config.py``,
 ``training/mixed_precision.py``, ``models/gpt_provider.py``; megatron-core 0.19.2,
@@ -9,8 +9,8 @@ default. Its count of virtual stages is per pipeline rank. Sources: Megatron-Bri
 
 from collections.abc import Mapping
 
-from meshwright.frameworks.megatron.exporting import plan_options as plan
-from meshwright.frameworks.megatron_bridge.exporting import plan_options as bridge
+from meshwright.frameworks.megatron.exporting import plan_to_options as plan
+from meshwright.frameworks.megatron_bridge.exporting import plan_to_options as bridge
 from meshwright.frameworks.option_table import (
     FLAG,
     ComputedRow,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from meshwright.program.layouts.rank_mesh import strides
 from meshwright.program.model_states.data_parallel_collectives import gathers, reductions
-from meshwright.program.model_states.state_bytes import block_elements
+from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.pass_items import Collective, PassKind, exchanges_of
 from meshwright.program.program import Program
 from meshwright.schedules.action import COMPUTE_KINDS, Action

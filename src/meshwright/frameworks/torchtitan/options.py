@@ -19,7 +19,7 @@ from meshwright.frameworks.option_table import (
     OptionValues,
     constant,
 )
-from meshwright.frameworks.torchtitan.exporting import plan_options as plan
+from meshwright.frameworks.torchtitan.exporting import plan_to_options as plan
 
 MODULE, CONFIG = "--module", "--config"
 P, T = "--parallelism.", "--training."

@@ -13,7 +13,7 @@ from math import prod
 
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Parameter
-from meshwright.program.model_states.state_bytes import (
+from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
     STATE_KINDS,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from meshwright.errors import Problem
 from meshwright.program.checks.checked_program import CheckedProgram, Rule
 from meshwright.program.checks.expected_state_coverage import Coverage, coverage
-from meshwright.program.model_states.state_bytes import STATE_KINDS, StateEntry
+from meshwright.program.model_states.state_elements import STATE_KINDS, StateEntry
 from meshwright.program.pass_items import Body
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks
 from meshwright.program.program import Stage

@@ -1,4 +1,4 @@
-"""Collectives of attention over cp, from the description of the form of context parallelism (``plans/context_forms``).
+"""Collectives of attention over cp, from the description of the form (``plans/context_parallel_forms``).
 
 Around attention (``heads_exchange_before_attention``, ``heads_exchange_after_attention``): where ranks exchange
 heads, all-to-all brings whole sequences of queries, keys and values of a part of the heads, and takes the output
@@ -12,7 +12,7 @@ the home's own part is added: n − 1 times as well.
 import numpy as np
 
 from meshwright.model.operators.operator_types import Attention
-from meshwright.plans.context_forms.form_kind import Elements
+from meshwright.plans.context_parallel_forms.form_kind import Elements
 from meshwright.program.context_parallel.positions_and_masks import CONTEXT_PARTS
 from meshwright.program.local_shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
 from meshwright.program.pass_items import Collective, Compute, Item, Overlap, Phase

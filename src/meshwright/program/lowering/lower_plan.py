@@ -33,7 +33,7 @@ from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.step_collectives import StepPlan, step_collectives, wrap_lists
 from meshwright.program.model_states.data_parallel_collectives import stage_gathers, unit_exchanges
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
-from meshwright.program.model_states.state_bytes import block_elements
+from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.model_states.zero_state_table import state_table
 from meshwright.program.pass_items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.pipeline_messages.insert_messages import insert_messages

@@ -25,7 +25,7 @@ from meshwright.program.model_states.bidirectional_gradient_reduction import (
 )
 from meshwright.program.model_states.data_parallel_collectives import add, step_gathers, unit_reduction
 from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule, exchange_units
-from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Stage
 from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind

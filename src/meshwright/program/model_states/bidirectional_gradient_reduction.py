@@ -21,7 +21,7 @@ import numpy as np
 
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.data_parallel_collectives import add
-from meshwright.program.model_states.state_bytes import Elements
+from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective
 from meshwright.stack.stack import Stack
 

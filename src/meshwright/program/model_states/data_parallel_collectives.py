@@ -22,7 +22,7 @@ import numpy as np
 
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.lowering.pass_bodies import UnitExchanges
-from meshwright.program.model_states.state_bytes import (
+from meshwright.program.model_states.state_elements import (
     DENSE_REPLICA_AXES,
     DENSE_SHARD_AXES,
     EXPERT_REPLICA_AXES,

@@ -4,11 +4,10 @@ Blocks of one name have equal states, whatever they run again in the backward pa
 """
 
 from collections import defaultdict
-from math import ceil
 
 from meshwright.model.graph import ModelGraph
 from meshwright.program.lowering.step_collectives import StepPlan
-from meshwright.program.model_states.state_bytes import (
+from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
     STATE_KINDS,
@@ -16,15 +15,8 @@ from meshwright.program.model_states.state_bytes import (
     StateKind,
     bytes_per_element,
 )
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.program import Stage
-
-SHARDED: dict[str, tuple[StateKind, ...]] = {
-    "none": (),
-    "zero1": ("optimizer",),
-    "zero2": ("optimizer", "gradient"),
-    "zero3": ("optimizer", "gradient", "parameter"),
-}
-"""Which kinds of state each ZeRO name cuts over the data-parallel shard axes."""
 
 
 def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
@@ -57,18 +49,17 @@ def _row(
     step: StepPlan,
     model: ModelGraph,
 ) -> StateEntry:
-    held = step.elements[block].of(kind)
-    elements = held.expert if expert else held.dense
+    sharded = kind in SHARDED[step.sharding]
+    held = held_elements(step.elements[block], kind, sharded, step.shape)
     axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
-    if kind in SHARDED[step.sharding]:
-        elements = ceil(elements / (step.shape.expert_shard if expert else step.shape.shard))
+    if sharded:
         axes += EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
     return StateEntry(
         name=model.blocks[block].name + (".experts" if expert else ""),
         kind=kind,
         stage=stage.index,
         repeat=max(1, len(layers)),
-        elements=int(elements),
+        elements=int(held.expert if expert else held.dense),
         bytes_per_element=bytes_per_element(kind, step.stack),
         layout=axes,
         layers=layers,

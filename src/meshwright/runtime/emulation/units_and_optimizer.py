@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
-from meshwright.program.model_states.state_bytes import DENSE_MESH, EXPERT_MESH, StateMesh
+from meshwright.program.model_states.state_elements import DENSE_MESH, EXPERT_MESH, StateMesh
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage
 from meshwright.runtime.emulation.clock import Clock

@@ -18,7 +18,7 @@ from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
 from meshwright.program.activation_bytes import saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
-from meshwright.program.model_states.state_bytes import EXPERT_MESH
+from meshwright.program.model_states.state_elements import EXPERT_MESH
 from meshwright.program.program import Program, Stage, expert_order
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.executor.activation_offload import HostLink

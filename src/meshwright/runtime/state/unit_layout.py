@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from meshwright.model.operators.operator_types import Operator, Parameter
 from meshwright.program.local_shape import LocalShape
-from meshwright.program.model_states.state_bytes import DENSE_MESH, StateMesh, is_partial
+from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.pass_items import Collective
 
 Interval = tuple[int, int]

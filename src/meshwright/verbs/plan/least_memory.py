@@ -99,5 +99,5 @@ def _words(plan: dict[str, Any]) -> str:
     pipeline = plan["pipeline"]
     return (
         f"{layout_words(plan['layout'])}, {pipeline_words(pipeline)}, micro-batch {pipeline['micro_batch']}, "
-        f"{plan['sharding']}, recompute {recompute_words({'plan': plan})}"
+        f"sharding {plan['sharding']}, recompute {recompute_words({'plan': plan})}"
     )

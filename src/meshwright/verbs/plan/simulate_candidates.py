@@ -13,7 +13,7 @@ from meshwright.cost.closed_form.evaluate_plans import fitting, step_seconds
 from meshwright.cost.lower_bounds.coarse_time_and_memory import VariantBounds
 from meshwright.cost.lower_bounds.state_memory import may_fit
 from meshwright.cost.lower_bounds.tight_step_time import TightBounds, tight_bounds
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import have_forms
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import COLUMNS

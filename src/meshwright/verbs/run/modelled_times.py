@@ -12,7 +12,7 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
     reduction_slowdown,
 )
 from meshwright.cost.operators.pass_prices import CATEGORY, Prices, message_seconds
-from meshwright.cost.pipeline_bubble.offload_copy_streams import copy_seconds
+from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
 from meshwright.program.program import Program

@@ -13,7 +13,7 @@ from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.megatron.exporting.model_options import family_refusals, model_options
 from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_refusals
-from meshwright.frameworks.megatron.exporting.plan_options import STRATEGIES, plan_refusals
+from meshwright.frameworks.megatron.exporting.plan_to_options import STRATEGIES, plan_refusals
 from meshwright.frameworks.megatron.options import PLAN, TABLE, VOCAB
 from meshwright.frameworks.option_names import Option, assert_known, bash_array
 from meshwright.frameworks.option_table import written_options

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from meshwright.frameworks.importing.command_line import CommandLine
 from meshwright.frameworks.importing.imported_file import Fact, Stage
 from meshwright.frameworks.megatron import options as names
-from meshwright.frameworks.megatron.exporting.plan_options import (
+from meshwright.frameworks.megatron.exporting.plan_to_options import (
     CONTEXTS,
     FP8_FORMATS,
     PP_BEFORE_DP_ORDER,

@@ -15,7 +15,7 @@ from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.megatron.exporting.exporter import SELECTIVE, device_max_connections
 from meshwright.frameworks.megatron.exporting.multi_token_prediction import next_token_refusals
-from meshwright.frameworks.megatron_bridge.exporting.plan_options import plan_refusals
+from meshwright.frameworks.megatron_bridge.exporting.plan_to_options import plan_refusals
 from meshwright.frameworks.megatron_bridge.options import TABLE
 from meshwright.frameworks.nested_keys import unknown_keys
 from meshwright.frameworks.option_table import nested, written_values

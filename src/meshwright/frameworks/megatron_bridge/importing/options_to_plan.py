@@ -12,7 +12,7 @@ from typing import Any
 from meshwright.errors import nearest
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact
-from meshwright.frameworks.megatron.exporting.plan_options import PP_BEFORE_DP_ORDER
+from meshwright.frameworks.megatron.exporting.plan_to_options import PP_BEFORE_DP_ORDER
 from meshwright.frameworks.megatron.importing.expert_capacity import capacity_facts
 from meshwright.frameworks.megatron.importing.multi_token_prediction import USUAL_WEIGHT, weight_fact
 from meshwright.frameworks.megatron.importing.options_to_plan import (

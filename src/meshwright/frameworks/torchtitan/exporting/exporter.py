@@ -13,7 +13,7 @@ from meshwright.frameworks.exporting.target_rules import refuse_unsayable, stack
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_uniform
 from meshwright.frameworks.option_names import Option, assert_known, bash_array
 from meshwright.frameworks.option_table import written_options
-from meshwright.frameworks.torchtitan.exporting.plan_options import local_batch, plan_refusals
+from meshwright.frameworks.torchtitan.exporting.plan_to_options import local_batch, plan_refusals
 from meshwright.frameworks.torchtitan.options import CONFIG, MODULE, TABLE
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
 from meshwright.model.graph import ModelGraph

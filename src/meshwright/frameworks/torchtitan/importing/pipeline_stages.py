@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from meshwright.errors import Problem, nearest
 from meshwright.frameworks.importing.command_line import GivenOption, whole_number
 from meshwright.frameworks.importing.imported_file import Fact, Stage
-from meshwright.frameworks.torchtitan.exporting.plan_options import MULTI_STAGE
-from meshwright.frameworks.torchtitan.exporting.plan_options import SCHEDULES as NAMES
+from meshwright.frameworks.torchtitan.exporting.plan_to_options import MULTI_STAGE
+from meshwright.frameworks.torchtitan.exporting.plan_to_options import SCHEDULES as NAMES
 from meshwright.frameworks.torchtitan.options import MODULES, PP, SCHEDULE, P
 
 SCHEDULES = {name.lower(): ours for ours, name in NAMES.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import Fact
-from meshwright.frameworks.megatron.exporting.plan_options import STRATEGIES
+from meshwright.frameworks.megatron.exporting.plan_to_options import STRATEGIES
 from meshwright.frameworks.megatron.importing.pipeline_layout import read_layout
 from meshwright.ingestion.logs.events import Cells, Settings, first_text, is_on, whole
 from meshwright.ingestion.logs.readers.megatron_model_columns import MODEL_OPTIONS, MODEL_PARTS, Found, words

@@ -1,7 +1,7 @@
 """TokenRing: queries circulate, keys and values stay, partial results return directly (arXiv 2412.20501)."""
 
 from meshwright.model.operators.operator_types import Attention
-from meshwright.plans.context_forms.form_kind import ContextFormKind, Elements, Exchange, FormTexts
+from meshwright.plans.context_parallel_forms.form_kind import ContextFormKind, Elements, Exchange, FormTexts
 
 
 def _forward(op: Attention) -> tuple[Exchange, ...]:

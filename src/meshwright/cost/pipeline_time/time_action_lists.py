@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.pipeline_bubble.offload_copy_streams import (
+from meshwright.cost.pipeline_time.offload_copy_streams import (
     CopyStreams,
     OffloadCopies,
     lists_with_offload_copies,
     with_copies,
 )
-from meshwright.cost.pipeline_bubble.per_step_exchange_streams import StateExchanges, StateStream
-from meshwright.cost.pipeline_bubble.per_unit_exchange_streams import (
+from meshwright.cost.pipeline_time.per_step_exchange_streams import StateExchanges, StateStream
+from meshwright.cost.pipeline_time.per_unit_exchange_streams import (
     EXCHANGES,
     UnitExchangeStreams,
     UnitExchangeTimes,

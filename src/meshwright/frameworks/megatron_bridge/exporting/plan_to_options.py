@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from meshwright.frameworks.exporting.export_result import Refusal
-from meshwright.frameworks.megatron.exporting.plan_options import (
+from meshwright.frameworks.megatron.exporting.plan_to_options import (
     exchange_refusals,
     gathers_parameters,
     low_precision,

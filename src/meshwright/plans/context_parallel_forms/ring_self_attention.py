@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from meshwright.plans.context_forms.form_kind import FormTexts
-from meshwright.plans.context_forms.ring import ring
+from meshwright.plans.context_parallel_forms.form_kind import FormTexts
+from meshwright.plans.context_parallel_forms.ring import ring
 
 rsa = replace(
     ring,

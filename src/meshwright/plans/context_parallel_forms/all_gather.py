@@ -1,6 +1,11 @@
 """All-gather attention: keys and values of all ranks come together (Llama 3, arXiv 2407.21783, section 3.3.2)."""
 
-from meshwright.plans.context_forms.form_kind import ContextFormKind, Exchange, FormTexts, keys_and_values
+from meshwright.plans.context_parallel_forms.form_kind import (
+    ContextFormKind,
+    Exchange,
+    FormTexts,
+    keys_and_values,
+)
 
 all_gather = ContextFormKind(
     texts=FormTexts(

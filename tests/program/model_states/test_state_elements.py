@@ -4,7 +4,7 @@ from lowered_programs import model
 
 from meshwright.model.operators.operator_types import Parameter
 from meshwright.program.local_shape import LocalShape
-from meshwright.program.model_states.state_bytes import (
+from meshwright.program.model_states.state_elements import (
     block_elements,
     embedding_names,
     local_elements,

@@ -1,7 +1,7 @@
-"""The state table: each parameter, gradient and optimizer entry with its dtype and the share of each rank.
+"""Elements of parameters on one rank, cut by tp, ep and etp, and the rows of the table of a plan's states.
 
-Entries are per stage and block ("unit") and per kind, dense and expert apart, because the two live on different
-meshes. Elements are those of one rank; uneven cuts are rounded up, as frameworks pad them.
+Dense and expert elements are apart, because the two live on different meshes. Uneven cuts are rounded up, as frameworks
+pad them. What ZeRO cuts further: ``zero_sharding.py``.
 """
 
 from collections.abc import Sequence
@@ -135,16 +135,6 @@ def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool)
             length = np.ceil(length / shape.ep)
         elements = elements * length
     return elements
-
-
-def state_bytes(
-    elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
-) -> Number:
-    """Bytes of one kind of state on one rank; ``sharded``: cut over the data-parallel shard axes."""
-    size, elements = bytes_per_element(kind, stack), elements.of(kind)
-    if not sharded:
-        return size * (elements.dense + elements.expert)
-    return size * (np.ceil(elements.dense / shape.shard) + np.ceil(elements.expert / shape.expert_shard))
 
 
 def bytes_per_element(kind: StateKind, stack: Stack) -> int:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passes_on_host, sufficient
-from meshwright.cost.pipeline_bubble.gpipe_1f1b_interleaved import (
+from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import (
     FORMS,
     PLAYED_ACTIONS,
     PLAYED_UNEVEN_ACTIONS,
     has_form,
     pipeline_seconds,
 )
-from meshwright.cost.pipeline_bubble.time_action_lists import (
+from meshwright.cost.pipeline_time.time_action_lists import (
     Passes,
     periodic_micro_batches,
     played_seconds,

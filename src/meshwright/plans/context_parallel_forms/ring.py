@@ -1,6 +1,11 @@
 """Ring attention: keys and values circulate during attention (Liu, Zaharia and Abbeel, arXiv 2310.01889)."""
 
-from meshwright.plans.context_forms.form_kind import ContextFormKind, Exchange, FormTexts, keys_and_values
+from meshwright.plans.context_parallel_forms.form_kind import (
+    ContextFormKind,
+    Exchange,
+    FormTexts,
+    keys_and_values,
+)
 
 ring = ContextFormKind(
     texts=FormTexts(

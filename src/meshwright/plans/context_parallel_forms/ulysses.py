@@ -1,6 +1,6 @@
 """Ulysses: all-to-all gives each rank whole sequences of some heads (Jacobs et al., arXiv 2309.14509)."""
 
-from meshwright.plans.context_forms.form_kind import ContextFormKind, Elements, FormTexts
+from meshwright.plans.context_parallel_forms.form_kind import ContextFormKind, Elements, FormTexts
 
 ulysses = ContextFormKind(
     texts=FormTexts(

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.pipeline_bubble.time_action_lists import Array, periodic_micro_batches, played_seconds
+from meshwright.cost.pipeline_time.time_action_lists import Array, periodic_micro_batches, played_seconds
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.gather import GATHERS
 from meshwright.schedules.choice import ScheduleChoice

@@ -1,0 +1,47 @@
+"""The states that ZeRO cuts over the data-parallel ranks (Rajbhandari et al., arXiv 1910.02054).
+
+Whether a gradient is whole before it is reduced is a question of buffers: ``cost/memory/zero_buffers.py``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.program.local_shape import LocalShape, Number
+from meshwright.program.model_states.state_elements import Elements, StateKind, bytes_per_element
+from meshwright.stack.stack import Stack
+
+SHARDED: dict[str, tuple[StateKind, ...]] = {
+    "none": (),
+    "zero1": ("optimizer",),
+    "zero2": ("optimizer", "gradient"),
+    "zero3": ("optimizer", "gradient", "parameter"),
+}
+"""Which kinds of state each ZeRO name cuts over the data-parallel shard axes."""
+
+
+class HeldElements(NamedTuple):
+    """Elements of one kind of state that a rank holds."""
+
+    dense: Number
+    expert: Number
+
+    @property
+    def total(self) -> Number:
+        """Both together."""
+        return self.dense + self.expert
+
+
+def held_elements(elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape) -> HeldElements:
+    """Return what a rank holds of a block's states of one kind; ``sharded``: cut over the shard axes."""
+    elements = elements.of(kind)
+    if not sharded:
+        return HeldElements(elements.dense, elements.expert)
+    return HeldElements(np.ceil(elements.dense / shape.shard), np.ceil(elements.expert / shape.expert_shard))
+
+
+def state_bytes(
+    elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
+) -> Number:
+    """Bytes of one kind of state on one rank."""
+    return bytes_per_element(kind, stack) * held_elements(elements, kind, sharded, shape).total

@@ -1,0 +1,65 @@
+"""Mutants of sources: where a probe stands, and which tests are asked first."""
+
+import json
+import sys
+
+import pytest
+from source_tree import ROOT
+
+sys.path.append(str(ROOT / "benchmarks"))
+from mutation.line_map import RECORDER, LineMap, probed
+
+SOURCE = """\
+import functools
+
+LIMIT = 3
+
+
+@functools.cache
+def grade(value):
+    if value > LIMIT:
+        return "high"
+    elif value > 1:
+        return [
+            letter
+            for letter in "low"
+        ]
+    return "none"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "reached"), [(3, {"import"}), (7, {"import"}), (8, {0, 2, 5}), (9, {5}), (13, {2}), (15, {0})]
+)
+def test_a_probe_tells_who_reaches_the_statement_of_a_line(line, reached, monkeypatch):
+    told, now = set(), "import"
+    recorder = type(sys)(RECORDER)
+    recorder.hit = lambda index: told.add(now)
+    monkeypatch.setitem(sys.modules, RECORDER, recorder)
+    names = {}
+    exec(probed(SOURCE, [(line, 0)]), names)
+    for now in (0, 2, 5):
+        names["grade"](now)
+    assert told == reached
+
+
+def test_all_lines_can_be_probed_at_once():
+    exec(compile(SOURCE, "source", "exec"), plain := {})
+    every = probed(SOURCE, [(line, line) for line in range(1, 16) if SOURCE.splitlines()[line - 1]])
+    recorder = type(sys)(RECORDER)
+    recorder.hit = lambda index: None
+    sys.modules[RECORDER] = recorder
+    try:
+        exec(every, names := {})
+        assert [names["grade"](value) for value in range(5)] == [plain["grade"](value) for value in range(5)]
+    finally:
+        del sys.modules[RECORDER]
+
+
+def test_passing_tests_come_from_the_most_specific_on(tmp_path):
+    hits = {0: ["wide", "narrow", "failing", ""], 1: ["wide"]}
+    (tmp_path / "hits.tsv").write_text("".join(f"{i}\t{test}\n" for i in hits for test in hits[i]))
+    results = {"wide": [0.1, True], "narrow": [9.0, True], "failing": [0.1, False]}
+    (tmp_path / "results-1.json").write_text(json.dumps(results))
+    lines = LineMap(tmp_path)
+    assert [lines.tests_of(0), lines.tests_of(1), lines.tests_of(2)] == [["narrow", "wide"], ["wide"], []]
