@@ -34,7 +34,7 @@ from meshwright.program.lowering.step_collectives import StepPlan, step_collecti
 from meshwright.program.model_states.data_parallel_collectives import stage_gathers, unit_exchanges
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.model_states.state_elements import block_elements
-from meshwright.program.model_states.zero_state_table import state_table
+from meshwright.program.model_states.state_table import state_table
 from meshwright.program.pass_items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_vocabulary import (

@@ -1,4 +1,7 @@
-"""Megatron's values that several facts of a plan decide; Megatron-Bridge has the same under other names."""
+"""Megatron's values that several facts of a plan decide; Megatron-Bridge has the same under other names.
+
+The table of all options, with the names of these values: ``options.py`` of the framework.
+"""
 
 from collections.abc import Mapping
 from itertools import groupby

@@ -1,4 +1,7 @@
-"""Values of a Megatron-Bridge configuration that several facts of a plan decide, where they are not Megatron's own."""
+"""Values of a Megatron-Bridge configuration that several facts of a plan decide, where they are not Megatron's own.
+
+The table of all options, with the names of these values: ``options.py`` of the framework.
+"""
 
 from collections.abc import Mapping
 

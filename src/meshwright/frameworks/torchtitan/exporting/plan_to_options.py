@@ -1,4 +1,7 @@
-"""Values of torchtitan's options that several facts of a plan decide."""
+"""Values of torchtitan's options that several facts of a plan decide.
+
+The table of all options, with the names of these values: ``options.py`` of the framework.
+"""
 
 from collections.abc import Mapping
 
