@@ -3,7 +3,8 @@
 Parameters gathered from shards are in 16 bit: two blocks per layer, whole stages otherwise. Gradients are whole until
 they are reduced: two blocks on their way where those of every micro-batch are reduced, all of a rank under zero2 and
 zero3 otherwise. Per unit: both of the stages that the list makes whole at once
-(``program/model_states/peak_unsharded_stages.py``). Shards that a rank keeps: ``program/model_states/zero_sharding.py``.
+(``program/model_states/peak_unsharded_stages.py``). The shards that a rank keeps are in
+``program/model_states/zero_sharding.py``.
 """
 
 from dataclasses import dataclass

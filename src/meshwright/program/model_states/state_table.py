@@ -1,6 +1,7 @@
 """Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state.
 
-Blocks of one name have equal states, whatever they run again in the backward pass: they share a row. What a rank holds of each: ``zero_sharding.py``.
+Blocks of one name have equal states, whatever they run again in the backward pass: they share a row.
+What a rank holds of each: ``zero_sharding.py``.
 """
 
 from collections import defaultdict
