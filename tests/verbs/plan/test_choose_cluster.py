@@ -36,7 +36,8 @@ def test_the_best_is_the_best_of_all_searched_one_by_one(on, assume, objective):
     assert best.plan == found.proposals[0].plan
 
 
-@pytest.mark.parametrize(("on", "assume"), CASES)
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize(("on", "assume"), CASES[::-1])
 def test_the_pareto_set_is_that_of_all_searched_one_by_one(on, assume):
     found = chosen(*on, assume=assume)
     expected = pareto_front(one_by_one(on, assume=assume))
@@ -100,7 +101,7 @@ def test_the_best_within_limits_is_found_though_clusters_were_spared(stood, budg
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_more_devices_are_never_worse(objective):
     values = []
-    for most in (8, 12, 16, 24, 40):
+    for most in (8, 16, 48):
         found = chosen(f"h100-sxm-80gb x <={most}", objective=objective, assume=SPARES)
         values.append(value(found.standings, objective, Limits()))
     assert values == sorted(values, reverse=True)
