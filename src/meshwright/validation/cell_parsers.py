@@ -35,7 +35,7 @@ class Schedule:
     vocabulary: str
 
 
-def whole(low: int, high: int) -> Reader:
+def whole_number(low: int, high: int) -> Reader:
     """Return a reader of whole numbers; ``8.0`` is one, as spreadsheets write them."""
 
     def read(text: str) -> int:

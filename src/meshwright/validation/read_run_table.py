@@ -31,7 +31,7 @@ from meshwright.validation.cell_parsers import (
     schedule,
     stage_layers,
     synchronous_norm,
-    whole,
+    whole_number,
 )
 from meshwright.workload.workload import MAX_GLOBAL_BATCH, MAX_SEQ_LEN, PRECISIONS
 
@@ -129,9 +129,9 @@ def _text(text: str) -> str:
     return text
 
 
-_degree = whole(1, MAX_DEGREE)
-_width = whole(1, MAX_WIDTH)
-_few = whole(1, 2**16)
+_degree = whole_number(1, MAX_DEGREE)
+_width = whole_number(1, MAX_WIDTH)
+_few = whole_number(1, 2**16)
 
 
 def _head_dim(text: str) -> int:
@@ -140,26 +140,26 @@ def _head_dim(text: str) -> int:
 
 GIVEN: dict[str, Reader] = {
     "model": _text,
-    "layers": whole(1, MAX_LAYERS),
+    "layers": whole_number(1, MAX_LAYERS),
     "hidden": _width,
     "ffn_hidden": _width,
     "ffn": one_of(("gelu", "swiglu", "relu2", "geglu", "relu")),
     "heads": _few,
     "kv_heads": _few,
     "head_dim": _head_dim,
-    "vocab": whole(1, 2**24),
-    "experts": whole(0, 2**16),
-    "experts_per_token": whole(0, 2**10),
-    "next_token_layers": whole(0, 2**6),
+    "vocab": whole_number(1, 2**24),
+    "experts": whole_number(0, 2**16),
+    "experts_per_token": whole_number(0, 2**10),
+    "next_token_layers": whole_number(0, 2**6),
     "tied_embeddings": one_of(FLAGS),
     "task": str.lower,
-    "seq_len": whole(1, MAX_SEQ_LEN),
-    "global_batch": whole(1, MAX_GLOBAL_BATCH),
+    "seq_len": whole_number(1, MAX_SEQ_LEN),
+    "global_batch": whole_number(1, MAX_GLOBAL_BATCH),
     "precision": one_of(PRECISIONS),
     "device": device,
-    "devices": whole(1, MAX_DEVICES),
-    "devices_per_node": whole(1, 2**12),
-    "scaleup_domain": whole(1, 2**12),
+    "devices": whole_number(1, MAX_DEVICES),
+    "devices_per_node": whole_number(1, 2**12),
+    "scaleup_domain": whole_number(1, 2**12),
     "node_nic_gbit_per_s": positive(1e6),
     "stack": str.lower,
     "attention": one_of(("flash", "flash2", "flash3", "fused-softmax", "eager")),

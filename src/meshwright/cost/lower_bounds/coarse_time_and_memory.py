@@ -311,7 +311,7 @@ class _Same:
         return self.plans.micro_batches(self.group.setting.workload.global_batch)
 
     @cached_property
-    def once(self) -> dict[int, Floats]:
+    def block_seconds(self) -> dict[int, Floats]:
         """Seconds of all passes of a micro-batch over each block."""
         return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
 
@@ -319,7 +319,7 @@ class _Same:
     def work_s(self) -> Floats:
         """Seconds of all passes of the mean rank."""
         chain = self.group.setting.model.chain
-        once = sum((repeat * self.once[block] for block, repeat in chain), start=np.zeros(1))
+        once = sum((repeat * self.block_seconds[block] for block, repeat in chain), start=np.zeros(1))
         return np.asarray(self.micro_batches * once / (self.plans.pp * self.choice.kind.chains))
 
     @property
@@ -328,9 +328,9 @@ class _Same:
         kind = self.choice.kind
         if kind.chains > 1 or self.choice.form:
             return np.zeros(len(self.plans))
-        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), self.once)
+        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), self.block_seconds)
         if not kind.split and kind.placement is looped_placement:
-            own = own + _sums(self.ranks.of(self.plans, "before"), self.once)
+            own = own + _sums(self.ranks.of(self.plans, "before"), self.block_seconds)
         return np.asarray(own.max(1))
 
     @property

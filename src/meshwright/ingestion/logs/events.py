@@ -109,7 +109,7 @@ def peak(amount: str, unit_bytes: float, kind: str) -> Iterator[Memory]:
         )
 
 
-def whole(settings: Settings, *names: str) -> int | None:
+def whole_number(settings: Settings, *names: str) -> int | None:
     """Return the first of these settings that is a whole number above zero; ``8.0`` is one."""
     for name in names:
         value = number(settings.get(name, ""))

@@ -196,7 +196,7 @@ class _OverlappedExchanges:
         units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
         going, left = [], list(items)
         for unit in units:
-            mine = unit.layout.own(left)[: unit.layout.parts > 1]
+            mine = unit.layout.over_own_mesh(left)[: unit.layout.parts > 1]
             going.append(PendingExchange(unit.gather(mine)).begin())
             left = [item for item in left if item not in mine]
         assert not left, (units, items)
@@ -205,7 +205,7 @@ class _OverlappedExchanges:
     def _reductions(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         """Start the reductions of the block that comes before ``at`` in the order."""
         units = self.plan.units[self.stage][self.order[at - 1]]
-        return [PendingExchange(unit.reduce(unit.layout.own(items))).begin() for unit in units]
+        return [PendingExchange(unit.reduce(unit.layout.over_own_mesh(items))).begin() for unit in units]
 
     def _needed(self) -> tuple[tuple[Unit, ...], ...]:
         """Return the units to gather for the block at each place of the order."""

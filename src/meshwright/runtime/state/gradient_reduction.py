@@ -21,7 +21,7 @@ class GradientReductions:
             self._end_begun()  # gradients of only one stage are reduced at a time
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         for unit in self.plan.units_of(action.stage):
-            own = unit.layout.own(items)
+            own = unit.layout.over_own_mesh(items)
             self.begun.append((PendingExchange(unit.reduce(own)).begin(), len(own)))
 
     def after_pass(self) -> None:

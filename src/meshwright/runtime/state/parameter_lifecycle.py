@@ -71,7 +71,7 @@ class StepStates:
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "GATHER"]
         self.gathering[action.stage] = [
-            PendingExchange(unit.gather(unit.layout.own(items))).begin()
+            PendingExchange(unit.gather(unit.layout.over_own_mesh(items))).begin()
             for unit in self.plan.units_of(action.stage)
         ]
 

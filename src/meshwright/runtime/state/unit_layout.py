@@ -152,7 +152,7 @@ class UnitLayout:
             (self.shared + rest[part], self.shared + rest[part + 1]),
         )
 
-    def own(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+    def over_own_mesh(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
         """Return the collectives of a stage or block that run over axes of this mesh."""
         return tuple(item for item in items if self.mesh.axes.issuperset(item.axes))
 

@@ -33,7 +33,7 @@ from meshwright.ingestion.logs.events import (
     first_text,
     peak,
     seconds_per_unit,
-    whole,
+    whole_number,
 )
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.units import GIB
@@ -111,7 +111,7 @@ def _cells(settings: Settings) -> Iterator[tuple[str, Fact]]:
         "dp": "world_size",
     }
     for column, name in numbers.items():
-        if value := whole(settings, name):
+        if value := whole_number(settings, name):
             yield column, Fact(str(value), f"{name} {value}")
     stage = settings.get("zero_optimization_stage", "")
     if stage in ("0", "1", "2", "3"):

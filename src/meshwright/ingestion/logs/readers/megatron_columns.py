@@ -14,7 +14,7 @@ from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.megatron.exporting.plan_to_options import STRATEGIES
 from meshwright.frameworks.megatron.importing.pipeline_layout import read_layout
-from meshwright.ingestion.logs.events import Cells, Settings, first_text, is_on, whole
+from meshwright.ingestion.logs.events import Cells, Settings, first_text, is_on, whole_number
 from meshwright.ingestion.logs.readers.megatron_model_columns import MODEL_OPTIONS, MODEL_PARTS, Found, words
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.validation.cell_parsers import stage_layers_text
@@ -72,7 +72,7 @@ def megatron_columns(settings: Settings) -> Cells:
     cells: Cells = {}
     for column, names in NUMBERS.items():
         for name in names:
-            if column not in cells and (value := whole(settings, name)):
+            if column not in cells and (value := whole_number(settings, name)):
                 cells[column] = Fact(str(value), f"{name} {value}")
     if not cells:
         return {}
@@ -97,7 +97,7 @@ def _software(settings: Settings) -> Found:
     if "tp_comm_overlap" in settings:
         overlap = is_on(settings, "tp_comm_overlap")
         yield "tp_overlap", Fact(str(overlap).lower(), f"tp_comm_overlap {overlap}")
-    if whole(settings, "num_experts"):
+    if whole_number(settings, "num_experts"):
         yield from _exchange(settings)
 
 
@@ -128,8 +128,8 @@ def _sharding(settings: Settings) -> Found:
         yield "sharding", Fact("zero1", "use_distributed_optimizer True")
     elif "use_distributed_optimizer" in settings or "DDP_impl" in settings:
         yield "sharding", Fact("none", words(settings, "use_distributed_optimizer"))
-    copies = whole(settings, "num_distributed_optimizer_instances")
-    data = whole(settings, "data_parallel_size")
+    copies = whole_number(settings, "num_distributed_optimizer_instances")
+    data = whole_number(settings, "data_parallel_size")
     if copies and data and copies > 1 and data % copies == 0:
         yield "shard_group", Fact(str(data // copies), f"num_distributed_optimizer_instances {copies}")
 
@@ -150,12 +150,15 @@ def _recompute(settings: Settings) -> Found:
 
 
 def _pipeline(settings: Settings) -> Found:
-    stages, chunks = whole(settings, *NUMBERS["pp"]), whole(settings, *NUMBERS["virtual_stages"])
+    stages, chunks = (
+        whole_number(settings, *NUMBERS["pp"]),
+        whole_number(settings, *NUMBERS["virtual_stages"]),
+    )
     if stages:
         schedule = "none" if stages == 1 else "interleaved-1f1b" if chunks and chunks > 1 else "1f1b"
         yield "schedule", Fact(schedule, f"Megatron's schedule for pp {stages}")
     yield from stage_columns(settings)
-    if whole(settings, "tensor_model_parallel_size"):
+    if whole_number(settings, "tensor_model_parallel_size"):
         on = is_on(settings, "sequence_parallel")
         yield "sequence_parallel", Fact(str(on).lower(), words(settings, "sequence_parallel"))
 
@@ -194,7 +197,7 @@ def _remarks(settings: Settings) -> Iterator[str]:
     for name in OFFLOADS:
         if is_on(settings, name):
             yield f"{name}: states or activations are kept in the host's memory"
-    if whole(settings, "num_experts", "num_moe_experts"):
+    if whole_number(settings, "num_experts", "num_moe_experts"):
         if first_text(settings, "moe_shared_expert_intermediate_size"):
             yield "shared experts"
         if (first_text(settings, "moe_layer_freq") or "1") != "1":
@@ -216,7 +219,7 @@ def stage_columns(settings: Settings) -> Found:
     if (
         held
         and min(held) > 0
-        and sum(held) == sum(whole(settings, name) or 0 for name in ("num_layers", FURTHER))
+        and sum(held) == sum(whole_number(settings, name) or 0 for name in ("num_layers", FURTHER))
     ):
         words = (
             f"{LAYOUT} {layout}"
@@ -232,9 +235,9 @@ def _of_layout(layout: str) -> list[int]:
 
 def _with_further(settings: Settings) -> list[int]:
     """Return the layers of equal stages, with multi-token-prediction layers in the last."""
-    layers, further = whole(settings, "num_layers"), whole(settings, FURTHER)
-    stages = (whole(settings, "pipeline_model_parallel_size") or 1) * (
-        whole(settings, "virtual_pipeline_model_parallel_size") or 1
+    layers, further = whole_number(settings, "num_layers"), whole_number(settings, FURTHER)
+    stages = (whole_number(settings, "pipeline_model_parallel_size") or 1) * (
+        whole_number(settings, "virtual_pipeline_model_parallel_size") or 1
     )
     if not layers or not further or stages == 1 or layers % stages:
         return []

@@ -7,7 +7,7 @@ for query groups. Transformer Engine chooses the attention kernel itself unless 
 from collections.abc import Iterator
 
 from meshwright.frameworks.importing.imported_file import Fact
-from meshwright.ingestion.logs.events import Settings, first_text, is_on, whole
+from meshwright.ingestion.logs.events import Settings, first_text, is_on, whole_number
 
 Found = Iterator[tuple[str, Fact]]
 """Columns and their facts."""
@@ -40,8 +40,8 @@ def feed_forward(settings: Settings) -> Found:
         yield "ffn", Fact("relu2", "squared_relu True")
     elif {"swiglu", "gated_linear_unit", "DDP_impl"} & set(settings):
         yield "ffn", Fact("gelu", "no other activation in the table")
-    routed = ("moe_ffn_hidden_size",) if whole(settings, *EXPERTS) else ()
-    if width := whole(settings, *routed, "ffn_hidden_size"):
+    routed = ("moe_ffn_hidden_size",) if whole_number(settings, *EXPERTS) else ()
+    if width := whole_number(settings, *routed, "ffn_hidden_size"):
         yield "ffn_hidden", Fact(str(width), f"a feed-forward width of {width}")
 
 
@@ -55,13 +55,13 @@ def embeddings(settings: Settings) -> Found:
 
 def experts(settings: Settings) -> Found:
     """Yield the routed experts; without an expert-tensor degree they are cut over tp."""
-    count = whole(settings, *EXPERTS)
+    count = whole_number(settings, *EXPERTS)
     if not count or count == 1:
         return
     yield "experts", Fact(str(count), f"{count} experts")
-    if chosen := whole(settings, "moe_router_topk"):
+    if chosen := whole_number(settings, "moe_router_topk"):
         yield "experts_per_token", Fact(str(chosen), f"moe_router_topk {chosen}")
-    if cut := whole(settings, "expert_tensor_parallel_size", "tensor_model_parallel_size"):
+    if cut := whole_number(settings, "expert_tensor_parallel_size", "tensor_model_parallel_size"):
         yield "etp", Fact(str(cut), "expert_tensor_parallel_size, or as tp where it is left out")
 
 
@@ -70,12 +70,12 @@ def heads(settings: Settings) -> Found:
     if is_on(settings, "multi_latent_attention"):
         yield "head_dim", Fact("mla", "multi_latent_attention True")
         return
-    count, groups = whole(settings, "num_attention_heads"), whole(settings, *GROUPS)
+    count, groups = whole_number(settings, "num_attention_heads"), whole_number(settings, *GROUPS)
     grouped = settings.get("group_query_attention", "True").lower() == "true"
     if count:
         origin = "num_query_groups" if grouped and groups else "one per head"
         yield "kv_heads", Fact(str(groups if grouped and groups else count), origin)
-    if width := whole(settings, "kv_channels"):
+    if width := whole_number(settings, "kv_channels"):
         yield "head_dim", Fact(str(width), f"kv_channels {width}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import SCHEDULES
 from meshwright.ingestion.device_names import device_of
-from meshwright.ingestion.logs.events import Cells, Settings, first_text, number, whole
+from meshwright.ingestion.logs.events import Cells, Settings, first_text, number, whole_number
 
 AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")
 OLD_AXES = {"dp": "dp_shard", "dp_shard_mod_ep": "dp_shard", "dp_shard_in_ep": "dp_shard"}
@@ -48,12 +48,12 @@ def _names(settings: Settings) -> Found:
 def _shape(settings: Settings) -> Found:
     """Yield the shape from the arguments of the model's class, for Llama-like models."""
     for column, name in SHAPE.items():
-        if value := whole(settings, f"model.{name}"):
+        if value := whole_number(settings, f"model.{name}"):
             yield column, Fact(str(value), f"{name}={value}")
-    heads = whole(settings, "model.n_kv_heads", "model.n_heads")
+    heads = whole_number(settings, "model.n_kv_heads", "model.n_heads")
     if heads and "model.n_kv_heads" in settings:
         yield "kv_heads", Fact(str(heads), f"n_kv_heads={settings['model.n_kv_heads']}")
-    dim, multiple = whole(settings, "model.dim"), whole(settings, "model.multiple_of")
+    dim, multiple = whole_number(settings, "model.dim"), whole_number(settings, "model.multiple_of")
     if dim and multiple:
         width = int(int(8 * dim / 3) * (number(settings.get("model.ffn_dim_multiplier", "")) or 1.0))
         words = f"8/3·dim and a multiple of {multiple}"
@@ -69,7 +69,7 @@ def _degrees(settings: Settings) -> dict[str, int]:
         return {}
     degrees = dict.fromkeys(AXES[:5], 1)
     for name in (*AXES, *OLD_AXES):
-        if size := whole(settings, name):
+        if size := whole_number(settings, name):
             axis = OLD_AXES.get(name, name)
             degrees[axis] = degrees.get(axis, 1) * size if name in OLD_AXES else size
     return degrees
@@ -103,11 +103,11 @@ def _sharding(settings: Settings) -> Found:
 def _batch(settings: Settings) -> Found:
     """Yield sequences of a step and of a micro-batch, from sequences or from tokens."""
     alone = _degrees(settings).get("pp", 1) == 1
-    seq_len, micro = whole(settings, "seq_len"), whole(settings, "microbatches") or int(alone)
-    local, total = whole(settings, "local batch"), whole(settings, "global batch")
+    seq_len, micro = whole_number(settings, "seq_len"), whole_number(settings, "microbatches") or int(alone)
+    local, total = whole_number(settings, "local batch"), whole_number(settings, "global batch")
     if seq_len:
         yield "seq_len", Fact(str(seq_len), f"sequence length {seq_len}")
-        tokens, all_tokens = whole(settings, "local tokens"), whole(settings, "global tokens")
+        tokens, all_tokens = whole_number(settings, "local tokens"), whole_number(settings, "global tokens")
         local = tokens // seq_len if tokens and tokens % seq_len == 0 else local
         total = all_tokens // seq_len if all_tokens and all_tokens % seq_len == 0 else total
     if total:
@@ -117,7 +117,7 @@ def _batch(settings: Settings) -> Found:
 
 
 def _pipeline(settings: Settings) -> Found:
-    pp, stages = _degrees(settings).get("pp"), whole(settings, "stages")
+    pp, stages = _degrees(settings).get("pp"), whole_number(settings, "stages")
     name = SCHEDULES.get(settings.get("schedule", "").lower())
     if pp == 1:
         yield "schedule", Fact("none", "pp=1")
