@@ -12,7 +12,8 @@ What a clock says and the names of folders are masked in a record. Numbers must 
 sentences may differ where a line of ``golden/sentences.tsv`` says so: old, tab, new. The order of problems is free.
 What only the newer record has is told as added, and so is a new rule under ``rejected``, beside which other counts may
 change. Where a plan of the older answer breaks a rule of the installed package, or the newer record refuses what was
-answered, that rule is told as the cause, and the answer may differ. Exits with 1 where all else is not the same.
+answered, that rule is told as the cause, and the answer may differ. What differs for another reason stands with it in
+``golden/causes.tsv``: path, tab, cause. Exits with 1 where all else is not the same.
 """
 
 import argparse
@@ -154,6 +155,7 @@ class Comparison:
     """Gather what two records differ in, path by path. ``sentences``: which line became which."""
 
     sentences: Mapping[str, str]
+    causes: Mapping[str, str] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
@@ -161,7 +163,7 @@ class Comparison:
         """Compare the answers to every command; those that differ for a rule are told with it."""
         self._compare_keys(dict.fromkeys(old), dict.fromkeys(new), "", False)
         for name in old.keys() & new.keys():
-            found = Comparison(self.sentences)
+            found = Comparison(self.sentences, self.causes)
             found.compare(old[name], new[name], name)
             self.allowed += found.allowed
             causes = causes_of(old[name], new[name]) if found.differences else []
@@ -184,7 +186,11 @@ class Comparison:
         elif path.endswith(".yaml") and isinstance(old, str) and isinstance(new, str) and old != new:
             self.compare(*(YAML(typ="safe").load(text) for text in (old, new)), f"{path} ", said)
         elif not self._agree(old, new, said):
-            self.differences.append(f"{path}: {_brief(old, new)} -> {_brief(new, old)}")
+            known = self.causes.get(path)
+            text = f"{path}: {_brief(old, new)} -> {_brief(new, old)}"
+            (self.differences if known is None else self.allowed).append(
+                f"{text}{f', for {known}' if known else ''}"
+            )
 
     def _compare_keys(self, old: Data, new: Data, path: str, said: bool) -> None:
         self.differences += [f"{path}{key}: missing" for key in old if key not in new]
@@ -256,10 +262,10 @@ def _brief(value: object, other: object) -> str:
     return text if len(text) <= 600 else f"{text[:600]}…"
 
 
-def read_sentences() -> dict[str, str]:
-    """Read which sentence became which."""
-    lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
-    return {old: new for old, tab, new in (line.partition("\t") for line in lines) if tab}
+def read_pairs(name: str) -> dict[str, str]:
+    """Read a table of two columns: which sentence became which, or why a path differs."""
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return {first: second for first, tab, second in (line.partition("\t") for line in lines) if tab}
 
 
 def read_record(path: Path) -> dict[str, object]:
@@ -271,7 +277,7 @@ def read_record(path: Path) -> dict[str, object]:
 def compare(old: Path, new: Path, only: str) -> int:
     """Print what was added and every difference; return 1 where there is one."""
     ours, theirs = ({name: said for name, said in read_record(p).items() if only in name} for p in (old, new))
-    found = Comparison(read_sentences())
+    found = Comparison(read_pairs("sentences.tsv"), read_pairs("causes.tsv"))
     found.compare_answers(ours, theirs)
     for line in (*found.allowed, *found.differences):
         print(line)

@@ -67,7 +67,7 @@ def _statement_starts(tree: ast.Module, rows: list[str]) -> list[tuple[int, int]
 
 def test_environment(tree: Path) -> dict[str, str]:
     """Return the environment in which the tests of a tree import its own sources and draw the same examples."""
-    own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
+    own = {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "", "CI": "true"}
     return dict(os.environ) | own
 
 

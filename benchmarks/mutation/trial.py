@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,17 @@ def run_mutated(
     rows = source.splitlines(keepends=True)
     assert rows[number - 1].strip() == mutant.line, "the copy is not of the tree that was mapped"
     rows[number - 1] = rows[number - 1].replace(mutant.line, mutant.mutated)
-    file.write_text("".join(rows), encoding="utf-8")
+    _write(file, "".join(rows))
     try:
         return _run(copy, arguments, limit_s)
     finally:
-        file.write_text(source, encoding="utf-8")
+        _write(file, source)
+
+
+def _write(file: Path, source: str) -> None:
+    """Write a module and forget what it was compiled to: a clock of seconds would not tell the two apart."""
+    file.write_text(source, encoding="utf-8")
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
 def _run(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, Any]:
