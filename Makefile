@@ -34,7 +34,7 @@ train: $(RUN) ## the second part of the quickstart alone: measure this machine, 
 	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart_train.sh
 
 test: $(DEV) ## all tests that take seconds each, in random order
-	$(PYTEST) -m "not slow" -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "not slow" -n $(WORKERS) --dist loadfile
 
 check: $(DEV) ## lint, format, types, house rules
 	$(BIN)/ruff check .

@@ -215,7 +215,7 @@ def on_hosts_of(choice, ranks, micro_batches, kinds, sizes, copied):
     return [(candidates @ sizes).max() for candidates in held]
 
 
-@pytest.mark.quick_cases(20)
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(15))
 def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
@@ -235,7 +235,7 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
         assert peaks[rank] == peak
 
 
-@pytest.mark.quick_cases(40)
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("chunks", [2, 3, 4])
 @pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.slow)])

@@ -26,7 +26,7 @@ def _subject(seed):
     return ExplainedPlan.of(legal_plan(short_plan(space.plans, row, best().short), USUAL, setting))
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_more_of_a_rate_never_makes_a_step_longer_and_k_times_never_k_times_shorter(seed):
     subject = _subject(seed)
@@ -40,7 +40,7 @@ def test_more_of_a_rate_never_makes_a_step_longer_and_k_times_never_k_times_shor
         assert -1 - NOISE <= one.elasticity <= NOISE
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_all_rates_together_bind_at_most_the_whole_step(seed):
     subject = _subject(seed)

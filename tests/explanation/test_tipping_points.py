@@ -67,6 +67,7 @@ def test_the_plan_that_takes_over_is_the_quickest_there(contest):
         assert one.to_json()["best_plan"] == one.after.best.to_data()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("explained", [explained_best, explained_plain, explained_too_large])
 def test_memory_turns_the_answer_exactly(explained):
     own = explained().subject.forecast

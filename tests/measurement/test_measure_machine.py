@@ -174,6 +174,7 @@ def test_processes_belong_to_whoever_launched(monkeypatch):
         measure(1.0, processes=4)
 
 
+@pytest.mark.slow
 def test_a_process_that_used_torch_with_threads_can_measure() -> None:
     """OpenMP's threads are lost in a fork; a rank that waited for them would never end."""
     script = (

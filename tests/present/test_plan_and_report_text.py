@@ -83,6 +83,7 @@ def test_a_plan_that_does_not_fit_says_so(plan_file):
     assert "does not fit" in rendered(render_report, report.to_json(), "trace.json")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("model", "cluster"),
     [

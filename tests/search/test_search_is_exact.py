@@ -63,6 +63,7 @@ def test_the_best_plans_are_those_of_pricing_every_plan(seed):
     assert len(found.plans) + found.overfull + found.slower == len(plans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow][s < 1 :]) for s in range(24)])
 def test_nothing_on_the_hosts_is_never_slower(seed):
     setting, _ = drawn(seed)

@@ -50,6 +50,7 @@ def test_no_runs_no_predictions():
     assert len(predict_runs([]).step_s) == 0
 
 
+@pytest.mark.slow
 def test_a_million_rows_of_few_settings_are_quick(table):
     count = 50_000
     rows = list(random_rows(500, seed=13))

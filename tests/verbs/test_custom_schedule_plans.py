@@ -134,6 +134,7 @@ def test_a_list_of_the_solver_is_a_plan_that_is_emulated(tmp_path):
     assert emulated.difference >= -1e-9
 
 
+@pytest.mark.slow
 def test_settings_and_checks_keep_the_lists(tmp_path, monkeypatch):
     path = plan_file(tmp_path)
     assert api.predict(path, settings=["recompute=full"]).hfu > api.predict(path).hfu

@@ -268,7 +268,7 @@ def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts
     assert (quicker < usual).any()
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("beside", list(BESIDE))
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("model", list(MODELS))
@@ -346,7 +346,7 @@ def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host(k
     hold_together(offloading(chosen, offload))
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("offload", OFFLOADS)
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host_and_a_spread_vocabulary(

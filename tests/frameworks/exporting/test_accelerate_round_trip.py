@@ -8,6 +8,9 @@ from meshwright.frameworks.accelerate.importing.importer import import_accelerat
 from meshwright.frameworks.importing.imported_file import ImportedFile
 
 
+PLANS = 60
+
+
 def facts(foreign: ImportedFile) -> dict[str, object]:
     return {path: fact.value for path, fact in foreign.facts.items() if not path.startswith("stack")}
 
@@ -27,8 +30,8 @@ def said(this: Case) -> dict[str, object]:
     return expected if kept else expected | {"gather": "per-layer"}
 
 
-def test_two_hundred_plans_come_back() -> None:
-    for this, export in written(export_accelerate, 200, seed=11):
+def test_plans_come_back() -> None:
+    for this, export in written(export_accelerate, PLANS, seed=11):
         foreign = import_accelerate(export.files["accelerate/config.yaml"])
         assert facts(foreign) == said(this)
         assert foreign.problems == ()
@@ -38,7 +41,7 @@ def test_two_hundred_plans_come_back() -> None:
 
 
 def test_the_plans_that_come_back_cover_what_the_target_can_say() -> None:
-    cases = [this.short for this, _ in written(export_accelerate, 200, seed=11)]
+    cases = [this.short for this, _ in written(export_accelerate, PLANS, seed=11)]
     assert {this.layout.tp for this in cases} == {1, 2, 4}
     assert {this.layout.cp for this in cases} == {1, 2}
     assert {this.layout.dp_replicate for this in cases} == {1, 2}

@@ -32,6 +32,7 @@ def test_what_is_no_file_for_bridge_is_refused(text):
         import_bridge(text)
 
 
+@pytest.mark.slow
 def test_endless_text_is_refused():
     with pytest.raises(InputError):
         import_bridge("model:\n" + "  a: 1\n" * MAX_BYTES)

@@ -285,6 +285,7 @@ def planned(foreign, model, devices):
     return plan, [problem for problem in problems if problem.severity == "error"]
 
 
+@pytest.mark.slow
 def test_recipes_become_plans_on_as_many_devices_as_they_name():
     """Nearly all hold together; of the others the fields that do not are named."""
     named = [name for name in recipe_names() if re.search(r"_pretrain_\d+gpu_", name)]

@@ -101,6 +101,7 @@ def test_any_text_is_read_or_refused(text):
         read_script(text)
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "piece", ["'", '"', "$(", "${", "`", "\\", "$((", "=(", "(", "\\\n", "--a ", "A=$A;"]
 )

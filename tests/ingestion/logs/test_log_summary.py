@@ -313,6 +313,7 @@ class _Endless:
         return "".join(islice(self.lines, size // 2000)).encode()
 
 
+@pytest.mark.slow
 def test_a_long_log_is_read_in_bounded_memory():
     count = 50_000
     tracemalloc.start()

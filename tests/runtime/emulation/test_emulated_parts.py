@@ -46,7 +46,7 @@ def test_experts_have_units_of_their_own_as_in_a_run(keys):
         assert (len(units) - len(of_experts), len(of_experts)) == (blocks, layers)
         for kind in ("GATHER", "REDUCE"):
             items = found.program.collectives.get((stage.index, kind), ())
-            own = [item for unit in units for item in unit.layout.own(items)]
+            own = [item for unit in units for item in unit.layout.over_own_mesh(items)]
             assert sorted(own, key=items.index) == list(items)
         mirrored = found.program.collectives.get((stage.index, "REDUCE_MIRRORED"), units)
         assert len(mirrored) == len(units)

@@ -57,6 +57,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.model.name} {case.program.vocabulary}")
 def test_shares_and_stages_keep_what_the_ledger_says(case):
     """In bf16: X and the logits of a share from S to T, nothing before and nothing after."""
@@ -75,6 +76,7 @@ def test_a_share_keeps_its_part_of_the_logits():
     assert program.activation_bytes[2:] == (2 * tokens * (hidden + words),) * 2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_rank_exchanges_the_bytes_that_the_program_counts(form):
     case = spread("qwen3", form, pp=2, tp=2, sequence_parallel=True)

@@ -49,6 +49,7 @@ def test_the_head_of_a_7b_model_with_128k_words_is_worth_as_many_layers_as_publi
     assert round(head_in_layers(128_000, 4096, 2048), 1) == 2.4
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("name", "ranks", "layers", "hidden"), [(n, *of[0]) for n, of in SIZES.items()])
 def test_utilisation_stays_flat_when_the_vocabulary_is_spread_and_falls_when_it_is_not(
     name, ranks, layers, hidden
@@ -77,7 +78,7 @@ def test_utilisation_stays_flat_when_the_vocabulary_is_spread_and_falls_when_it_
         assert max(of["ends"].tables) >= 1
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ranks"), list(ENDS_OVER_SPREAD)[::-1])
 def test_the_loss_at_the_ends_is_about_what_was_measured(name, ranks):
     """Within 0.1 of the published ratios of MFU: a real head runs faster than layers of as many FLOPs."""

@@ -25,7 +25,7 @@ from meshwright.search.space.variants import all_variants
 QUESTIONS = 36
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_the_space_is_what_walking_through_all_plans_finds(seed):
     _check_space(random_question(seed))
@@ -55,7 +55,7 @@ def _check_space(question):
 ALL_VARIANTS = [("dense", 6, "megatron-core", 2), ("dense", 4, "meshwright", 4), ("sparse", 4, "generic", 2)]
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "devices", "stack", "batch"), ALL_VARIANTS)
 def test_with_all_variants_too(kind, devices, stack, batch):
     question = asked(kind, devices, stack, layers=2, seq_len=24, batch=batch)

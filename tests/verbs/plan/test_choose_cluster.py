@@ -23,7 +23,7 @@ SPARES = ("spare_nodes=1", "failures_per_1000_node_days=400", "repair_hours=48")
 CASES = [(RANGE, ()), (MIXED, ()), (RANGE, SPARES)]
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("on", "assume", "objective"), [(*case, objective) for case in CASES for objective in OBJECTIVES]
 )
@@ -153,6 +153,7 @@ def test_prices_of_a_list_count(tmp_path):
     assert chosen(str(file), objective="throughput").proposals[0].plan.cluster == "h100-sxm-80gb x 8"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("on", [RANGE, ("h100-sxm-80gb x 16",)])
 def test_limits_that_nothing_keeps_to(on):
     with pytest.raises(InfeasibleError) as caught:
@@ -163,6 +164,7 @@ def test_limits_that_nothing_keeps_to(on):
     _does(caught.value.suggestion.split(" would do")[0], on)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("limits", [{"budget": 20.0}, {"deadline": 0.01}, {"budget": 1e6, "deadline": 0.01}])
 def test_the_nearest_limits_do(limits):
     with pytest.raises(InfeasibleError) as caught:

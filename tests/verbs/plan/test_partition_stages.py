@@ -29,7 +29,7 @@ def test_a_large_head_gets_fewer_layers_and_the_step_is_shorter():
     assert len(stages) % 8 == 0
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("stack", "keep", "stages"),
     [

@@ -57,6 +57,7 @@ def test_auto_finds_a_plan_that_holds_parameters_twice_where_there_is_room(monke
     assert found.unplayed == 0
 
 
+@pytest.mark.slow
 def test_and_refuses_it_where_there_is_none(monkeypatch):
     found = dualpipe_question("a100-sxm-40gb x 1024", monkeypatch)
     assert {proposal.plan.pipeline.schedule for proposal in found.proposals} == {"v-min"}
@@ -116,6 +117,7 @@ def test_a_schedule_can_be_said_once():
         planned("llama-3.1-8b", "a100-sxm-80gb x 8", "schedule=1f1b", schedules="gpipe")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedules", ["auto", "zb-v,1f1b"])
 def test_a_limit_that_is_kept_leaves_schedules_that_have_one(schedules):
     kept = ("pp=4", "tp=1", "micro_batch=1", "memory_limit=0.6")

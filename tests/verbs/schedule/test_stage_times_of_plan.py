@@ -55,6 +55,7 @@ def test_a_limit_holds_beside_the_plans_memory(plan_file):
     assert data["fits"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("layout", "schedule", "chunks"), [("{pp: 4, tp: 2}", "zb-h1", 1), ("{pp: 4, tp: 2}", "zb-v", 2)]
 )
