@@ -7,7 +7,6 @@ from meshwright.frameworks.accelerate.exporting.exporter import export_accelerat
 from meshwright.frameworks.accelerate.importing.importer import import_accelerate
 from meshwright.frameworks.importing.imported_file import ImportedFile
 
-
 PLANS = 60
 
 
