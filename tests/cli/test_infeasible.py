@@ -28,8 +28,8 @@ def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
     ("model", "on", "options"),
     [
         ("llama-3.1-70b", ("h100-sxm-80gb x 4",), ("--stack", "deepspeed")),
-        ("llama-3.1-405b", ("a10 x 8", "l4 x 8"), ()),
         ("llama-3.1-70b", ("h100-sxm-80gb x 2",), ("--stack", "meshwright", "--schedule", "zb-v")),
+        ("llama-3.1-405b", ("a10 x 8", "l4 x 8"), ()),
         ("llama-3.1-405b", ("a100-sxm-40gb x 8",), ()),
     ],
 )
