@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from mutation.draw import Mutant, place_of
@@ -87,6 +87,16 @@ class LineMap:
             self._reached[test] += 1
 
     def tests_of(self, index: int) -> list[str]:
-        """Return the passing tests that reach a mutant, those that reach the fewest first, then the quickest."""
+        """Return the passing tests that reach a mutant, one case of every test before the second of any.
+
+        Tests that reach the fewest mutants come first, then the quickest.
+        """
         passing = [test for test in self._tests[index] if self.results.get(test, (0.0, False))[1]]
-        return sorted(passing, key=lambda test: (self._reached[test], self.results[test][0], test))
+        passing.sort(key=lambda test: (self._reached[test], self.results[test][0], test))
+        seen: Counter[str] = Counter()
+        turns = {}
+        for test in passing:
+            name = test.partition("[")[0]
+            turns[test] = seen[name]
+            seen[name] += 1
+        return sorted(passing, key=turns.__getitem__)

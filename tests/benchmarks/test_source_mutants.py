@@ -56,10 +56,19 @@ def test_all_lines_can_be_probed_at_once():
         del sys.modules[RECORDER]
 
 
-def test_passing_tests_come_from_the_most_specific_on(tmp_path):
-    hits = {0: ["wide", "narrow", "failing", ""], 1: ["wide"]}
+def test_passing_tests_come_from_the_most_specific_on_and_cases_in_turns(tmp_path):
+    hits = {0: ["wide", "narrow[a]", "narrow[b]", "failing", ""], 1: ["wide"]}
     (tmp_path / "hits.tsv").write_text("".join(f"{i}\t{test}\n" for i in hits for test in hits[i]))
-    results = {"wide": [0.1, True], "narrow": [9.0, True], "failing": [0.1, False]}
+    results = {
+        "wide": [0.1, True],
+        "narrow[a]": [9.0, True],
+        "narrow[b]": [5.0, True],
+        "failing": [0.1, False],
+    }
     (tmp_path / "results-1.json").write_text(json.dumps(results))
     lines = LineMap(tmp_path)
-    assert [lines.tests_of(0), lines.tests_of(1), lines.tests_of(2)] == [["narrow", "wide"], ["wide"], []]
+    assert [lines.tests_of(0), lines.tests_of(1), lines.tests_of(2)] == [
+        ["narrow[b]", "wide", "narrow[a]"],
+        ["wide"],
+        [],
+    ]
