@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,13 @@ def record(tree: Path, folder: Path, mutants: list[Mutant], options: list[str]) 
             file.write_text(probed(file.read_text(encoding="utf-8"), places), encoding="utf-8")
         environment = test_environment(copy) | {"MUTATION_MAP": str(folder)}
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", RECORDER, *options]
-        return subprocess.run(command, cwd=copy, env=environment).returncode
+        return subprocess.run(command, cwd=copy, env=environment, preexec_fn=heed_signals).returncode
+
+
+def heed_signals() -> None:
+    """Undo what a shell or nohup does to jobs in the background: some tests send these signals."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def probed(source: str, places: list[tuple[int, int]]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mutation.draw import Mutant, Place
-from mutation.line_map import LineMap, test_environment
+from mutation.line_map import LineMap, heed_signals, test_environment
 
 LIMIT_S = 180
 MOST_TESTS = 400
@@ -57,6 +57,7 @@ def _run(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, A
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_signals,
     ) as running:
         try:
             output, _ = running.communicate(timeout=limit_s)
