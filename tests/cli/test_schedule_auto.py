@@ -73,7 +73,7 @@ def test_operators_with_branches_get_ranks_and_lists(tmp_path):
     again = run("schedule", lists, "--graph", BRANCHES, "--json").data
     shown = run("schedule", lists, "--graph", BRANCHES, "--svg", tmp_path / "again.svg")
     assert shown.code == 0
-    assert "of lists.csv" in shown.out.replace(str(tmp_path) + "/", "")
+    assert f"of{lists}" in "".join(shown.out.split())  # a long path breaks lines
     assert (tmp_path / "again.svg").read_text(encoding="utf-8") == picture.read_text(encoding="utf-8")
     assert again["actions"] == [[str(a) for a in actions] for actions in read_lists(lists)]
     assert again["lower_bound_s"] <= again["step_s"]
