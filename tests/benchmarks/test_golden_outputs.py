@@ -64,4 +64,12 @@ def test_a_plan_that_is_forbidden_now_is_a_cause():
     assert not found.differences
     assert "into stages" in found.allowed[-1]
     legal = {"exit": 0, "json": {"best_plan": plan | {"layout": {"pp": 1, "dp_shard": 8}}}}
-    assert causes_of(legal, legal) == []
+    assert causes_of(legal) == []
+
+
+def test_a_refusal_in_place_of_an_answer_is_a_difference_unless_its_cause_is_known():
+    old, new = {"exit": 0, "json": {"files": {}}}, {"exit": 2, "json": {"problems": PROBLEMS}}
+    for causes, differs in (({}, True), ({"export a": "the target has no such option"}, False)):
+        found = Comparison({}, causes)
+        found.compare_answers({"export a": old}, {"export a": new})
+        assert bool(found.differences) == differs

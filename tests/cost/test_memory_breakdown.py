@@ -7,7 +7,7 @@ from lattice_plans import family
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.state_memory import may_fit, state_memory_bound
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
-from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import ShortLayout

@@ -13,6 +13,8 @@ from source_tree import ROOT
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "huggingface_hub")
 EXECUTING = {"verify", "run"}
 """Verbs that execute a plan, on torch."""
+SEARCHING = {"plan", "explain", "check", "probe", "calibrate"}
+"""Verbs that take seconds; ``--json`` of the others stands for theirs."""
 GUARD = f"""
 import sys
 from importlib.abc import MetaPathFinder
@@ -104,7 +106,7 @@ VERBS = {
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "measure": ["--collective-tests", "TESTS", "--on", "h100-sxm-80gb x 16"],
-    "probe": ["SMALL", "--json"],
+    "probe": ["SMALL"],
     "ingest": ["LOG"],
     "validate": ["RUNS"],
     "calibrate": ["OWN"],
@@ -121,8 +123,9 @@ def _run(code, *arguments):
 def test_verbs_load_nothing_heavy(plan_file, small_file, runs_file, own_file, foreign_files):
     files = {"PLAN": plan_file, "SMALL": small_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
     commands = [
-        [verb, *(files.get(argument, argument) for argument in arguments)]
+        [verb, *(files.get(argument, argument) for argument in arguments), *form]
         for verb, arguments in VERBS.items()
+        for form in ([], ["--json"])[: 1 if verb in SEARCHING else 2]
     ]
     done = _run(GUARD + EVERY_VERB, json.dumps(commands))
     assert done.returncode == 0, done.stderr

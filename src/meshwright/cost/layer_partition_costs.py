@@ -17,7 +17,7 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.constants import constants
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
-from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.plans.arrays.short_plans import from_shorts

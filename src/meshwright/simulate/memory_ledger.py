@@ -10,7 +10,7 @@ Where steps are validated afterwards, what they overwrite is kept meanwhile.
 from collections.abc import Mapping, Sequence
 
 from meshwright.cost.memory.memory_breakdown import workspace_bytes
-from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
 from meshwright.plans.forms.short import ShardingName
 from meshwright.program.local_shape import Number
 from meshwright.program.lowering.optimizer_post_validation import saves_states

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.memory.zero_buffers import unit_buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import unit_buffer_bytes
 from meshwright.cost.pipeline_time.per_unit_exchange_streams import unit_lists
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists, stages_of_ranks
 from meshwright.program.lowering.step_collectives import overlapped_kinds

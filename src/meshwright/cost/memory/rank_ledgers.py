@@ -8,7 +8,7 @@ from meshwright.cost.closed_form.plan_group import Bools, Floats, Ints, PlanGrou
 from meshwright.cost.memory.memory_breakdown import KEYS, fits_host_memory, workspace_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passes_on_host, sufficient
 from meshwright.cost.memory.per_unit_buffers import unit_buffers
-from meshwright.cost.memory.zero_buffers import ZeroBufferRule, buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.state_elements import Elements, StateKind, bytes_per_element

@@ -1,4 +1,4 @@
-"""Closed forms of pipeline schedules with unequal stages, over arrays of plans.
+"""Closed-form pipeline times of GPipe, 1F1B and interleaved 1F1B with unequal stages, over arrays of plans.
 
 Given the forward and backward time of every stage (n plans × K stages), the time C of a message and the number of
 micro-batches M. Notation: T_j = F_j + B_j, P ranks, V chunks.

@@ -1,4 +1,4 @@
-"""Copies of activations to host memory and back in played lists: duration, position, overlap.
+"""Copies of activations to host memory and back in simulated action lists: duration, position, overlap.
 
 A device has a link to its host's memory with a direction out and a direction back, which overlap each other and
 compute; a direction carries one copy at a time, in the order of the list. A copy takes bytes / (efficiency ·

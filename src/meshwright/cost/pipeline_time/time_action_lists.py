@@ -1,4 +1,4 @@
-"""Play a schedule's lists on arrays of stage times: the general form for any schedule, exact.
+"""Exact times of any schedule's action lists, simulated on arrays of stage times.
 
 The order in which actions can run does not depend on durations, so ``schedules/execution_order.py`` finds it once
 per (schedule, P, M, V) and then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``

@@ -1,4 +1,4 @@
-"""Description of a form of context parallelism: everything that plans, Programs, prices and the runtime know of it.
+"""Description of a form of context parallelism, read by plans, Programs, prices and the runtime.
 
 In a form, ranks that each hold a part of every sequence bring queries to keys. A description counts *elements* for each
 token of a sequence, over all heads of the model; ``program/context_parallel/attention_collectives.py`` turns them into

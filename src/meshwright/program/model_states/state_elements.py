@@ -1,4 +1,4 @@
-"""Elements of parameters on one rank, cut by tp, ep and etp, and the rows of the table of a plan's states.
+"""Parameter elements on one rank after tp, ep and etp sharding, and the type of a row of the state table.
 
 Dense and expert elements are apart, because the two live on different meshes. Uneven cuts are rounded up, as frameworks
 pad them. What ZeRO cuts further: ``zero_sharding.py``.

@@ -1,6 +1,6 @@
-"""The states that ZeRO cuts over the data-parallel ranks (Rajbhandari et al., arXiv 1910.02054).
+"""Shards of optimizer states, gradients and parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054).
 
-Whether a gradient is whole before it is reduced is a question of buffers: ``cost/memory/zero_buffers.py``.
+Whether a gradient is whole before it is reduced is a question of buffers: ``cost/memory/zero_unsharded_buffers.py``.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Megatron's values that several facts of a plan decide; Megatron-Bridge has the same under other names.
+"""Values of Megatron options that depend on several fields of a plan; Megatron-Bridge uses the same values.
 
 The table of all options, with the names of these values: ``options.py`` of the framework.
 """

@@ -1,4 +1,4 @@
-"""Values of a Megatron-Bridge configuration that several facts of a plan decide, where they are not Megatron's own.
+"""Values of Megatron-Bridge options that depend on several fields of a plan, where they differ from Megatron's.
 
 The table of all options, with the names of these values: ``options.py`` of the framework.
 """

@@ -1,4 +1,4 @@
-"""Values of torchtitan's options that several facts of a plan decide.
+"""Values of torchtitan options that depend on several fields of a plan.
 
 The table of all options, with the names of these values: ``options.py`` of the framework.
 """

@@ -1,4 +1,4 @@
-"""Buffers for parameters and gradients that ZeRO cuts, in the times at which a rank holds them whole.
+"""Memory of ZeRO-sharded parameters and gradients while a rank holds them unsharded.
 
 Parameters gathered from shards are in 16 bit: two blocks per layer, whole stages otherwise. Gradients are whole until
 they are reduced: two blocks on their way where those of every micro-batch are reduced, all of a rank under zero2 and
