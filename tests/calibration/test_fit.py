@@ -47,6 +47,7 @@ def test_one_wild_run_does_not_decide():
     assert found.values[GEMM.name] == pytest.approx(GEMM.value, rel=0.08)
 
 
+@pytest.mark.slow
 def test_every_source_counts_the_same_however_many_runs_it_has():
     slow = {GEMM.name: GEMM.value * 0.9}
     many = [observation(slow, source="many") for _ in range(8)]
@@ -87,6 +88,7 @@ def test_a_source_is_predicted_without_having_been_fitted():
     assert all(np.abs(e).mean() < unfitted / 2 for e in errors.values())
 
 
+@pytest.mark.slow
 def test_what_only_the_left_out_source_could_say_stays_at_its_prior():
     """The stack's present numbers were fitted to its own runs; leaving them out takes those away."""
     assert {p.prior for p in parameters_for([observation({})]) if p.name.endswith("/elementwise_factor")} == {

@@ -99,6 +99,7 @@ def test_where_too_few_are_left_the_refusal_says_why(tmp_path):
     assert "step_time_s: not given" in why["rule"]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["\x1b[31mred", "[bold]x[/bold]", "a" * 500])
 def test_names_of_other_people_are_safe_to_print(tmp_path, name):
     done = calibrated(table(tmp_path / "runs.csv", *good(3), (name, {"step_time_s": ""})))

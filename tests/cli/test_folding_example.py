@@ -41,6 +41,7 @@ def test_the_search_keeps_both_degrees(folder):
     assert load_plan(folder / "best.yaml").layout.cp == 8
 
 
+@pytest.mark.slow
 def test_the_folded_plan_is_priced_and_explained(folder):
     predicted = followed("predict", "plan.yaml")
     assert predicted["fits"]

@@ -52,6 +52,7 @@ def test_a_refusal_for_memory_begins_with_what_the_leanest_plan_holds(model, on,
     assert lines[-1] == MORE_REASONS
 
 
+@pytest.mark.slow
 def test_counts_come_with_why_and_are_those_of_the_json():
     question = ("plan", *LARGE, "--on", "a100-sxm-40gb x 8")
     done = run(*question, "--json")

@@ -15,7 +15,7 @@ from meshwright.verbs.schedule import named_schedules
 
 SIZE = ("--stages", 4, "--micro-batches", 8)
 CONTRACT = {"makespan", "latency", "bubble_rate", "peak_memory", "actions"}
-ANY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY = settings(deadline=None, max_examples=36, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

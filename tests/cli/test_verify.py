@@ -42,6 +42,7 @@ def test_a_plan_is_proven(tmp_path):
     assert done.data["combinations_not_covered"] == []
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_model_that_predicts_further_tokens_is_proven(tmp_path):
     model = write(tmp_path / "further.json", json.dumps(FURTHER))
     changes = {"layout": "{pp: 2, dp_shard: 2, ep: 2, tp: 2}", "model": model}

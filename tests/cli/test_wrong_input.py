@@ -146,6 +146,7 @@ BAD_PLANS = {
 }
 
 
+@pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("kind", BAD_PLANS)
 @pytest.mark.parametrize("verb", ["predict", "describe", "compare", "export"])
 def test_bad_plan_files(tmp_path, verb, kind):

@@ -156,7 +156,7 @@ FILES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=36)
 @given(FILES)
 def test_dump_and_load_are_inverse(data):
     cluster = load_cluster(as_yaml(data))
@@ -271,7 +271,7 @@ def test_files_that_cannot_be_read(tmp_path):
         assert caught.value.problems
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=90)
 @given(st.data())
 def test_a_damaged_file_is_a_cluster_or_a_refusal(data):
     text = WRITTEN_OUT
@@ -290,7 +290,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(file=FILES, junk=JUNK, data=st.data())
 def test_a_wrong_value_anywhere_is_a_cluster_or_a_refusal(file, junk, data):
     target = data.draw(st.sampled_from([file, file["pools"][0]]))

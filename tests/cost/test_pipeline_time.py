@@ -235,7 +235,7 @@ def test_counts_in_flight_give_the_peak_of_walking_the_list(case, seed):
         assert peaks[rank] == peak
 
 
-@pytest.mark.quick_cases(20)
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("chunks", [2, 3, 4])
 @pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.slow)])

@@ -30,7 +30,7 @@ PRINTS = '#!/usr/bin/env bash\nprintf "%s\\n" "$@"\n'
 @pytest.mark.parametrize("launcher", FILES)
 @pytest.mark.parametrize("target", TARGETS)
 @given(this=short_plans())
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_file_fits_the_schema_of_its_launcher(launcher, target, this):
     assume(not this.errors)
     try:

@@ -98,6 +98,7 @@ def test_progress_grows_from_nothing_and_names_what_is_done(rehearsal):
     assert all(word in words for word in ("kernels: matmul", "inside hosts", "2 nodes", "pairs of hosts"))
 
 
+@pytest.mark.slow
 def test_a_single_process_measures_its_kernels_alone():
     results = measure(0.01, processes=1)
     assert results.collectives == results.groups == ()

@@ -45,7 +45,7 @@ def test_a_short_plan_survives_its_file(plan):
     assert parse_plan(dump_plan(plan)) == plan
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 @given(long_plans())
 def test_a_long_plan_survives_its_file(plan):
     assert parse_plan(dump_plan(plan)) == plan

@@ -17,6 +17,7 @@ sharding: zero1
 """
 
 
+@pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("name", zoo_names())
 def test_every_model_of_the_zoo(name):
     data = api.describe(name)

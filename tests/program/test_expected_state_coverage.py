@@ -67,7 +67,7 @@ def owners(lowered_plan, unit, row):
     return counts
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", PLANS)
 def test_every_element_is_held_by_as_many_ranks_as_the_layout_says(name):
     made = plan(*PLANS[name])

@@ -417,7 +417,7 @@ def test_every_rule_has_a_mistake():
 
 
 @given(short_plans(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_no_action_can_be_left_out_or_repeated(short, data):
     plan = lowered(short)
     rank = data.draw(st.integers(0, plan.program.pipeline_ranks - 1))
@@ -431,7 +431,7 @@ def test_no_action_can_be_left_out_or_repeated(short, data):
 
 
 @given(short_plans(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_lists_of_two_ranks_can_not_change_places(short, data):
     plan = lowered(short)
     assume(plan.program.pipeline_ranks > 1)

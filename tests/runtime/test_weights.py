@@ -99,7 +99,7 @@ def test_names_and_forms_in_the_file_are_the_familys(tmp_path):
     assert torch.equal(stored[24:48], torch.cat(second_head))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=36)
 @given(data=st.data())
 def test_a_slice_is_that_of_the_whole(data, tmp_path_factory):
     name = data.draw(

@@ -33,6 +33,7 @@ def some_times(stages, rng):
     return rounded_times(*passes, rng.choice((0, 0.1, 0.5)), rng.uniform(0.2, 1))
 
 
+@pytest.mark.quick_cases(30)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 @pytest.mark.parametrize("micro_batches", [8, 16, 48])
 def test_no_list_holds_more(choice, micro_batches):

@@ -83,6 +83,7 @@ def test_a_share_of_rounded_peaks_is_an_interval_that_holds_the_true_one():
     assert share_interval(40, 30, 60, 0.0) == pytest.approx((1 / 3, 1 / 3))
 
 
+@pytest.mark.slow
 def test_lists_with_measured_passes_put_places_of_the_vocabulary_in_the_measured_order():
     from schedule_page.vocabulary_passes import iterations
 

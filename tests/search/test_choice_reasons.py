@@ -52,6 +52,7 @@ def best_by_value(found, field, own):
     return result
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("share_that_fits", [1.0, 0.3, 0.02])
 @pytest.mark.parametrize("place", [0, 3])
 def test_every_number_of_a_reason_is_what_looking_at_all_plans_finds(share_that_fits, place):

@@ -44,7 +44,7 @@ def with_room_for(setting, total_bytes, share):
     return replace(setting, cluster=replace(setting.cluster, pools=(less,)))
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.slow][seed < SOME :]) for seed in range(QUESTIONS)]
 )

@@ -59,6 +59,7 @@ def test_a_plan_that_does_not_fit_gets_the_smallest_change():
     assert found.mended.settings[0] in problem.suggestion
 
 
+@pytest.mark.slow
 def test_the_best_known_plan_is_never_slower_than_the_mended_one():
     big = PLAN.replace("llama-3.1-8b", "llama-3.1-70b").replace("x 8", "x 64")
     big = big.replace("{dp_shard: 4, tp: 2}", "{pp: 8, dp_shard: 8, tp: 1}")
@@ -248,7 +249,7 @@ def test_a_schedule_of_several_stages_needs_a_pipeline(schedule):
     assert problem.suggestion == "pp: 2 or more, or schedule: 1f1b, virtual_stages: 1"
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "expected"), [("zb-h1", ["recompute"]), ("1f1b", [])])
 def test_recomputation_that_spares_nothing_is_remarked(schedule, expected):
     text = PLAN.replace("dp_shard: 4, tp: 2", "pp: 4, dp_shard: 2")

@@ -37,18 +37,38 @@ def verb(*words):
 
 
 @pytest.fixture(
+    scope="module",
     params=[CONFIG, pytest.param(QUERY_NORMS, marks=pytest.mark.slow)],
     ids=["said by columns", "not said by columns"],
 )
-def jobs(request, tmp_path, monkeypatch):
-    """Jobs beside each other, in a folder that is left before they run."""
-    monkeypatch.chdir(tmp_path)
-    cluster, model = machine_and_model(tmp_path, request.param)
-    verb("plan", model, "--on", cluster, *QUESTION, "-o", "plan.yaml")
-    verb("probe", "plan.yaml", "--top", "3", "-o", "jobs")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    found = sorted(path.parent for path in (tmp_path / "jobs").glob("*/plan.yaml"))
+def machine(request, tmp_path_factory):
+    """A folder with a machine, a model and three jobs, and a copy of it as it was made."""
+    folder, copy = (tmp_path_factory.mktemp("loop") / name for name in ("machine", "copy"))
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        cluster, model = machine_and_model(folder, request.param)
+        verb("plan", model, "--on", cluster, *QUESTION, "-o", "plan.yaml")
+        verb("probe", "plan.yaml", "--top", "3", "-o", "jobs")
+    (folder / "elsewhere").mkdir()
+    shutil.copytree(folder, copy)
+    return folder, copy
+
+
+@pytest.fixture
+def home(machine, monkeypatch):
+    """The folder, as it was made, while one works in another."""
+    folder, copy = machine
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    monkeypatch.chdir(folder / "elsewhere")
+    return folder
+
+
+@pytest.fixture
+def jobs(home):
+    """The jobs beside each other."""
+    found = sorted(path.parent for path in (home / "jobs").glob("*/plan.yaml"))
     assert len(found) == 3
     return found
 
@@ -78,41 +98,41 @@ def priced(table, cluster):
     return dict(zip(rows, seconds, strict=True)), usable.remarks
 
 
-def test_the_loop_closes_with_made_up_times(jobs, tmp_path):
+def test_the_loop_closes_with_made_up_times(jobs, home):
     expected = [predicted(resolve(load_plan(job / "plan.yaml"))).step_time_s for job in jobs]
     logs = [ran(job, SLOWER * step_s) for job, step_s in zip(jobs, expected, strict=True)]
     verb("ingest", *logs, "-o", "runs.csv")
     names = [f"{job.name}/run/metrics" for job in jobs]
-    found, remarks = priced("runs.csv", tmp_path / "host.yaml")
+    found, remarks = priced("runs.csv", home / "host.yaml")
     assert found == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-9)
     assert not remarks
-    verb("calibrate", "runs.csv", "--on", tmp_path / "host.yaml", "-o", "better.yaml")
+    verb("calibrate", "runs.csv", "--on", home / "host.yaml", "-o", "better.yaml")
     again, _ = priced("runs.csv", "better.yaml")
     errors = [abs(again[name] / (SLOWER * before) - 1) for name, before in found.items()]
     assert sum(errors) / len(errors) < 1 - 1 / SLOWER
     assert load_cluster(Path("better.yaml")).devices == 2
-    told = verb("plan", tmp_path / "ours", "--on", "better.yaml", *QUESTION, "--why", "-o", "again.yaml")
+    told = verb("plan", home / "ours", "--on", "better.yaml", *QUESTION, "--why", "-o", "again.yaml")
     assert "gemm_efficiency" in told
     assert "from the cluster's calibration" in told
 
 
-def test_without_its_folder_a_model_is_what_its_columns_say_and_that_is_told(jobs, tmp_path):
+def test_without_its_folder_a_model_is_what_its_columns_say_and_that_is_told(jobs, home):
     logs = [ran(job, 0.1) for job in jobs]
     said = verb("ingest", *logs, "-o", "runs.csv")
-    here, _ = priced("runs.csv", tmp_path / "host.yaml")
-    shutil.rmtree(tmp_path / "ours")
-    gone, remarks = priced("runs.csv", tmp_path / "host.yaml")
-    assert remarks == (f"{tmp_path / 'ours'} is not on this machine: its columns stand for it",)
+    here, _ = priced("runs.csv", home / "host.yaml")
+    shutil.rmtree(home / "ours")
+    gone, remarks = priced("runs.csv", home / "host.yaml")
+    assert remarks == (f"{home / 'ours'} is not on this machine: its columns stand for it",)
     complete = gone == pytest.approx(here, rel=1e-12)
     assert complete == ("no column says" not in said)
     assert ("qk_norm" in said) == (not complete)
-    done = CliRunner().invoke(app, ["calibrate", "runs.csv", "--on", str(tmp_path / "host.yaml")])
+    done = CliRunner().invoke(app, ["calibrate", "runs.csv", "--on", str(home / "host.yaml")])
     assert "its columns stand for it" in " ".join(done.output.split())
 
 
-def test_logs_are_read_where_the_model_is_gone_since_the_first_line_has_its_shape(jobs, tmp_path):
+def test_logs_are_read_where_the_model_is_gone_since_the_first_line_has_its_shape(jobs, home):
     logs = [ran(job, 0.1) for job in jobs]
-    shutil.rmtree(tmp_path / "ours")
+    shutil.rmtree(home / "ours")
     verb("ingest", *logs, "-o", "runs.csv")
     with open("runs.csv", encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -130,16 +150,16 @@ def test_such_a_device_needs_its_cluster_and_the_refusal_says_so(jobs):
     assert f"device = '{ID}'" in other.output
 
 
-def test_the_page_of_the_jobs_begins_with_the_measured_cluster(jobs, tmp_path):
-    page = (tmp_path / "jobs" / "README.md").read_text(encoding="utf-8")
-    assert f"calibrate runs.csv --on {tmp_path / 'host.yaml'} " in page
+def test_the_page_of_the_jobs_begins_with_the_measured_cluster(jobs, home):
+    page = (home / "jobs" / "README.md").read_text(encoding="utf-8")
+    assert f"calibrate runs.csv --on {home / 'host.yaml'} " in page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [CONFIG], indirect=True, ids=["trained"])
-def test_a_job_trains_wherever_it_is_started_and_its_log_is_priced_as_its_plan(jobs, tmp_path):
+@pytest.mark.parametrize("machine", [CONFIG], indirect=True, ids=["trained"])
+def test_a_job_trains_wherever_it_is_started_and_its_log_is_priced_as_its_plan(jobs, home):
     pytest.importorskip("torch")
-    command = tmp_path / "bin" / "meshwright"
+    command = home / "bin" / "meshwright"
     command.parent.mkdir()
     command.write_text(
         f"#!/bin/sh\nexec {sys.executable} -c 'from meshwright.cli.main import main; main()' \"$@\"\n"
@@ -158,6 +178,6 @@ def test_a_job_trains_wherever_it_is_started_and_its_log_is_priced_as_its_plan(j
     first = json.loads((job / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert first["other_device"] is None
     verb("ingest", job / "run" / "metrics.jsonl", "-o", "runs.csv")
-    found, _ = priced("runs.csv", tmp_path / "host.yaml")
+    found, _ = priced("runs.csv", home / "host.yaml")
     expected = api.predict(job / "plan.yaml").step_time_s
     assert found == {f"{job.name}/run/metrics": pytest.approx(expected, rel=1e-9)}

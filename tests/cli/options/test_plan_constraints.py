@@ -24,7 +24,7 @@ def test_a_set_of_operators_an_order_and_whole_sequences_are_kept():
 def test_what_is_forbidden_is_in_no_plan_and_counted():
     first = best()["plans"][0]["plan"]
     tp, sharding = first["layout"]["tp"], first["sharding"]
-    data = best("--forbid", f"tp={tp}", "--forbid", f"sharding={sharding}")
+    data = best("--keep", "cp=1", "--forbid", f"tp={tp}", "--forbid", f"sharding={sharding}")
     other = data["plans"][0]["plan"]
     assert other["layout"]["tp"] != tp
     assert other["sharding"] != sharding

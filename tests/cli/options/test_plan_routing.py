@@ -4,7 +4,19 @@ import pytest
 from command_runs import run
 
 QUESTION = ("plan", "mixtral-8x7b", "--on", "h100-sxm-80gb x 32", "--seq-len", "4096", "--global-batch", "64")
-KEPT = ("--keep", "ep=8", "--keep", "etp=1", "--keep", "micro_batch=1", "--top", "1", "--json")
+KEPT = (
+    "--keep",
+    "ep=8",
+    "--keep",
+    "etp=1",
+    "--keep",
+    "micro_batch=1",
+    "--keep",
+    "tp=1",
+    "--top",
+    "1",
+    "--json",
+)
 
 
 def best(*options):

@@ -23,7 +23,7 @@ def filled(arguments, plan_file):
     return [str(plan_file) if argument == "PLAN" else argument for argument in arguments]
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(plan_file, arguments):
     start = "from meshwright.cli.main import main; main()"
@@ -34,7 +34,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file, arguments):
     assert child.returncode == 0
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
 def test_a_full_disk_is_a_message(plan_file, arguments):
     with open(FULL, "wb") as full:
@@ -51,6 +51,7 @@ def test_a_terminal_with_a_small_alphabet_gets_escapes(plan_file):
         assert done.stdout.isascii()
 
 
+@pytest.mark.slow
 def test_json_stays_json_with_a_small_alphabet_and_odd_paths(plan_file):
     for encoding in ("ascii", "utf-8", "latin-1"):
         done = command("predict", plan_file, "--set", "tp=3", "--json", env={"PYTHONIOENCODING": encoding})

@@ -118,14 +118,14 @@ def test_the_lattice_is_large_and_covers_every_axis():
     assert len({plan.recompute for plan in plans}) == 6
 
 
-@pytest.mark.quick_cases(24)
+@pytest.mark.quick_cases(15)
 @COUNTS
 @of_all_families
 def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
     hold_together(family(model, cluster, stack, count, seed=0))
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -134,7 +134,7 @@ def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(mod
     hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
 
 
-@pytest.mark.quick_cases(12)
+@pytest.mark.quick_cases(8)
 @of_all_families
 def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_parallelism(model, cluster, stack):
     chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
@@ -194,7 +194,7 @@ def test_those_families_have_every_form():
     assert found == {str(context_in_full(form)) for form in CONTEXTS}
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
@@ -206,7 +206,7 @@ def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, m
     hold_together(chosen)
 
 
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(5)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -232,7 +232,7 @@ def test_closed_forms_equal_the_simulated_program_with_layers_that_predict_furth
     hold_together(replace(chosen, setting=replace(chosen.setting, model=build_graph(further))))
 
 
-@pytest.mark.quick_cases(9)
+@pytest.mark.quick_cases(6)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -246,6 +246,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_sta
     hold_together(replace(chosen, setting=changed))
 
 
+@pytest.mark.quick_cases(4)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
 @pytest.mark.parametrize("facts", EXPERTS_EXCHANGES)
@@ -280,6 +281,7 @@ def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, b
     hold_together(replace(chosen, setting=changed))
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("gather", ["per-layer", "per-micro-batch", "per-step"])
 @pytest.mark.parametrize("model", MODELS)
 def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model, gather):
@@ -291,7 +293,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model,
     )
 
 
-@pytest.mark.quick_cases(9)
+@pytest.mark.quick_cases(6)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -302,7 +304,7 @@ def test_closed_forms_equal_the_simulated_program_where_steps_overlap(stack, mod
     hold_together(replace(chosen, plans=tuple(plan for plan in chosen.plans if plan.layout.pp > 1)))
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic", "meshwright"])
 @pytest.mark.parametrize("model", list(MODELS))
@@ -313,7 +315,7 @@ def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack
     hold_together(replace(chosen, plans=plans))
 
 
-@pytest.mark.quick_cases(9)
+@pytest.mark.quick_cases(6)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -336,7 +338,7 @@ OFFLOADED = {
 }
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("kind", list(OFFLOADED))
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("offload", OFFLOADS)

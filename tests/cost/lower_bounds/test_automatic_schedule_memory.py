@@ -50,7 +50,7 @@ def most_of_first(actions, stage):
     return most
 
 
-@pytest.mark.quick_cases(7)
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 @pytest.mark.parametrize("micro_batches", [3, 8, 20])
 def test_no_list_holds_less(choice, micro_batches):

@@ -28,7 +28,7 @@ def sample(model, stack, devices=16, every=False, count=SOME):
     return plans.take(np.random.default_rng(0).permutation(len(plans))[:count]), setting
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("count", [SOME, pytest.param(10 * SOME, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("every", [False, True], ids=["usual", "all schedules"])
 @pytest.mark.parametrize("stack", STACKS)
@@ -58,6 +58,7 @@ def test_steps_that_overlap_take_no_less_either(model):
     assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"])
 def test_bounds_of_large_models_are_near(name):
     plans, setting = sample(load_model(name), "megatron-core", devices=256)

@@ -28,7 +28,7 @@ from meshwright.model.zoo_names import zoo_names
 PRINTS = '#!/usr/bin/env bash\nprintf "%s\\n" "${CUDA_DEVICE_MAX_CONNECTIONS:-unset}" "$@"\n'
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans(models=MODELS))
 def test_degrees_batches_and_stages_of_the_plan_can_be_read_back(this):
     assume(not this.errors)

@@ -9,7 +9,7 @@ from meshwright.errors import UnsupportedError
 from meshwright.frameworks.importing.plan_from_facts import Target, assemble
 from meshwright.frameworks.megatron_bridge.importing.importer import import_bridge
 
-TABLE = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+TABLE = settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def plan_of(foreign, this):
@@ -43,7 +43,7 @@ def test_the_plan_that_was_exported_comes_back(this):
     assert sayable(plan_of(foreign, this), "megatron") == sayable(this.plan, "megatron")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans(models=MODELS))
 def test_words_say_the_same_as_the_tree(this):
     export = exported_or_passed(this)

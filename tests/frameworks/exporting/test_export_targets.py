@@ -34,7 +34,7 @@ def test_the_files_are_those_that_were_reviewed(folder: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @given(this=short_plans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_every_option_of_a_legal_plan_is_known_to_the_target(target: str, this: Case) -> None:
     assume(not this.errors)
     try:

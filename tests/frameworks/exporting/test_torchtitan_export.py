@@ -13,7 +13,7 @@ P, T = "--parallelism.", "--training."
 
 
 @given(this=short_plans(SHIPPED))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=24, deadline=None)
 def test_the_degrees_and_batches_of_the_plan_can_be_read_back(this: Case) -> None:
     assume(not this.errors)
     try:

@@ -38,7 +38,7 @@ def test_endless_text_is_refused():
         import_bridge("model:\n" + "  a: 1\n" * MAX_BYTES)
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from log_samples import BANNER, NAMES, OUT_OF_MEMORY, SAMPLES, step, steps, summary_of, table, text_of
 
 from meshwright.errors import InputError
-from meshwright.ingestion.logs.iteration_series import MOST, IterationSeries
+from meshwright.ingestion.logs import iteration_series
+from meshwright.ingestion.logs.iteration_series import IterationSeries
 from meshwright.ingestion.logs.lines import LONGEST, log_lines, rank_mark
 from meshwright.ingestion.logs.readers import READERS
 from meshwright.ingestion.logs.summary import read_log, read_log_file
@@ -324,11 +325,13 @@ def test_a_long_log_is_read_in_bounded_memory():
     assert peak < 12 * 2**20
 
 
-def test_more_steps_than_are_held_are_thinned_out_evenly():
+def test_more_steps_than_are_held_are_thinned_out_evenly(monkeypatch):
+    most = 2**16
+    monkeypatch.setattr(iteration_series, "MOST", most)
     series = IterationSeries()
-    for number in range(3 * MOST // 2):
-        series.add(number, 1.0 + 0.1 * number / MOST, None)
-    assert MOST // 2 < len(series.paces) <= MOST
+    for number in range(3 * most // 2):
+        series.add(number, 1.0 + 0.1 * number / most, None)
+    assert most // 2 < len(series.paces) <= most
     assert series.timing().median_s == pytest.approx(1.075, rel=1e-5)
 
 

@@ -41,7 +41,7 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_a_lowered_plan_keeps_all_laws(short):
     made = lowered(short)
     assert validate(made.program, made.model) == []

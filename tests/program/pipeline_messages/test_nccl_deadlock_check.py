@@ -14,6 +14,7 @@ def lists_of(name, ranks, micro_batches, chunks):
     return insert_messages(lists, placement), placement
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_finish_with_one_communicator_per_direction(name):
     kind = SCHEDULES[name]

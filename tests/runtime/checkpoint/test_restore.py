@@ -77,7 +77,7 @@ PLANS = {
 }
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", list(PLANS))
 def test_a_resumed_run_is_the_same_run(name, tmp_path):
     precision, case = PLANS[name]

@@ -50,6 +50,7 @@ def counted(plan):
     return seen, logged, received
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "plan",
     [

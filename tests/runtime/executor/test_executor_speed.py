@@ -29,7 +29,7 @@ def test_every_layout_has_a_plan_and_a_baseline(speed):
     assert set(PLANS) == set(speed.LAYOUTS) == set(COMPARED)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("layout", COMPARED)
 def test_both_sides_of_a_layout_compute_the_same_losses_and_norms(speed, layout):
     found = speed.compared(layout, speed.Size(64, 2, layers=2, head_dim=16, vocab=96, seq_len=16), pairs=2)

@@ -42,7 +42,7 @@ def held_against_the_ledger(case):
         assert found == expected(case.program, kind, stage), (kind, stage)
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("family", "recompute"), list(product(("llama", "qwen3"), RECOMPUTES)), ids=str)
 def test_passes_keep_what_the_ledger_says_under_every_recomputation(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
@@ -87,7 +87,7 @@ OFFLOADS = {
 }
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("name", "activations"), list(product(OFFLOADS, ("all", 0.5))), ids=str)
 def test_a_rank_holds_what_the_ledger_says_while_activations_are_on_the_host(name, activations):
     pipeline, degrees = OFFLOADS[name]
@@ -118,7 +118,7 @@ def held(interpreter):
     return seen
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("family", "sequence_parallel"), list(product(("gpt2", "gemma2", "llama"), (True, False)))
 )
@@ -127,7 +127,7 @@ def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_paral
     held_against_the_ledger(small(model, pipeline, pp=2, tp=2, sequence_parallel=sequence_parallel))
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("family", "recompute"),
     [
@@ -176,6 +176,7 @@ def test_micro_batches_of_two_sequences_keep_twice_as_much():
     held_against_the_ledger(small(tiny("llama"), pipeline, global_batch=16, pp=2))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "degrees",
     [

@@ -21,7 +21,7 @@ def held_against_the_reference(case, steps=2):
     assert error(parameters, reference_parameters) < 1e-9
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("gather", ["per-step", "per-micro-batch", "per-layer"])
 @pytest.mark.parametrize("recompute", ["none", "full", ("layernorm", "mlp", "core_attn")])
 def test_sharded_parameters_split_passes_and_recomputation_compose(gather, recompute):

@@ -38,7 +38,7 @@ def named(plan):
 """The first plans meet most pairs."""
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("plan", [*ALONE, *pair_by_pair()], ids=named)
 def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
     equal_to_one_device(plan)

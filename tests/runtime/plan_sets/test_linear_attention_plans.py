@@ -13,7 +13,7 @@ from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.verify.verify_case import micro_batches
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("plan", QUICK, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_linear_attention_is_computed_as_on_one_device(plan):
     equal_to_one_device(plan)

@@ -17,7 +17,7 @@ def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("plan", [*ALONE, *composed()], ids=named)
 def test_packed_sequences_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)

@@ -49,7 +49,7 @@ def steepest(schedule, course):
 
 
 @pytest.mark.parametrize("schedule", LR_SCHEDULES)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=48)
 @given(course=COURSES.filter(lambda course: course.warmup_steps < course.steps))
 def test_there_are_no_jumps(schedule, course):
     found = factors(schedule, course, beyond=1)[max(0, course.warmup_steps - 1) :]

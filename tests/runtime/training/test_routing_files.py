@@ -24,6 +24,7 @@ def counts_of(folder, layout):
     return run, folder / "out" / "routing.csv"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "one rank"])
 def test_every_layout_counts_the_same_choices(layout, tmp_path):
     _, alone = counts_of(tmp_path / "alone", "one rank")

@@ -49,7 +49,7 @@ def wait_for_step(out, number):
 def test_a_reader_who_leaves_and_a_terminal_that_hangs_up_twice_leave_a_checkpoint(started):
     process, out = started
     process.stderr.close()
-    wait_for_step(out, 20)
+    wait_for_step(out, 8)
     for _ in range(2):
         os.kill(process.pid, signal.SIGHUP)
     shown, code = process.stdout.read(), process.wait(PATIENCE_S)

@@ -50,7 +50,7 @@ def one_rank(tmp_path_factory):
     return small_run(tmp_path_factory.mktemp("one")).train("run", 3, evaluate_every=1).outcome
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", list(LAYOUTS))
 def test_every_layout_takes_the_same_steps_and_sees_the_same_held_out_loss(name, one_rank, tmp_path):
     outcome = small_run(tmp_path, ranks=2, **LAYOUTS[name]).train("run", 3, evaluate_every=1).outcome

@@ -35,7 +35,7 @@ def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
@@ -43,7 +43,7 @@ def test_a_plan_computes_and_exchanges_what_it_should(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("fault", QUICK_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault):
     outcome = outcome_of(fault.plan, fault.put_in)

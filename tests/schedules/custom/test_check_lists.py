@@ -34,6 +34,7 @@ def checked(*texts, **options):
     return check_lists([parse_actions(text) for text in texts], **options)
 
 
+@pytest.mark.quick_cases(100)
 @pytest.mark.parametrize("micro_batches", [1, 2, 8, 12])
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -257,7 +258,7 @@ anything = st.lists(
 
 
 @given(anything, st.one_of(st.none(), st.floats(0.5, 8)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=180, deadline=None)
 def test_any_lists_are_judged_without_an_exception(lists, limit):
     problems = check_lists(lists, memory_limit=limit)
     assert all(problem.rule and problem.suggestion for problem in problems)

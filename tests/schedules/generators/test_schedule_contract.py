@@ -63,7 +63,7 @@ def test_every_schedule_is_tried(name):
     assert sum(case[0] == name for case in CASES) >= 20
 
 
-@pytest.mark.quick_cases(200)
+@pytest.mark.quick_cases(120)
 @pytest.mark.parametrize(("name", "p", "m", "v"), CASES)
 def test_every_micro_batch_passes_every_stage_once_and_forward_first(name, p, m, v):
     lists = generated(name, p, m, v)
@@ -86,7 +86,7 @@ def test_every_micro_batch_passes_every_stage_once_and_forward_first(name, p, m,
         assert len(actions) == expected
 
 
-@pytest.mark.quick_cases(200)
+@pytest.mark.quick_cases(120)
 @pytest.mark.parametrize(("name", "p", "m", "v"), CASES)
 def test_the_lists_finish_and_hold_what_is_declared(name, p, m, v):
     lists = generated(name, p, m, v)
@@ -97,6 +97,7 @@ def test_the_lists_finish_and_hold_what_is_declared(name, p, m, v):
         assert [peak(actions) for actions in lists] == [bound(rank, p, m, v) for rank in range(p)]
 
 
+@pytest.mark.quick_cases(260)
 @pytest.mark.parametrize(("name", "p", "m", "v"), CASES)
 def test_the_peak_is_that_of_the_steady_rounds(name, p, m, v):
     """What cost/ relies on: after ``steady_rounds`` rounds of P micro-batches nothing more is held."""
@@ -111,7 +112,7 @@ def test_the_peak_is_that_of_the_steady_rounds(name, p, m, v):
     assert [peak(a) for a in few] == [peak(a) for a in generated(name, p, m, v)]
 
 
-@pytest.mark.quick_cases(200)
+@pytest.mark.quick_cases(120)
 @pytest.mark.parametrize(("name", "p", "m", "v"), CASES)
 def test_lists_are_good_with_every_knob_that_they_look_at(name, p, m, v):
     """Each knob has a value on either side of the usual one; a rank holds a micro-batch at least."""

@@ -37,6 +37,7 @@ def test_activations_are_the_promised_share_of_1f1b_and_a_few_more(name, p, m):
     assert max(map(peak, lists)) <= 2 * p * SHARE[name] + 4
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize(("p", "m"), SHAPES)
 def test_bubbles_lie_between_none_and_that_of_1f1b(p, m):
     """In ticks: 1F1B's is 6(P − 1); the papers give about half of it for V-Half, two thirds for V-Min."""

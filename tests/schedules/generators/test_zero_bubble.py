@@ -49,6 +49,7 @@ def makespan(lists, times):
     return played(lists, times, StageChains(len(times.forward))).makespan
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize(("p", "m", "times", "once", "twice"), PUBLISHED)
 def test_makespans_are_no_longer_than_the_published_ones_within_the_same_memory(p, m, times, once, twice):
     stages = stage_times(p, times)

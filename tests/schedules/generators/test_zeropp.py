@@ -47,6 +47,7 @@ def test_parameters_are_gathered_once_for_each_unit_and_stage(p, v, m, unit):
         assert sum(gathers(actions, kind, unit) for actions in lists) == m // unit * p * v
 
 
+@pytest.mark.quick_cases(48)
 @pytest.mark.parametrize(("p", "v", "m", "unit"), SHAPES)
 @pytest.mark.parametrize(("forward", "half", "weight"), [(1, 1, 1), (2, 1, 1), (1, 1, 2)])
 def test_the_bubble_of_equal_passes(p, v, m, unit, forward, half, weight):

@@ -31,7 +31,7 @@ def test_a_solution_is_a_schedule_between_its_bound_and_its_seed(pipeline):
     assert found.proven == (found.bound == found.makespan)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(pipelines(TINY))
 def test_no_lists_of_all_are_below_the_bound(pipeline):
     found, shortest = solve(pipeline, SHORT), shortest_of_all(SolverInput.of(pipeline))

@@ -28,7 +28,7 @@ def chunks_of(name):
 
 
 @given(st.data(), st.sampled_from(ALLOWED), st.sampled_from((2, 3, 4)), st.integers(1, 3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 def test_every_schedule_has_every_pass_of_a_share_once_and_can_be_played(data, allowed, ranks, rounds):
     (name, form), chunks = allowed, chunks_of(allowed[0])
     count = ranks * rounds

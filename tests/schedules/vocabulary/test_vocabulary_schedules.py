@@ -66,7 +66,7 @@ seconds = st.floats(0.1, 5)
 
 @pytest.mark.parametrize(("name", "form"), list(product(ONE_WAY, BESIDE)))
 @given(st.integers(1, 5), st.integers(1, 4), st.tuples(*[seconds] * 5), st.floats(0, 1), st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_schedule_keeps_its_passes_and_holds_one_micro_batch_more_for_each_barrier(
     name, form, ranks, rounds, times, message, late
 ):
@@ -130,6 +130,7 @@ def test_backward_passes_leave_their_delayed_places_where_ranks_would_wait_for_e
     assert stuck > 0
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize(("ranks", "head"), list(product((3, 4, 8, 16), (0.2, 1, 2))))
 def test_1f1b_holds_as_many_micro_batches_more_as_there_are_barriers(ranks, head):
     """P + 2, P + 1 and 1.5·P on the first rank, as the authors' table of schedules has it; with P = 2 fewer will do."""
@@ -159,6 +160,7 @@ def bubble(name, ranks, micro_batches, form=None, head=1.0):
     return without.makespan - micro_batches * 3 * chunks
 
 
+@pytest.mark.quick_cases(24)
 @pytest.mark.parametrize(("name", "form"), list(product(ONE_WAY, BESIDE)))
 @pytest.mark.parametrize("head", [0.5, 2])
 def test_every_schedule_keeps_about_its_bubble(name, form, head):
@@ -169,6 +171,7 @@ def test_every_schedule_keeps_about_its_bubble(name, form, head):
     assert more <= FORMS[form].barriers
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(4, 16), (8, 64), (16, 64)])
 @pytest.mark.parametrize("name", ["v-half", "v-min"])
 def test_schedules_with_room_before_their_backward_passes_need_no_more_memory(name, ranks, micro_batches):

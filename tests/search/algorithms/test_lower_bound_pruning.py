@@ -81,7 +81,7 @@ def everything(world):
 
 
 @given(st.integers(0, 10**6), st.sampled_from((0.01, 1.0, 30.0)), st.sampled_from((0.05, 0.5, 2.0)))
-@settings(max_examples=40)
+@settings(max_examples=24)
 def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fitting):
     world = drawn(seed, spread, fitting)
     whole, found = (
@@ -103,7 +103,7 @@ def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fittin
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_what_is_slower_is_tried_where_the_quicker_does_not_fit(seed):
     world, (column, legal) = drawn(seed, 1.0, 0.5), (SPACE.plans.context, SPACE.later.legal)
     both = distinct([getattr(SPACE.plans, name) for name in COLUMNS if name != "context"]).inverse

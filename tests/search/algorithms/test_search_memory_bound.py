@@ -52,6 +52,7 @@ def test_the_bound_holds_for_wide_small_models(kind):
         _assert_bound(question.setting)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bound_holds_on_random_questions(seed):
     _assert_bound(random_question(seed).setting)

@@ -17,7 +17,7 @@ from meshwright.search.operator_graph.lower_bound import lower_bound
 from meshwright.search.operator_graph.problem import UNPLAYABLE
 
 EXACT = Effort(seconds=60, steps=60, method="exact")
-SLOWLY = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(deadline=None, max_examples=9, suppress_health_check=[HealthCheck.too_slow])
 
 
 @SLOWLY
@@ -54,7 +54,7 @@ def test_the_exact_answer_is_the_shortest_of_all(task):
     assert shortest_of_all(task, found.answer.step + 1) == found.answer.step
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=36, suppress_health_check=[HealthCheck.too_slow])
 @given(tasks(most=4, sizes=((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))))
 def test_no_lists_of_all_are_below_the_bound(task):
     task = replace(task, memory=None)
@@ -126,7 +126,7 @@ def test_too_little_memory_is_infeasible():
 
 
 @given(graphs(most=8), st.integers(1, 4), st.integers(1, 4))
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=9)
 def test_the_bound_is_the_work_of_a_single_rank(graph, micro_batches, seed):
     found = solve(Task(graph, 1, micro_batches), Effort(seconds=60, steps=5, seed=seed, method="local"))
     assert found.proven

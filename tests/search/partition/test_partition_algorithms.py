@@ -35,6 +35,7 @@ def load(task, cut):
     return float(task.loads(cut).max())
 
 
+@pytest.mark.quick_cases(40)
 @pytest.mark.parametrize("seed", range(100))
 def test_the_bound_is_below_every_partition(seed):
     for task, best in tasks(seed):
@@ -55,6 +56,7 @@ def test_the_bound_is_sharp_where_layers_are_alike(ranks, chunks, layers):
     ) == pytest.approx(bound)
 
 
+@pytest.mark.quick_cases(40)
 @pytest.mark.parametrize("seed", range(100))
 def test_dealing_out_finds_the_best_there_is_below_what_is_known(seed):
     for task, best in tasks(seed):

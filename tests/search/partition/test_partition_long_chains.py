@@ -36,7 +36,7 @@ def chain_of(times, placement, ranks, chunks):
     )
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("layers_of", [uniform, alternating, dense_first])
 @pytest.mark.parametrize(
     ("layers", "place", "ranks", "chunks"),

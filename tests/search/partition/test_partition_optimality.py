@@ -41,7 +41,7 @@ def test_no_partition_has_a_shorter_slowest_rank(seed):
     assert found.bound == near(max(found.seconds)) == near(small.best("seconds"))
 
 
-@pytest.mark.quick_cases(60)
+@pytest.mark.quick_cases(36)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_partition_has_a_leaner_fullest_rank_nor_one_as_lean_a_shorter_slowest(seed):
     small = random_chain(seed)
@@ -53,7 +53,7 @@ def test_no_partition_has_a_leaner_fullest_rank_nor_one_as_lean_a_shorter_slowes
     assert max(found.seconds) == near(small.best("seconds", least))
 
 
-@pytest.mark.quick_cases(60)
+@pytest.mark.quick_cases(36)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_partition_that_fits_has_a_shorter_slowest_rank(seed):
     small = random_chain(seed)
@@ -68,7 +68,7 @@ def test_no_partition_that_fits_has_a_shorter_slowest_rank(seed):
             assert max(found.seconds) == near(wanted)
 
 
-@pytest.mark.quick_cases(60)
+@pytest.mark.quick_cases(36)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_a_stage_a_rank_ties_go_to_the_least_squares(seed):
     small = random_chain(seed, ONE_STAGE, most_modes=3)

@@ -25,7 +25,7 @@ from meshwright.search.space.variants import all_variants
 QUESTIONS = 36
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_the_space_is_what_walking_through_all_plans_finds(seed):
     _check_space(random_question(seed))

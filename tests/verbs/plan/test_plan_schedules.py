@@ -22,6 +22,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "cluster", "stack", "batch", "keep"), SMALL)
 def test_auto_is_the_best_of_all_plans_of_all_schedules_and_never_worse(model, cluster, stack, batch, keep):
     question = header(model, cluster, batch=batch, stack=stack)
@@ -51,6 +52,7 @@ def dualpipe_question(cluster, monkeypatch, schedules="auto"):
     )
 
 
+@pytest.mark.slow
 def test_auto_finds_a_plan_that_holds_parameters_twice_where_there_is_room(monkeypatch):
     found = dualpipe_question("a100-sxm-80gb x 1024", monkeypatch)
     assert found.proposals[0].plan.pipeline.schedule == "dualpipe"

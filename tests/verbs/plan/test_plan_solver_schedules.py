@@ -74,6 +74,7 @@ def test_what_is_told_of_the_solver(found):
         assert (one["left_because"] is None) == ("pipeline_s" in one)
 
 
+@pytest.mark.slow
 def test_equal_seeds_and_steps_give_equal_lists(found):
     again = solved()
     assert [p.plan for p in again.proposals] == [p.plan for p in found.proposals]
