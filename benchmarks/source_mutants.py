@@ -9,8 +9,9 @@
 ``draw`` takes the mutants that both trees have, equally from the packages of ``mutation/draw.py``. ``map`` runs the
 tests of a tree once and records in FOLDER which test reaches which mutated line, ranks and commands that a test starts
 included. ``try`` runs every mutant against the tests that reach it, the most specific first, until one fails or three
-minutes are over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs some drawn survivors
-against all tests. What survives, runs out of time or is reached by no test counts as not caught.
+minutes are over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs all tests with some drawn
+survivors at once, and what fails then with each of them alone. What survives, runs out of time or is reached by no test
+counts as not caught.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from typing import Any
 
 from mutation.draw import PACKAGES, Mutant, draw, place_of
 from mutation.line_map import LineMap, copy_tree, record
-from mutation.trial import CAUGHT, SURVIVED, run_mutated, try_mutant
+from mutation.trial import CAUGHT, SURVIVED, failures, mutated, run_mutated, try_mutant
 
 Results = dict[str, dict[str, Any]]
 ALL_TESTS = ["-m", "not slow", "--ignore=tests/house", "tests"]
@@ -72,18 +73,25 @@ def _try(arguments: argparse.Namespace, _: list[str]) -> None:
 
 
 def _everything(arguments: argparse.Namespace, _: list[str]) -> None:
-    tree, _, mutants, target = arguments.paths
+    """Run all tests with all drawn survivors at once; what fails then is run with each of them alone."""
+    tree, _, path, target = arguments.paths
     results = _read(target)
-    survivors = [one for one in _mutants(mutants) if results[_key(one)]["result"] != CAUGHT]
+    survivors = [one for one in _mutants(path) if results[_key(one)]["result"] != CAUGHT]
     drawn = random.Random(arguments.seed).sample(survivors, min(arguments.count, len(survivors)))
-
-    def attempt(mutant: Mutant, copy: Path) -> None:
-        place = place_of(mutant, copy)
-        found = run_mutated(mutant, place.file, place.number, copy, ALL_TESTS, limit_s=None)
-        results[_key(mutant)] |= {"everything": found}
-
-    missing = [one for one in drawn if "everything" not in results[_key(one)]]
-    _each(missing, attempt, tree.resolve(), target, results, arguments)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Path(folder)
+        copy_tree(tree.resolve(), copy)
+        places = [(one, place_of(one, copy)) for one in drawn]
+        with mutated(places):
+            failed = failures(copy, [*ALL_TESTS, "-n", str(arguments.workers), "--dist", "loadfile"])
+        print(*failed, sep="\n", flush=True)
+        for mutant, place in places:
+            alone = (
+                run_mutated([(mutant, place)], copy, failed, limit_s=None) if failed else {"result": SURVIVED}
+            )
+            results[_key(mutant)] |= {"everything": alone}
+            print(mutant.mutated, alone, flush=True)
+    _record(results, target)
 
 
 def _each(
@@ -107,12 +115,15 @@ def _each(
                 attempt(mutant, copy)
             finally:
                 copies.put(copy)
-            text = json.dumps(results, indent=1, sort_keys=True)
-            target.write_text(text + "\n", encoding="utf-8")
+            _record(results, target)
             print(f"{len(results):4}  {mutant.mutated}  {results[_key(mutant)]}", flush=True)
 
         with ThreadPoolExecutor(arguments.workers) as pool:
             list(pool.map(one, mutants))
+
+
+def _record(results: Results, target: Path) -> None:
+    target.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _page(arguments: argparse.Namespace, _: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from mutation.line_map import LineMap, heed_signals, test_environment
 LIMIT_S = 180
 MOST_TESTS = 400
 """Further tests of a line execute it in the same ways."""
+FAILED = ("FAILED", "ERROR")
+OPTIONS = ("-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 CAUGHT, SURVIVED, TIMED_OUT, NOT_EXECUTED = "caught", "survived", "out of time", "not executed"
 
 
@@ -20,22 +24,34 @@ def try_mutant(mutant: Mutant, place: Place, tests: list[str], lines: LineMap, c
     entry: dict[str, Any] = {"number": place.number, "tests": len(tests)}
     if not tests:
         return entry | {"result": NOT_EXECUTED}
-    return entry | run_mutated(mutant, place.file, place.number, copy, _within_limit(tests, lines))
+    return entry | run_mutated([(mutant, place)], copy, _within_limit(tests, lines))
 
 
 def run_mutated(
-    mutant: Mutant, file: Path, number: int, copy: Path, arguments: list[str], limit_s: float | None = LIMIT_S
+    mutants: Sequence[tuple[Mutant, Place]], copy: Path, arguments: list[str], limit_s: float | None = LIMIT_S
 ) -> dict[str, Any]:
-    """Run pytest with these arguments while the line of ``file`` is mutated."""
-    source = file.read_text(encoding="utf-8")
-    rows = source.splitlines(keepends=True)
-    assert rows[number - 1].strip() == mutant.line, "the copy is not of the tree that was mapped"
-    rows[number - 1] = rows[number - 1].replace(mutant.line, mutant.mutated)
-    _write(file, "".join(rows))
+    """Run pytest with these arguments until the first failure, while the lines of these places are mutated."""
+    with mutated(mutants):
+        return _first_failure(copy, arguments, limit_s)
+
+
+@contextmanager
+def mutated(mutants: Sequence[tuple[Mutant, Place]]) -> Iterator[None]:
+    """Change the lines of these places, no two of which are one, and change them back at the end."""
+    sources = {place.file: place.file.read_text(encoding="utf-8") for _, place in mutants}
+    assert len({place for _, place in mutants}) == len(mutants), "two mutants of one line"
+    changed = {file: source.splitlines(keepends=True) for file, source in sources.items()}
+    for mutant, place in mutants:
+        rows, number = changed[place.file], place.number
+        assert rows[number - 1].strip() == mutant.line, "the copy is not of the tree that was mapped"
+        rows[number - 1] = rows[number - 1].replace(mutant.line, mutant.mutated)
     try:
-        return _run(copy, arguments, limit_s)
+        for file, rows in changed.items():
+            _write(file, "".join(rows))
+        yield
     finally:
-        _write(file, source)
+        for file, source in sources.items():
+            _write(file, source)
 
 
 def _write(file: Path, source: str) -> None:
@@ -44,11 +60,21 @@ def _write(file: Path, source: str) -> None:
     Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
-def _run(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, Any]:
+def failures(copy: Path, arguments: list[str]) -> list[str]:
+    """Run pytest with these arguments and return the tests that fail."""
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments]
+    done = subprocess.run(
+        command, cwd=copy, env=test_environment(copy), capture_output=True, text=True, preexec_fn=heed_signals
+    )
+    return [
+        line.split(" - ")[0].split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(FAILED)
+    ]
+
+
+def _first_failure(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, Any]:
     listed = copy / "mutant-tests.txt"
     listed.write_text("\n".join(arguments), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:randomly"]
-    command += ["-p", "no:cacheprovider", f"@{listed}"]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:randomly", *OPTIONS, f"@{listed}"]
     with subprocess.Popen(
         command,
         cwd=copy,
@@ -64,7 +90,7 @@ def _run(copy: Path, arguments: list[str], limit_s: float | None) -> dict[str, A
         except subprocess.TimeoutExpired:
             subprocess.run(["pkill", "-KILL", "-s", str(running.pid)])
             return {"result": TIMED_OUT}
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [line for line in output.splitlines() if line.startswith(FAILED)]
     if running.returncode == 0:
         return {"result": SURVIVED}
     return {"result": CAUGHT, "by": (failed or output.splitlines()[-1:] or [""])[0][:200]}

@@ -7,7 +7,9 @@ import pytest
 from source_tree import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
+from mutation.draw import Mutant, Place
 from mutation.line_map import RECORDER, LineMap, probed
+from mutation.trial import mutated
 
 SOURCE = """\
 import functools
@@ -72,3 +74,14 @@ def test_passing_tests_come_from_the_most_specific_on_and_cases_in_turns(tmp_pat
         ["wide"],
         [],
     ]
+
+
+def test_lines_are_mutated_together_and_come_back(tmp_path):
+    file = tmp_path / "grades.py"
+    file.write_text(SOURCE)
+    limit = Mutant("plans", "LIMIT = 3", 8, 9, "4")
+    low = Mutant("plans", "elif value > 1:", 13, 14, "2")
+    with mutated([(limit, Place(file, 3)), (low, Place(file, 10))]):
+        exec(file.read_text(), names := {})
+        assert [names["grade"](value) for value in (2, 4, 5)] == ["none", ["l", "o", "w"], "high"]
+    assert file.read_text() == SOURCE
