@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from export_cases import Case, array, case, degree, problem_fields, short_plans, torchtitan_options
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from meshwright.errors import UnsupportedError
 from meshwright.frameworks.option_names import option_names
@@ -13,7 +13,7 @@ P, T = "--parallelism.", "--training."
 
 
 @given(this=short_plans(SHIPPED))
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=24, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_the_degrees_and_batches_of_the_plan_can_be_read_back(this: Case) -> None:
     assume(not this.errors)
     try:
