@@ -10,6 +10,8 @@ against.
 
 What a clock says and the names of folders are masked in a record. Numbers must agree to 1e-12 and all else exactly;
 sentences may differ where a line of ``golden/sentences.tsv`` says so: old, tab, new. The order of problems is free.
+Both records must come from one machine: processors round differently, and a plan at a limit may fall on its other side.
+
 What only the newer record has is told as added, and so is a new rule under ``rejected``, beside which other counts may
 change. Where a plan of the older answer breaks a rule of the installed package, that rule is told as the cause, and the
 answer may differ. What differs for another reason stands with it in ``golden/causes.tsv``: path or name of the command,
@@ -196,9 +198,17 @@ class Comparison:
     def _compare_keys(self, old: Data, new: Data, path: str, said: bool) -> None:
         self.differences += [f"{path}{key}: missing" for key in old if key not in new]
         self.allowed += [f"added {path}{key}" for key in new if key not in old]
+        rules = self._new_rules(old, new)
         for key in old:
-            if key in new:
+            if rules and key.startswith("candidates_") and old[key] != new.get(key):
+                self.allowed.append(f"counted anew {path}{key}: {old[key]} -> {new.get(key)}, for {rules}")
+            elif key in new:
                 self.compare(old[key], new[key], f"{path}{key}", said or key in SENTENCES)
+
+    def _new_rules(self, old: Data, new: Data) -> str:
+        """Return the rules that only the newer of two answers of a search rejects plans for."""
+        before, after = (set(answer.get("rejected") or {}) for answer in (old, new))
+        return "; ".join(sorted(after - before - {self.sentences.get(rule, rule) for rule in before}))
 
     def _compare_rules(self, old: Counts, new: Counts, path: str) -> Counts:
         """Return the old counts under new names; where there is a new rule, the new counts of all others."""

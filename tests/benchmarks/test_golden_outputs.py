@@ -26,6 +26,10 @@ PROBLEMS = [{"field": "pp", "value": 2, "rule": "x"}, {"field": "tp", "value": 3
         ({"why": "what it costs\nmuch"}, {"why": "its cost\nmuch"}),
         ({"stack.yaml": "a: 1\n"}, {"stack.yaml": "b: 2\na: 1\n"}),
         ({"rejected": {"too large": 3}}, {"rejected": {"too large": 2, "torchtitan has no such form": 1}}),
+        (
+            {"candidates_legal": 3, "rejected": {"what it costs": 1}},
+            {"candidates_legal": 2, "rejected": {"its cost": 1, "torchtitan has no such form": 1}},
+        ),
     ],
 )
 def test_answers_that_are_the_same(old, new):
@@ -41,6 +45,10 @@ def test_answers_that_are_the_same(old, new):
         ({"why": "what it costs"}, {"why": "its price"}),
         ({"value": "what it costs"}, {"value": "its cost"}),
         ({"rejected": {"too large": 3}}, {"rejected": {"too large": 2}}),
+        (
+            {"candidates_legal": 3, "rejected": {"what it costs": 1}},
+            {"candidates_legal": 2, "rejected": {"its cost": 1}},
+        ),
     ],
 )
 def test_answers_that_are_not(old, new):
