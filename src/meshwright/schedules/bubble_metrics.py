@@ -10,6 +10,7 @@
     parameters    on the rank that has most, over one P-th of the model: 2 for bidirectional schedules
 
 Times are those of ``StageTimes`` and come out in the same unit. What they ignore: contention of links, host time.
+The bubble of a plan, with its times and sends, is predicted in ``cost/pipeline_time``.
 """
 
 from collections import Counter

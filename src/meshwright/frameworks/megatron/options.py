@@ -4,6 +4,9 @@ Data parallelism is not an option: it is what world / (tp·pp·cp) leaves. The d
 dp·cp / instances neighbouring ranks; with ``--num-distributed-optimizer-instances`` = dp_replicate that is
 dp_shard·cp. Gradients and parameters are sharded by Megatron-FSDP, which gathers parameters where a layer
 uses them.
+
+Values that depend on several facts are written by functions of ``exporting/plan_to_options.py``, such as those of
+``--recompute-modules``; ``importing/options_to_plan.py`` reads them back.
 """
 
 from meshwright.frameworks.megatron.exporting import plan_to_options as plan

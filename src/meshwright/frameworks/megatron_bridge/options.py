@@ -5,6 +5,9 @@ Bridge's names. A recipe has set many of these before; what a plan does not ask 
 default. Its count of virtual stages is per pipeline rank. Sources: Megatron-Bridge 0.6.2, ``training/config.py``,
 ``training/mixed_precision.py``, ``models/gpt_provider.py``; megatron-core 0.19.2,
 ``core/transformer/transformer_config.py``.
+
+Values that depend on several facts are written by functions of ``exporting/plan_to_options.py``;
+``importing/options_to_plan.py`` reads them back.
 """
 
 from collections.abc import Mapping

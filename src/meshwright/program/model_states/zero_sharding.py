@@ -1,6 +1,7 @@
 """Shards of optimizer states, gradients and parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054).
 
-Whether a gradient is whole before it is reduced is a question of buffers: ``cost/memory/zero_unsharded_buffers.py``.
+What a stack makes of a ZeRO name stands in ``stack_zero_semantics.py``. Whether a gradient is whole before it is
+reduced is a question of buffers (``cost/memory/zero_unsharded_buffers.py``); ``cost/memory/rank_ledgers.py`` adds both.
 """
 
 from typing import NamedTuple

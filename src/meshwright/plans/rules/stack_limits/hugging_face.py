@@ -18,8 +18,8 @@ from meshwright.plans.rules.stack_limits.target_limits import (
 
 @limit("cuts no Hugging Face model into stages by its configuration", "pp")
 def pipeline(plan: PlanValues) -> Iterator[Problem]:
-    """Stages are made in code."""
-    if plan.pp > 1:
+    """Stages are made in code. A stack that has no pp at all says so by itself."""
+    if plan.pp > 1 and plan.stack.pp:
         rule = f"no configuration of {plan.stack.id} cuts a Hugging Face model into stages"
         yield Problem("layout.pp", plan.pp, rule, "pp: 1")
 
