@@ -14,6 +14,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+
 from accuracy import table
 from schedule_page.play import Pipe, play
 from schedule_page.section import Section, Target, filled, page_of

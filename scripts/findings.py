@@ -14,7 +14,9 @@ from markdown_table import table
 from meshwright.errors import InputError
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.resolve import resolve
+from meshwright.plans.setting import Setting
 from meshwright.search.space.legal_plans import Keep
+from meshwright.stack.load import DEFAULT_STACK
 from meshwright.verbs.plan.plan_on_cluster import setting_of
 from meshwright.verbs.plan.search_space import search, search_scope
 from meshwright.verbs.predict.predict_plan import predicted
@@ -53,6 +55,8 @@ INSIDE = (
     ("bloom-176b", "a100-sxm-80gb x 192", 2048, 384),
     ("llama-3.1-405b", "gb200 x 288", 8192, 576),
 )
+STACKS = {"bloom-176b": "megatron-deepspeed-2022"}
+"""Stacks of the models that Megatron-Core does not have."""
 LENGTHS = (("llama-3.1-8b", "h100-sxm-80gb x 256"), ("llama-3.1-70b", "h100-sxm-80gb x 256"))
 TOKENS_PER_STEP, SHORT, LONG = 2**22, 2048, 65_536
 GROWING = (
@@ -167,9 +171,7 @@ def best_s(
     question: tuple[str, str, int, int], keep: tuple[tuple[str, int], ...] = ()
 ) -> tuple[float, dict[str, int]]:
     """Seconds of the best plan under what is kept, and its degrees; infinite where none fits."""
-    model, cluster, seq_len, batch = question
-    workload = WorkloadSpec(seq_len=seq_len, global_batch=batch)
-    setting = setting_of(ShortPlan(plan=1, model=model, cluster=cluster, workload=workload))
+    setting = _setting(question)
     kept: Keep = dict(keep)
     try:
         found = search(search_scope(kept, None, 1, setting), setting)[1]
@@ -185,11 +187,14 @@ def best_s(
 
 def domain_of(question: tuple[str, str, int, int]) -> int:
     """Devices of a scale-up domain of a question's cluster."""
+    return _setting(question).cluster.pool.node.scaleup_domain
+
+
+def _setting(question: tuple[str, str, int, int]) -> Setting:
     model, cluster, seq_len, batch = question
     workload = WorkloadSpec(seq_len=seq_len, global_batch=batch)
-    return setting_of(
-        ShortPlan(plan=1, model=model, cluster=cluster, workload=workload)
-    ).cluster.pool.node.scaleup_domain
+    stack = STACKS.get(model, DEFAULT_STACK)
+    return setting_of(ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=stack))
 
 
 def inside(question: tuple[str, str, int, int]) -> tuple[int, float]:
