@@ -10,8 +10,8 @@
 tests of a tree once and records in FOLDER which test reaches which mutated line, ranks and commands that a test starts
 included. ``try`` runs every mutant against the tests that reach it, the most specific first, until one fails or three
 minutes are over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs all tests with some drawn
-survivors at once, and what fails then with each of them alone. What survives, runs out of time or is reached by no test
-counts as not caught.
+survivors at once, and what fails then with each of them alone; mutants that ran out of time are not drawn, since they
+may never end. What survives, runs out of time or is reached by no test counts as not caught.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def _everything(arguments: argparse.Namespace, _: list[str]) -> None:
     """Run all tests with all drawn survivors at once; what fails then is run with each of them alone."""
     tree, _, path, target = arguments.paths
     results = _read(target)
-    survivors = [one for one in _mutants(path) if results[_key(one)]["result"] != CAUGHT]
+    survivors = [one for one in _mutants(path) if results[_key(one)]["result"] == SURVIVED]
     drawn = random.Random(arguments.seed).sample(survivors, min(arguments.count, len(survivors)))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)

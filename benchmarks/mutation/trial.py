@@ -15,6 +15,8 @@ LIMIT_S = 180
 MOST_TESTS = 400
 """Further tests of a line execute it in the same ways."""
 FAILED = ("FAILED", "ERROR")
+PASSED, SOME_FAILED = 0, 1
+"""Exit codes of a pytest that ran all tests."""
 OPTIONS = ("-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 CAUGHT, SURVIVED, TIMED_OUT, NOT_EXECUTED = "caught", "survived", "out of time", "not executed"
 
@@ -61,11 +63,15 @@ def _write(file: Path, source: str) -> None:
 
 
 def failures(copy: Path, arguments: list[str]) -> list[str]:
-    """Run pytest with these arguments and return the tests that fail."""
+    """Run pytest with these arguments and return the tests that fail. Raises RuntimeError if it runs none."""
     command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments]
     done = subprocess.run(
         command, cwd=copy, env=test_environment(copy), capture_output=True, text=True, preexec_fn=heed_signals
     )
+    if done.returncode not in (PASSED, SOME_FAILED):
+        raise RuntimeError(
+            f"pytest did not run the tests (exit code {done.returncode}):\n{done.stdout[-2000:]}"
+        )
     return [
         line.split(" - ")[0].split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith(FAILED)
     ]

@@ -9,7 +9,7 @@ from source_tree import ROOT
 sys.path.append(str(ROOT / "benchmarks"))
 from mutation.draw import Mutant, Place
 from mutation.line_map import RECORDER, LineMap, probed
-from mutation.trial import mutated
+from mutation.trial import failures, mutated
 
 SOURCE = """\
 import functools
@@ -85,3 +85,11 @@ def test_lines_are_mutated_together_and_come_back(tmp_path):
         exec(file.read_text(), names := {})
         assert [names["grade"](value) for value in (2, 4, 5)] == ["none", ["l", "o", "w"], "high"]
     assert file.read_text() == SOURCE
+
+
+def test_failing_tests_are_named_and_a_run_without_tests_is_no_success(tmp_path):
+    (tmp_path / "test_two.py").write_text("def test_good(): pass\ndef test_bad(): assert 0\n")
+    assert failures(tmp_path, ["test_two.py"]) == ["test_two.py::test_bad"]
+    assert failures(tmp_path, ["test_two.py::test_good"]) == []
+    with pytest.raises(RuntimeError, match="did not run"):
+        failures(tmp_path, ["test_three.py"])

@@ -2,27 +2,7 @@
 
 import pytest
 from command_runs import run
-
-QUESTION = ("plan", "mixtral-8x7b", "--on", "h100-sxm-80gb x 32", "--seq-len", "4096", "--global-batch", "64")
-KEPT = (
-    "--keep",
-    "ep=8",
-    "--keep",
-    "etp=1",
-    "--keep",
-    "micro_batch=1",
-    "--keep",
-    "tp=1",
-    "--top",
-    "1",
-    "--json",
-)
-
-
-def best(*options):
-    done = run(*QUESTION, *KEPT, *options)
-    assert done.code == 0, done.err
-    return done.data["plans"][0]
+from mixtral_plans import QUESTION, best
 
 
 def test_what_is_said_of_routing_is_in_the_plan_and_slows_it():
