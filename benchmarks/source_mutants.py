@@ -73,10 +73,11 @@ def _try(arguments: argparse.Namespace, _: list[str]) -> None:
 
 
 def _everything(arguments: argparse.Namespace, _: list[str]) -> None:
-    """Run all tests with all drawn survivors at once; what fails then is run with each of them alone."""
+    """Run all tests with drawn survivors at once, one of a line; what fails then is run with each alone."""
     tree, _, path, target = arguments.paths
     results = _read(target)
-    survivors = [one for one in _mutants(path) if results[_key(one)]["result"] == SURVIVED]
+    survived = [one for one in _mutants(path) if results[_key(one)]["result"] == SURVIVED]
+    survivors = list({(one.package, one.line): one for one in survived}.values())
     drawn = random.Random(arguments.seed).sample(survivors, min(arguments.count, len(survivors)))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)

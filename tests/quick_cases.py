@@ -10,6 +10,8 @@ from itertools import combinations
 
 import pytest
 
+from greedy_cover import greedy_cover
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,15 +33,7 @@ def covering(cases: Sequence[tuple[int, ...]], count: int) -> set[int]:
     """Return the places of ``count`` cases; each case is the place of its value in the list of each parameter."""
     if len(set(zip(*cases, strict=True))) == 1:
         return {place * len(cases) // count for place in range(count)}
-    seen: set[tuple] = set()
-    chosen: dict[int, None] = {}
-    parts = [_parts(case) for case in cases]
-    while len(chosen) < min(count, len(cases)):
-        left = [place for place in range(len(cases)) if place not in chosen]
-        best = max(left, key=lambda place: [len(few - seen) for few in parts[place]])
-        chosen[best] = None
-        seen |= set().union(*parts[best])
-    return set(chosen)
+    return set(greedy_cover([_parts(case) for case in cases], count))
 
 
 def _parts(case: tuple[int, ...]) -> tuple[set[tuple], set[tuple]]:

@@ -7,7 +7,7 @@ from plan_cases import long_plan, long_plans, short_plan, short_plans
 
 from meshwright.errors import InputError
 from meshwright.plans.files.plan_file import dump_plan, load_plan, parse_plan
-from meshwright.plans.files.yaml_text import MAX_BYTES
+from meshwright.plans.files.yaml_text import MAX_BYTES, read_file
 
 TEXT = """\
 plan: 1
@@ -186,6 +186,12 @@ def test_what_is_no_plan_text_is_refused(text, expected):
 
 def test_numbers_that_are_not_finite_are_refused_with_their_key():
     assert "must be finite" in problems_of("plan: .inf")["p.yaml: plan"]
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+    largest = tmp_path / "largest"
+    largest.write_bytes(b"#" * MAX_BYTES)
+    assert len(read_file(largest, "plan", "")) == MAX_BYTES
 
 
 def test_unreadable_paths_are_refused(tmp_path):

@@ -10,6 +10,7 @@ from itertools import combinations, cycle, product
 
 from covering_plans import Proven
 
+from greedy_cover import greedy_cover
 from meshwright.plans.context_parallel import Context
 
 FORMS = ("ring", "all-gather", "ulysses", "token-ring", "rsa")
@@ -65,13 +66,8 @@ def pair_by_pair() -> list[Proven]:
     """Triples in which every pair meets, found greedily; families in turn."""
     levels = {name for name in PARTS["context"] if name not in LATER}
     candidates = [one for one in together(3) + together(2) if dict(one)["context"] in levels]
-    open_pairs = {pair for composed in candidates for pair in _pairs(composed)}
-    chosen = []
-    while open_pairs:
-        best = max(candidates, key=lambda composed: len(_pairs(composed) & open_pairs))
-        open_pairs -= _pairs(best)
-        chosen.append(best)
-    return _plans(chosen)
+    chosen = greedy_cover([(_pairs(composed),) for composed in candidates])
+    return _plans([candidates[place] for place in chosen])
 
 
 def three_by_three() -> list[Proven]:

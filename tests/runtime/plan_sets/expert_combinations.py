@@ -10,6 +10,8 @@ from itertools import combinations, cycle, product
 from covering_plans import ORDERS, Proven
 from tiny_models import tiny
 
+from greedy_cover import greedy_cover
+
 MOST_RANKS = 8
 FAMILIES = (
     "mixtral",
@@ -81,7 +83,7 @@ def _sets_of(model: str, wanted: str | tuple[str, ...]) -> str | tuple[str, ...]
 
 def possible(levels: Levels) -> bool:
     """Whether the experts' mesh fits on a stage, and all of it on so many ranks."""
-    plan = crossed(FAMILIES[0], levels)
+    plan = crossed(FAMILIES[0], {**levels, "recompute": "none"})
     return plan.ranks <= MOST_RANKS and (plan.ranks // plan.pp) % (plan.ep * plan.etp) == 0
 
 
@@ -92,13 +94,8 @@ def covering(strength: int) -> list[Proven]:
         for chosen in product(*LEVELS.values())
         if possible(levels := dict(zip(LEVELS, chosen, strict=True)))
     ]
-    met = [set(combinations(levels.items(), strength)) for levels in everything]
-    left, plans, models = set().union(*met), [], cycle(FAMILIES)
-    while left:
-        best = max(range(len(met)), key=lambda candidate: (len(met[candidate] & left), -candidate))
-        left -= met[best]
-        plans.append(crossed(next(models), everything[best]))
-    return plans
+    chosen = greedy_cover([(set(combinations(levels.items(), strength)),) for levels in everything])
+    return [crossed(model, everything[place]) for model, place in zip(cycle(FAMILIES), chosen, strict=False)]
 
 
 def balanced() -> Iterator[Proven]:

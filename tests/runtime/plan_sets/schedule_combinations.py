@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 from covering_plans import Proven
 
+from greedy_cover import greedy_cover
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.load import load_stack
@@ -90,14 +91,8 @@ def pair_by_pair() -> list[Proven]:
         for chosen in product(*LEVELS.values())
         if possible(schedule, levels := dict(zip(LEVELS, chosen, strict=True)))
     ]
-    pairs = {candidate: _pairs(*everything[candidate]) for candidate in range(len(everything))}
-    open_pairs = set().union(*pairs.values())
-    plans = []
-    while open_pairs:
-        best = max(pairs, key=lambda candidate: (len(pairs[candidate] & open_pairs), -candidate))
-        open_pairs -= pairs[best]
-        plans.append(crossed(*everything[best]))
-    return plans
+    chosen = greedy_cover([(_pairs(*candidate),) for candidate in everything])
+    return [crossed(*everything[place]) for place in chosen]
 
 
 def _pairs(schedule: str, levels: Levels) -> set[tuple[tuple[str, str], ...]]:

@@ -12,6 +12,7 @@ from meshwright.schedules.custom.check_lists import check_lists
 from meshwright.schedules.solve import Effort, SolverInput, solve, solve_task
 from meshwright.schedules.solve.constraint_programming import memory_in_whole
 from meshwright.schedules.solve.initial_schedules import split_orders
+from meshwright.schedules.stage_times import StageTimes
 
 TINY = ((2, 2, 1), (3, 2, 1), (2, 3, 1), (1, 2, 2), (2, 1, 2))
 EXACT = Effort(seconds=60, steps=50, method="exact")
@@ -39,6 +40,20 @@ def test_and_of_stages_that_hold_unequally_much_with_either_goal(task):
     assert found.proven
     assert found.makespan == shortest_of_all(task)
     assert task.keeps(split_orders(found.lists, task.pipeline.stages))
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "weight", "limit", "shortest"),
+    [((3, 3), (0, 0), (1, 1), 4, 14), ((1, 3, 1), (1, 1, 1), (3, 1, 1), 6, 16)],
+)
+def test_passes_of_a_kind_may_follow_each_other_at_once(forward, inputs, weight, limit, shortest):
+    pytest.importorskip("ortools")
+    ranks = len(forward)
+    pipeline = unit_pipeline(ranks, 5 - ranks, limit)
+    pipeline = replace(pipeline, times=StageTimes(forward, inputs, weight))
+    found = solve(pipeline, EXACT)
+    assert found.proven
+    assert found.makespan == shortest
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 2), (2, 4), (3, 6), (4, 4), (4, 8)])
