@@ -10,8 +10,8 @@
 tests of a tree once and records in FOLDER which test reaches which mutated line, ranks and commands that a test starts
 included. ``try`` runs every mutant against the tests that reach it, the most specific first, until one fails or three
 minutes are over; RESULTS.json grows with each, and a second call goes on. ``everything`` runs all tests with some drawn
-survivors at once, and what fails then with each of them alone; mutants that ran out of time are not drawn, since they
-may never end. What survives, runs out of time or is reached by no test counts as not caught.
+survivors at once, at most one of a line, and what fails then with each of them alone; mutants that ran out of time are
+not drawn, since they may never end. What survives, runs out of time or is reached by no test counts as not caught.
 """
 
 import argparse

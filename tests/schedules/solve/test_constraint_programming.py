@@ -43,14 +43,16 @@ def test_and_of_stages_that_hold_unequally_much_with_either_goal(task):
 
 
 @pytest.mark.parametrize(
-    ("forward", "inputs", "weight", "limit", "shortest"),
-    [((3, 3), (0, 0), (1, 1), 4, 14), ((1, 3, 1), (1, 1, 1), (3, 1, 1), 6, 16)],
+    ("micro_batches", "limit", "forward", "inputs", "weight", "shortest"),
+    [(3, 4, (3, 3), (0, 0), (1, 1), 14), (2, 6, (1, 3, 1), (1, 1, 1), (3, 1, 1), 16)],
 )
-def test_passes_of_a_kind_may_follow_each_other_at_once(forward, inputs, weight, limit, shortest):
+def test_passes_of_a_kind_may_follow_each_other_at_once(
+    micro_batches, limit, forward, inputs, weight, shortest
+):
     pytest.importorskip("ortools")
-    ranks = len(forward)
-    pipeline = unit_pipeline(ranks, 5 - ranks, limit)
+    pipeline = unit_pipeline(len(forward), micro_batches, limit)
     pipeline = replace(pipeline, times=StageTimes(forward, inputs, weight))
+    assert shortest_of_all(SolverInput.of(pipeline)) == shortest
     found = solve(pipeline, EXACT)
     assert found.proven
     assert found.makespan == shortest
