@@ -144,11 +144,11 @@ def _page(arguments: argparse.Namespace, _: list[str]) -> None:
         whole = [entry["everything"]["result"] for entry in of.values() if "everything" in entry]
         if whole:
             print(f"\nOf {len(whole)} drawn survivors {name}, {whole.count(SURVIVED)} survive all tests.")
-    print("\n## Caught in one tree only\n\n| line | mutated | before | after |\n| --- | --- | --- | --- |")
+    print("\n## Caught in one tree only\n\n| mutated line | before | after |\n| --- | --- | --- |")
     for mutant in mutants:
-        pair = [of[_key(mutant)]["result"] for of in (before, after)]
-        if (pair[0] == CAUGHT) != (pair[1] == CAUGHT):
-            print(f"| `{_cell(mutant.line)}` | `{_cell(mutant.mutated)}` | {pair[0]} | {pair[1]} |")
+        pair = [of[_key(mutant)] for of in (before, after)]
+        if (pair[0]["result"] == CAUGHT) != (pair[1]["result"] == CAUGHT):
+            print(f"| `{_cell(mutant.mutated)}` | {_how(pair[0])} | {_how(pair[1])} |")
 
 
 PAGE = """# Source mutants
@@ -157,6 +157,11 @@ Of {count} mutants of the source, each with one token changed, the tests caught 
 sorted and the tests were shortened, and {caught_after} after. Each ran against the tests that execute its line, at
 most three minutes. Written by `python benchmarks/source_mutants.py page` (see there how to repeat it).
 """
+
+
+def _how(entry: dict[str, Any]) -> str:
+    failed = _cell(entry.get("by", "").removeprefix("FAILED "))
+    return f"{entry['result']}: `{failed}`" if failed else entry["result"]
 
 
 def _cell(text: str) -> str:
