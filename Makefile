@@ -33,8 +33,8 @@ train: $(RUN) ## the second part of the quickstart alone: measure this machine, 
 	@rm -rf quickstart/small-llama
 	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart_train.sh
 
-test: $(DEV) ## all tests that take seconds each, in random order
-	$(PYTEST) -m "not slow" -n $(WORKERS) --dist loadfile
+test: $(DEV) ## all tests that take seconds each, in random order; the house rules are tested by `make check`
+	$(PYTEST) -m "not slow" -n $(WORKERS) --dist loadfile --ignore=tests/house
 
 check: $(DEV) ## lint, format, types, house rules
 	$(BIN)/ruff check .

@@ -14,4 +14,4 @@ sys.path += [
     folder for folder in (str(HERE), *FOLDERS, str(HERE.parent / "scripts")) if folder not in sys.path
 ]
 
-pytest_plugins = ["folder_seconds", "quick_cases"]
+pytest_plugins = ["folder_seconds", "quick_cases", "shared_answers"]

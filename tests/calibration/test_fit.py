@@ -78,6 +78,7 @@ def test_parameters_are_those_that_the_runs_can_speak_of():
     assert not names & {"fp8_speed_up", "grouped_half_width", "a100:gemm_efficiency"}
 
 
+@pytest.mark.slow
 def test_a_source_is_predicted_without_having_been_fitted():
     believed_before = {name: prior.value for name, prior in priors().items() if "/" not in name}
     slow = believed_before | {GEMM.name: 0.8 * believed_before[GEMM.name]}

@@ -12,6 +12,7 @@ HUGE = ("llama-3.1-405b", "--seq-len", "8192", "--global-batch", "64")
 CLUSTER = re.compile(r"Suggestion: (\S+ x (\d+)\S*(?: @ \S+)?) would do")
 
 
+@pytest.mark.slow
 def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
     done = run("plan", *LARGE, "--on", "a100-sxm-40gb x 8")
     assert (done.code, done.out) == (1, "")
@@ -29,7 +30,7 @@ def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
     [
         ("llama-3.1-70b", ("h100-sxm-80gb x 4",), ("--stack", "deepspeed")),
         ("llama-3.1-70b", ("h100-sxm-80gb x 2",), ("--stack", "meshwright", "--schedule", "zb-v")),
-        ("llama-3.1-405b", ("a10 x 8", "l4 x 8"), ()),
+        pytest.param("llama-3.1-405b", ("a10 x 8", "l4 x 8"), (), marks=pytest.mark.slow),
         ("llama-3.1-405b", ("a100-sxm-40gb x 8",), ()),
     ],
 )

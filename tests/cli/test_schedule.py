@@ -54,6 +54,7 @@ def test_schedules_beside_each_other(tmp_path):
     assert "1f1b" in run("schedule", "compare", "1f1b", "zb-h1", *SIZE).out
 
 
+@pytest.mark.slow
 def test_the_table_of_all():
     data = run("schedule", "list", "--json").data
     assert [row["schedule"] for row in data["schedules"]] == list(SCHEDULES)

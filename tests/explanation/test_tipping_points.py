@@ -59,6 +59,7 @@ def test_a_race_says_what_pricing_every_rival_says(contest):
                 assert not (least < found.own_s and found.best_s != pytest.approx(least))
 
 
+@pytest.mark.slow
 def test_the_plan_that_takes_over_is_the_quickest_there(contest):
     turns = [one for one in explained_best().turns if one.resource.name not in (MEMORY, *WORK)]
     for one in turns:
@@ -88,6 +89,7 @@ def _holds_with(setting, own):
     return is_best(own.step_s, float(found.step_s[found.ranking].min(initial=inf)))
 
 
+@pytest.mark.slow
 def test_least_memory_is_the_least():
     for explained in every_case():
         total = explained.subject.forecast.total_bytes

@@ -39,7 +39,7 @@ def test_every_arrangement_comes_once(experts, ranks, nodes):
     assert len(alike) == len(orders) == arrangements(experts, ranks, nodes)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_walks_are_between_the_bound_and_the_numbering(shape):
     task = task_of(np.random.default_rng(7), *shape, layers=3)

@@ -70,6 +70,7 @@ def test_strongest_reasons_cost_most():
     assert [reason.field for reason in strongest_reasons(reasons)] == ["tp", "ep", "pp"]
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_the_best_other_value(answers):
     for reason in answers[0].proposals[0].reasons:
         shown = re.search(r"([\d.]+)% slower", reason.text)

@@ -82,7 +82,7 @@ def test_every_gib_that_lets_a_quicker_plan_fit_is_taken():
     assert len(set(times)) >= 4
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_batch_twice_as_large_takes_at_most_twice_as_long(name):
     question = setting(*QUESTIONS[name])

@@ -194,6 +194,7 @@ def test_what_a_condition_may_change_is_a_warning_and_can_be_said():
     assert import_text(text, replace(HERE, variables=("TP=8",))).plan.layout.tp == 8
 
 
+@pytest.mark.slow
 def test_a_vocabulary_tells_models_apart():
     sizes = "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --ffn-hidden-size 28672 --vocab-size 128256"
     found = script(sizes, model=None, on="h100-sxm-80gb x 64")
@@ -222,6 +223,7 @@ def test_what_can_not_be_read_is_wrong_input(text):
         check_text(text, "file", HERE)
 
 
+@pytest.mark.slow
 def test_what_a_check_suggests_works_as_written():
     text = PLAN.replace("dp_shard: 4, tp: 2", "pp: 4, dp_shard: 2") + "stack: meshwright\nrecompute: full\n"
     plan = parse_plan(text + "pipeline: {schedule: v-min, virtual_stages: 2}\n")

@@ -98,6 +98,7 @@ def priced(table, cluster):
     return dict(zip(rows, seconds, strict=True)), usable.remarks
 
 
+@pytest.mark.slow
 def test_the_loop_closes_with_made_up_times(jobs, home):
     expected = [predicted(resolve(load_plan(job / "plan.yaml"))).step_time_s for job in jobs]
     logs = [ran(job, SLOWER * step_s) for job, step_s in zip(jobs, expected, strict=True)]

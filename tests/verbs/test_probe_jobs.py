@@ -122,6 +122,7 @@ def test_where_no_change_of_a_plan_in_full_will_do_it_is_said_why():
     assert "`calibrate` needs 3 runs" in found.remark
 
 
+@pytest.mark.slow
 def test_a_short_plan_with_all_its_jobs_has_no_remark():
     assert made().to_json()["remark"] is None
 

@@ -21,6 +21,7 @@ def test_a_set_of_operators_an_order_and_whole_sequences_are_kept():
     assert plan["layout"]["sequence_parallel"] is False
 
 
+@pytest.mark.slow
 def test_what_is_forbidden_is_in_no_plan_and_counted():
     first = best()["plans"][0]["plan"]
     tp, sharding = first["layout"]["tp"], first["sharding"]

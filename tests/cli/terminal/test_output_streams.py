@@ -43,6 +43,7 @@ def test_a_full_disk_is_a_message(plan_file, arguments):
     assert done.stderr == b"Error: reading or writing failed: No space left on device.\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_with_a_small_alphabet_gets_escapes(plan_file):
     for arguments in (("plan", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"), ("predict", str(plan_file))):
         question = ("--seq-len", "2048", "--global-batch", "8") if arguments[0] == "plan" else ()

@@ -118,7 +118,7 @@ def test_the_lattice_is_large_and_covers_every_axis():
     assert len({plan.recompute for plan in plans}) == 6
 
 
-@pytest.mark.quick_cases(15)
+@pytest.mark.quick_cases(9)
 @COUNTS
 @of_all_families
 def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
@@ -134,7 +134,7 @@ def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(mod
     hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
 
 
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(4)
 @of_all_families
 def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_parallelism(model, cluster, stack):
     chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
@@ -194,7 +194,7 @@ def test_those_families_have_every_form():
     assert found == {str(context_in_full(form)) for form in CONTEXTS}
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
@@ -269,7 +269,7 @@ def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts
     assert (quicker < usual).any()
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("beside", list(BESIDE))
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("model", list(MODELS))
@@ -304,7 +304,7 @@ def test_closed_forms_equal_the_simulated_program_where_steps_overlap(stack, mod
     hold_together(replace(chosen, plans=tuple(plan for plan in chosen.plans if plan.layout.pp > 1)))
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 @pytest.mark.parametrize("stack", ["megatron-zero-bubble", "generic", "meshwright"])
 @pytest.mark.parametrize("model", list(MODELS))
@@ -348,7 +348,7 @@ def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host(k
     hold_together(offloading(chosen, offload))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("offload", OFFLOADS)
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT])
 def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host_and_a_spread_vocabulary(

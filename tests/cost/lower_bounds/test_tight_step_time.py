@@ -44,7 +44,7 @@ def test_no_plan_is_quicker_than_its_bound(model, stack):
     assert ratio.mean() > 0.75
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "stack"), list(CASES))
 def test_no_plan_holds_less_than_its_bound(model, stack):
     plans, setting = sample(model, stack)

@@ -263,7 +263,7 @@ def test_a_form_that_can_not_fit_leaves_the_constant_alone():
     assert any("gemm_efficiency is not credible" in finding for finding in made.findings)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("unknown", [False, True], ids=["known device", "unknown device"])
 def test_damaged_results_are_refused_or_made_the_best_of(unknown):
     """Whatever stands in one place of the text: a cluster, or a refusal that says why, and nothing else."""

@@ -67,7 +67,7 @@ def test_passes_keep_what_the_ledger_says_where_sequences_are_cut(context):
     held_against_the_ledger(small(tiny("llama"), {"schedule": "zb-h1"}, pp=2, cp=4, context=context))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("context", "recompute"), list(product(("ring", CONTEXTS[-1]), ("none", ("core_attn",)))), ids=str
 )

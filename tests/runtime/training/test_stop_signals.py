@@ -46,6 +46,7 @@ def wait_for_step(out, number):
     pytest.fail(f"no step {number} after {PATIENCE_S} s")
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_and_a_terminal_that_hangs_up_twice_leave_a_checkpoint(started):
     process, out = started
     process.stderr.close()

@@ -35,7 +35,7 @@ def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)

@@ -14,6 +14,7 @@ from meshwright.schedules.timeline import Timeline
 LIMIT = 400
 
 
+@pytest.mark.slow
 def test_64_ranks_and_2048_micro_batches_are_a_small_file():
     lists = SCHEDULES["1f1b"].lists(64, 2048, 1)
     starts = tuple(tuple(float(rank + i) for i in range(len(actions))) for rank, actions in enumerate(lists))

@@ -26,7 +26,7 @@ def bounded(routing, capacity):
     return replace(setting, workload=replace(setting.workload, routing=routing, capacity=capacity))
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("routing", "capacity"), CASES, ids=str)
 def test_the_best_plans_are_those_of_pricing_every_plan(routing, capacity):
     setting = bounded(routing, capacity)

@@ -44,7 +44,7 @@ def test_the_bound_is_below_the_peak_of_every_plan(model, cluster, stack):
     assert not may_fit(enumerate_space(setting).plans, setting).all()
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_the_bound_holds_for_wide_small_models(kind):
     for devices, stack in ((12, "generic"), (10, "megatron-core"), (8, "torchtitan")):

@@ -51,7 +51,7 @@ def test_a_form_that_is_left_out_is_no_better_than_one_that_is_kept(question):
         assert scores.step_s[quick & (same == same[row])].min() <= scores.step_s[row] * ROUNDED
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_bounds_hold_whatever_form_is_chosen_later(question):
     setting, whole = spaces(*question)

@@ -23,7 +23,7 @@ SPARES = ("spare_nodes=1", "failures_per_1000_node_days=400", "repair_hours=48")
 CASES = [(RANGE, ()), (MIXED, ()), (RANGE, SPARES)]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("on", "assume", "objective"), [(*case, objective) for case in CASES for objective in OBJECTIVES]
 )
@@ -36,7 +36,7 @@ def test_the_best_is_the_best_of_all_searched_one_by_one(on, assume, objective):
     assert best.plan == found.proposals[0].plan
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("on", "assume"), CASES[::-1])
 def test_the_pareto_set_is_that_of_all_searched_one_by_one(on, assume):
     found = chosen(*on, assume=assume)
@@ -97,7 +97,7 @@ def test_the_best_within_limits_is_found_though_clusters_were_spared(stood, budg
     )
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_more_devices_are_never_worse(objective):
     values = []
@@ -181,6 +181,7 @@ def _does(options, on, **limits):
     assert chosen(*on, **limits | suggested).proposals
 
 
+@pytest.mark.slow
 def test_clusters_that_are_all_too_small():
     with pytest.raises(InfeasibleError) as caught:
         choose(
@@ -204,6 +205,7 @@ def test_an_objective_that_nobody_can_measure():
     assert [p.plan.cluster for p in mixed.proposals] == ["h100-sxm-80gb x 4"]
 
 
+@pytest.mark.slow
 def test_a_training_that_never_ends_is_no_answer():
     stuck = ("failures_per_1000_node_days=1e9",)
     assert chosen(*RANGE, assume=stuck).proposals[0].report.training["days"] is None

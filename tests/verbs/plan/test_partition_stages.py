@@ -142,6 +142,7 @@ def test_other_words_are_refused(stages):
     assert refused.value.problems[0].field == "stages"
 
 
+@pytest.mark.slow
 def test_without_a_pipeline_there_is_nothing_to_cut():
     found = asked("time", "pp=1")
     assert [p.plan for p in found.proposals] == [p.plan for p in planned(*LARGE_HEAD, "pp=1").proposals]

@@ -77,7 +77,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("model", "cluster", "stack"), QUESTIONS)
 def test_proposals_are_legal_fit_and_are_sorted(model, cluster, stack):
     answer = planned(model, cluster, batch=96, stack=stack, top=8)
@@ -93,7 +93,7 @@ def test_proposals_are_legal_fit_and_are_sorted(model, cluster, stack):
         assert parse_plan(proposal.to_yaml()) == proposal.plan
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "stack", "target"),
     [(m, c, s, "megatron" if s == "megatron-core" else s) for m, c, s in QUESTIONS[:7]],
@@ -137,6 +137,7 @@ def test_schedules_with_a_fixed_number_of_stages_may_have_uneven_ones():
         planned(*question, "schedule=interleaved-1f1b", "pp=3", "tp=2", **options)
 
 
+@pytest.mark.slow
 def test_what_was_not_played_is_counted_and_not_said_not_to_fit(monkeypatch):
     cluster = "h100-sxm-80gb x 8"
     assert (
@@ -152,6 +153,7 @@ def test_what_was_not_played_is_counted_and_not_said_not_to_fit(monkeypatch):
     assert answer(asked).to_json()["candidates_unplayed"] > 0
 
 
+@pytest.mark.slow
 def test_keeping_never_helps():
     free = planned("llama-3.2-1b", "h100-sxm-80gb x 8", top=1)
     kept = planned("llama-3.2-1b", "h100-sxm-80gb x 8", "tp=8", top=1)
