@@ -33,7 +33,7 @@ train: $(RUN) ## the second part of the quickstart alone: measure this machine, 
 	@rm -rf quickstart/small-llama
 	@MESHWRIGHT=$(BIN)/meshwright bash scripts/quickstart_train.sh
 
-test: $(DEV) ## all tests that take seconds each, in random order; the house rules are tested by `make check`
+test: $(DEV) ## all tests that take seconds each but those of `make check`, in random order
 	$(PYTEST) -m "not slow" -n $(WORKERS) --dist loadfile --ignore=tests/house
 
 check: $(DEV) ## lint, format, types, house rules
