@@ -25,8 +25,8 @@ from meshwright.runtime.verify.run_case import run_case
 from meshwright.verbs.verify import Verified, verified
 
 HERE = Path(__file__).parent
-RUNTIME_TESTS = HERE.parent / "tests" / "runtime"
-sys.path[:0] = [str(RUNTIME_TESTS / folder) for folder in ("", "faults", "plan_sets")]
+TESTS = HERE.parent / "tests"
+sys.path[:0] = [str(TESTS / folder) for folder in ("", "runtime", "runtime/faults", "runtime/plan_sets")]
 
 from covering_plans import (  # noqa: E402
     AXES,
