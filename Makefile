@@ -40,7 +40,7 @@ check: $(DEV) ## lint, format, types, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not slow" -n $(WORKERS) tests/house
+	$(PYTEST) -m "not slow" -n $(WORKERS) --dist loadfile tests/house
 
 proof: $(ORACLES) ## the slow tests and the pages of benchmarks/, step by step; a second call resumes
 	$(STEPS) proof $(RUNS_OPTION)

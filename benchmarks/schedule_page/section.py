@@ -32,7 +32,7 @@ def page_of(sections: list[Section]) -> str:
     rows = [(t.what, t.target, t.found, "yes" if t.met else "**no**") for s in sections for t in s.targets]
     parts = ["## Targets\n\n" + table(["what", "target", "found", "met"], rows)]
     parts += [f"## {section.title}\n\n{filled(section.text)}" for section in sections]
-    return "\n".join(parts)
+    return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
 
 def filled(text: str) -> str:

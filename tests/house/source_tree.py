@@ -49,6 +49,7 @@ def imported_module(module: str, name: str) -> str:
     return f"{module}.{name}" if inner.with_suffix(".py").exists() or inner.is_dir() else module
 
 
+@cache
 def own_imports(path: Path) -> set[str]:
     """Return the package's modules that a module imports; the package itself names its functions for type checkers."""
     node = tree(path)

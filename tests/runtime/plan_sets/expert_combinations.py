@@ -1,4 +1,4 @@
-"""Experts on a mesh of their own, with everything that changes what passes compute or exchange: pairs, and triples.
+"""Experts on a mesh of their own, with everything that changes what passes compute or exchange, three by three.
 
 The models take turns, so that each family is in many plans. A plan has at most eight ranks.
 """
@@ -87,14 +87,14 @@ def possible(levels: Levels) -> bool:
     return plan.ranks <= MOST_RANKS and (plan.ranks // plan.pp) % (plan.ep * plan.etp) == 0
 
 
-def covering(strength: int) -> list[Proven]:
-    """Plans, found greedily, in which every so many levels of different factors meet where they can."""
+def covering() -> list[Proven]:
+    """Plans, found greedily, in which every three levels of different factors meet where they can."""
     everything = [
         levels
         for chosen in product(*LEVELS.values())
         if possible(levels := dict(zip(LEVELS, chosen, strict=True)))
     ]
-    chosen = greedy_cover([(set(combinations(levels.items(), strength)),) for levels in everything])
+    chosen = greedy_cover([(set(combinations(levels.items(), 3)),) for levels in everything])
     return [crossed(model, everything[place]) for model, place in zip(cycle(FAMILIES), chosen, strict=False)]
 
 

@@ -21,7 +21,7 @@ def equal_to_one_device(plan):
 
 
 @pytest.mark.quick_cases(2)
-@pytest.mark.parametrize("plan", covering(3), ids=named)
+@pytest.mark.parametrize("plan", covering(), ids=named)
 def test_triples_of_choices_together(plan):
     equal_to_one_device(plan)
 
@@ -49,7 +49,7 @@ def test_experts_are_kept_in_balance_as_on_one_device(plan):
 
 
 def test_every_family_and_level_is_in_the_triples():
-    plans = covering(3)
+    plans = covering()
     assert {plan.model for plan in plans} == set(FAMILIES)
     assert {(plan.ep, plan.etp) for plan in plans} == {(1, 1), (2, 1), (1, 2), (2, 2)}
     assert len({plan.recompute for plan in plans}) >= len(LEVELS["recompute"])
