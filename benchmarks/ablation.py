@@ -81,6 +81,18 @@ def _no_time(*arguments: object) -> float:
     return 0.0
 
 
+def _no_collective(
+    times: HardwareTimes,
+    kind: str,
+    logical_bytes: Any,
+    ranks: Any,
+    local: Any,
+    *further: object,
+    **named: object,
+) -> Floats:
+    return np.zeros(np.broadcast(logical_bytes, ranks, local).shape)
+
+
 def _not_again(method: Callable[..., Any]) -> Callable[..., Any]:
     """Collectives of a recomputed forward pass take no time."""
     return lambda prices, collective: 0.0 if collective.phase == "R" else method(prices, collective)
@@ -102,7 +114,7 @@ EFFECTS = (
     Effect("shape of matrix products", (("gemm_launch_s", 0.0), ("gemm_memory_efficiency", 1e9))),
     Effect("memory-bound passes", stack=(("elementwise_factor", 1e-9),)),
     Effect("host time", stack=(("host_s_per_layer", 0.0),)),
-    Effect("all collectives", replaced=((HardwareTimes, "collective", _no_time),)),
+    Effect("all collectives", replaced=((HardwareTimes, "collective", _no_collective),)),
     Effect("saturation of the network with size", (("nic_saturation_bytes", 1e-9),)),
     Effect(
         "latency of collectives",
