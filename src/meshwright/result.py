@@ -16,7 +16,8 @@ class Report:
     """One step of a plan.
 
     Times in seconds, memory in bytes (``memory_bytes`` is the worst device's; its ``stages`` list has one entry per
-    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval. ``goodput`` and
+    pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval;
+    ``interval`` has the parts of its error and how to narrow it (``cost/uncertainty``). ``goodput`` and
     ``training`` are what many steps come to where nodes fail, as ``economy/report_with_training_cost.py`` fills them
     in for predictions. ``remarks`` are doubts about the plan; they are no part of what a step costs, and reports
     that differ in them alone are equal.
@@ -39,6 +40,7 @@ class Report:
     usd_per_hour: float | None
     usd_per_step: float | None
     joules_per_step: float | None
+    interval: dict[str, Any] | None = None
     goodput: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
     origin: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from leave_one_source_out import leave_one_source_out, parameters_for, weighted_quantiles
+from left_out_fits import FOLD, folds, group_of, left_out_fits, parameters_for, weighted_quantiles
 from synthetic_measured_runs import PLANS, observation
 
 from meshwright.calibration.fit import fit, fit_start
@@ -18,6 +18,11 @@ def believed(name, value, width):
 
 GEMM = believed("h100:gemm_efficiency", kernels("h100").gemm_efficiency, 0.3)
 HBM = believed("hbm_efficiency", constants()["hbm_efficiency"], 0.5)
+
+
+def sources_left_out(runs):
+    """Errors of the first observation of every source, predicted without it."""
+    return {left.name: left.errors[0] for left in left_out_fits(runs) if not left.name.startswith(FOLD)}
 
 
 def test_hidden_constants_are_found_when_priors_leave_them_free():
@@ -78,12 +83,28 @@ def test_parameters_are_those_that_the_runs_can_speak_of():
     assert not names & {"fp8_speed_up", "grouped_half_width", "a100:gemm_efficiency"}
 
 
+def test_folds_deal_every_group_out_once_and_spread_each_source():
+    runs = [
+        observation(
+            {}, plans=[{"layout": {"dp_shard": devices}, "sharding": "zero1"}], source=source, count=devices
+        )
+        for source, most in (("many", 128), ("few", 4))
+        for devices in (2, 4, 8, 16, 32, 64, 128)
+        if devices <= most
+    ]
+    dealt = folds(runs)
+    assert sorted(group for fold in dealt for group in fold) == sorted(group_of(run) for run in runs)
+    sizes = [sum(source == "many" for source, *_ in fold) for fold in dealt]
+    assert max(sizes) - min(sizes) <= 1
+    assert folds(runs[::-1]) == dealt
+
+
 @pytest.mark.slow
 def test_a_source_is_predicted_without_having_been_fitted():
     believed_before = {name: prior.value for name, prior in priors().items() if "/" not in name}
     slow = believed_before | {GEMM.name: 0.8 * believed_before[GEMM.name]}
     runs = [observation(slow, source="a"), observation(slow, source="b", plans=PLANS[:3])]
-    errors = {left.source: left.errors[0] for left in leave_one_source_out(runs)}
+    errors = sources_left_out(runs)
     assert set(errors) == {"a", "b"}
     unfitted = np.abs(observation(slow).log_errors(believed_before)).mean()
     assert all(np.abs(e).mean() < unfitted / 2 for e in errors.values())
@@ -100,7 +121,7 @@ def test_what_only_the_left_out_source_could_say_stays_at_its_prior():
         observation({}, source="b", device="a100-sxm-80gb", stack="deepspeed"),
     ]
     before = {p.name: p.prior.value for p in parameters_for(runs)}
-    errors = {left.source: left.errors[0] for left in leave_one_source_out(runs)}
+    errors = sources_left_out(runs)
     alone = runs[0].log_errors(before)
     assert np.abs(errors["a"] - alone).max() < 0.3
 

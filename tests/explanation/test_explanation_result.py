@@ -98,6 +98,15 @@ def test_a_schedule_tells_its_knobs_and_what_it_keeps_to():
     )
 
 
+def test_a_length_that_no_run_had_is_called_extrapolated_with_its_kernel():
+    long = {"workload": {"seq_len": 2**20, "global_batch": 8}, "stack": "torchtitan"}
+    texts = CostBreakdown.of(subject(layout={"cp": 8}, sharding="none", **long)).time_text
+    (sentence,) = (text for text in texts if text.startswith("Extrapolated: the attention kernel"))
+    assert "at 1,048,576 tokens: the runs behind the prediction have" in sentence
+    usual = CostBreakdown.of(subject(layout={"dp_shard": 8}, sharding="zero1")).time_text
+    assert not any("attention kernel" in text for text in usual)
+
+
 def test_a_plan_that_only_a_simulation_knows_has_its_parts_and_says_what_is_missing():
     full = ExplainedPlan.of(in_full(sharding="zero3", gather="per-layer", stack="meshwright"))
     data = CostBreakdown.of(full).time_json()

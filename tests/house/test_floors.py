@@ -46,6 +46,7 @@ SAME_FLOOR = {
     ("plans", "schedules"),
     ("stack", "plans"),  # stack files are read by the strict reader of plan files
     ("cluster", "plans"),  # cluster files too
+    ("stack", "workload"),  # which recipes of fp8 a stack trains with
     ("stack", "schedules"),  # which schedules a stack file may name
     ("calibration", "validation"),  # the runs that are fitted are the rows that are validated
     ("simulate", "cost"),  # both price with the same forms

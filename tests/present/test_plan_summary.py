@@ -46,6 +46,15 @@ def test_warns_of_a_plan_that_perhaps_does_not_fit(answers):
         assert ("It fits with a probability of 66% only" in summary(answers[0], data)) == told
 
 
+def test_says_why_the_interval_is_wide_and_what_narrows_it(answers):
+    data = copy.deepcopy(answers[0].to_json())
+    interval = data["plans"][0]["predict"]["interval"]
+    assert interval["stack"] in ("seen", "unseen")
+    for advice in ("No runs of megatron-core like this were seen: ±21%.", None):
+        interval["advice"] = advice
+        assert ("No runs of megatron-core" in summary(answers[0], data)) == bool(advice)
+
+
 def test_has_at_most_40_lines_of_100_columns(answers):
     for answer in answers:
         data = copy.deepcopy(answer.to_json())
@@ -53,6 +62,7 @@ def test_has_at_most_40_lines_of_100_columns(answers):
         best = data["plans"][0]
         best["plan"]["cluster"] = LONG
         best["predict"]["fits_probability"] = 0.1
+        best["predict"]["interval"]["advice"] = LONG
         for kind in ("buffers", "working"):
             best["predict"]["memory_bytes"]["stages"][0][kind] = 10**12
         for reason in best["reasons"]:

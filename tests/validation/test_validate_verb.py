@@ -25,6 +25,7 @@ ROW = [
     "measured_memory_gib",
     "predicted_fits",
     "measured_outcome",
+    "remarks",
 ]
 SUMMARY = {
     "coverage": None,

@@ -5,8 +5,12 @@ is estimated by leaving each run out in turn: fit on the others, predict it. If 
 the present one the calibration is refused. The rule was chosen over stricter and looser ones by its effect on draws
 from published runs (``benchmarks/calibration-draws.md``): a looser rule lets runs of one model spoil good predictions
 of others, a stricter one refuses helpful fits.
+
+The errors of the runs that were left out also tell how far predictions are off from now on. Three of them alone tell
+little: they are taken together with the error of an unseen stack but for the stack's part, as ``PRIOR_RUNS`` more runs.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,12 +18,16 @@ import numpy as np
 
 from meshwright.calibration.fit import fit
 from meshwright.calibration.fitted_parameters import Parameter, Prior
-from meshwright.calibration.observations import Observation
-from meshwright.cluster.cluster import Cluster
+from meshwright.calibration.observations import Floats, Observation
+from meshwright.cluster.cluster import CalibrationRuns, Cluster
 from meshwright.cost.constants import constants, kernels
+from meshwright.cost.uncertainty.error_parts import error_parts
+from meshwright.cost.uncertainty.seen_runs import models
 from meshwright.errors import InputError, Problem
 from meshwright.validation.read_run_table import Skipped
 
+PRIOR_RUNS = 2
+"""So many runs the error that published runs lead to expect counts for, beside the user's own."""
 WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
 FEWEST_RUNS = 3
 LISTED = 5
@@ -29,7 +37,8 @@ LISTED = 5
 class ClusterCalibration:
     """Constants fitted to the user's runs; mean absolute errors of left-out runs, before and after.
 
-    ``uncertainty`` is the standard error of the difference of the two; ``skipped`` are runs that were not used.
+    ``uncertainty`` is the standard error of the difference of the two; ``sigma`` the standard deviation of
+    log(measured/predicted) that is expected from now on; ``skipped`` are runs that were not used.
     """
 
     cluster: Cluster
@@ -39,6 +48,7 @@ class ClusterCalibration:
     error_before: float
     error_after: float
     uncertainty: float
+    sigma: float
     skipped: tuple[Skipped, ...] = ()
 
     @property
@@ -58,6 +68,7 @@ class ClusterCalibration:
             "expected_error_before": self.error_before,
             "expected_error_after": self.error_after,
             "uncertainty": self.uncertainty,
+            "sigma": self.sigma,
             "helps": self.helps,
             "skipped": [{"run_id": run.run_id, "reason": run.reason} for run in self.skipped],
         }
@@ -76,12 +87,26 @@ def fit_cluster_constants(
     values = fit(runs, parameters, runs_of_a_source=None).values
     present = {p.name: p.value for p in parameters}
     before = np.array([abs(np.expm1(run.log_errors({})[0])) for run in runs])
-    after = np.array([abs(np.expm1(run.log_errors(_without(run, runs, parameters))[0])) for run in runs])
+    left_out = np.array([run.log_errors(_without(run, runs, parameters))[0] for run in runs])
+    after = np.abs(np.expm1(left_out))
     uncertainty = np.std(after - before, ddof=1) / np.sqrt(len(runs))
     cluster = runs[0].setting.cluster
-    cluster = replace(cluster, calibration=tuple((dict(cluster.calibration) | dict(values)).items()))
-    errors = float(before.mean()), float(after.mean()), float(uncertainty)
+    sigma = expected_sigma(left_out, runs[0])
+    ((stack, _),) = Counter(run.setting.stack.name for run in runs).most_common(1)
+    cluster = replace(
+        cluster,
+        calibration=tuple((dict(cluster.calibration) | dict(values)).items()),
+        calibrated=CalibrationRuns(stack=stack, runs=len(runs), sigma=sigma),
+    )
+    errors = float(before.mean()), float(after.mean()), float(uncertainty), sigma
     return ClusterCalibration(cluster, values, present, len(runs), *errors, tuple(skipped))
+
+
+def expected_sigma(left_out: Floats, run: Observation) -> float:
+    """Return the standard deviation of the error after a calibration, from errors of left-out runs."""
+    parts = error_parts()[f"{models(run.setting)} unseen"]
+    squares = PRIOR_RUNS * (parts.group**2 + parts.run**2) + float((left_out**2).sum())
+    return float(np.sqrt(squares / (PRIOR_RUNS + len(left_out))))
 
 
 def _without(

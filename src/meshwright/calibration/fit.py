@@ -42,10 +42,12 @@ def fit(
     progress: Callable[[int, float], None] | None = None,
     runs_of_a_source: float | None = RUNS_OF_A_SOURCE,
     begun: "FitStarts | None" = None,
+    iterations: int = ITERATIONS,
 ) -> Fitted:
     """Fit the parameters to the observations; with None for ``runs_of_a_source`` every run counts once.
 
-    ``begun``: errors and derivatives of each observation at the start of the fit, if already known.
+    ``begun``: errors and derivatives of each observation at the start of the fit, if already known. ``iterations``: how
+    often derivatives are computed at most.
     """
     problem = _Problem(observations, parameters, runs_of_a_source)
     theta = problem.start
@@ -53,7 +55,7 @@ def fit(
     errors, jacobian = ([getattr(one, name) for one in evaluations] for name in ("errors", "derivatives"))
     value = before = problem.objective(errors, theta)
     hessian = np.diag(1 / problem.widths**2)
-    for iteration in range(ITERATIONS):
+    for iteration in range(iterations):
         last, better = value, True
         if iteration:
             jacobian = problem.jacobian(theta, errors)

@@ -19,7 +19,7 @@ from meshwright.validation.run_setting import setting_of
 class UsableRuns:
     """The usable part of a table, and every other run with the reason, in the order of the table.
 
-    ``remarks`` name models of which only the columns are known.
+    ``remarks`` name models of which only the columns are known, and words that were guessed.
     """
 
     observations: tuple[Observation, ...]
@@ -44,13 +44,14 @@ def usable_runs(items: Iterable[Run | Skipped], cluster: Cluster | None = None) 
             skipped.append(_skipped(item, reason))
     found = {key: tuple(_observations(runs, cluster, skipped)) for key, runs in same.items()}
     models = dict.fromkeys(same[key][0].given.model or "" for key in found if found[key])
-    remarks = (
+    absent = (
         f"{name} is not on this machine: its columns stand for it" for name in models if is_absent(name)
     )
+    guessed = (f"{run.run_id}: {remark}" for runs in same.values() for run in runs for remark in run.remarks)
     return UsableRuns(
         tuple(chain.from_iterable(found.values())),
         tuple(sorted(skipped, key=lambda run: run.line)),
-        tuple(remarks),
+        (*absent, *guessed),
     )
 
 

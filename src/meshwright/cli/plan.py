@@ -28,10 +28,9 @@ def plan(
     on: goals.On,
     seq_len: Annotated[int, size_option("--seq-len", "Tokens per sequence.")],
     global_batch: Annotated[int, size_option("--global-batch", "Sequences per step.")],
-    stack: Annotated[
-        str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")
-    ] = "megatron-core",
-    precision: Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")] = "bf16",
+    stack: options.StackName = "megatron-core",
+    precision: options.Precision = "bf16",
+    fp8_recipe: options.Fp8Recipe = None,
     documents: options.Documents = None,
     routing: options.Routing = None,
     capacity: options.Capacity = None,
@@ -78,6 +77,7 @@ def plan(
             global_batch=global_batch,
             stack=stack,
             precision=precision,
+            fp8_recipe=fp8_recipe,
             task=task,
             documents=options.lengths(documents),
             routing=options.routing(routing),

@@ -106,11 +106,25 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRuns:
+    """The runs that a cluster was calibrated on: their stack and number.
+
+    ``sigma`` is the standard deviation of log(measured/predicted) that is left on this cluster.
+    """
+
+    stack: str
+    runs: int
+    sigma: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The hardware of a plan. ``failures_per_1000_node_days`` is None if unknown.
 
     ``links``: None if all nodes communicate at their cards' rate. ``calibration`` holds constants of the cost
-    model, by name, that were measured on this cluster.
+    model, by name, that were measured on this cluster, ``calibrated`` the runs that they were fitted to.
+    ``step_jitter`` is the standard deviation of the logarithm of a device's speed, of which a step waits for the
+    slowest; None: the usual one.
     """
 
     name: str
@@ -119,6 +133,8 @@ class Cluster:
     links: Links | None = None
     failures_per_1000_node_days: Sourced | None = None
     calibration: tuple[tuple[str, float], ...] = ()
+    calibrated: CalibrationRuns | None = None
+    step_jitter: float | None = None
     source: str = field(default="")
 
     @property

@@ -26,6 +26,8 @@ def dump_cluster(cluster: Cluster) -> str:
         **({} if cluster.links is None else {"links": _links(cluster.links)}),
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
         **({"calibration": dict(cluster.calibration)} if cluster.calibration else {}),
+        **({} if cluster.step_jitter is None else {"step_jitter": cluster.step_jitter}),
+        **({} if cluster.calibrated is None else {"calibrated": asdict(cluster.calibrated)}),
         "source": cluster.source,
     }
     yaml = YAML()

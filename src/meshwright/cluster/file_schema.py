@@ -166,8 +166,19 @@ CalibratedName = Literal[
 """Constants of the cost model that a cluster may override: fitted to runs on it, or measured."""
 
 
+class CalibratedFile(Strict):
+    """The runs that ``calibration`` was fitted to, and the standard deviation of the logarithm of the error left."""
+
+    stack: Name
+    runs: Count
+    sigma: Annotated[float, Field(gt=0, le=5)]
+
+
 class ClusterFile(Strict):
-    """The whole file. ``calibration`` holds constants of the cost model that were fitted to runs on this cluster."""
+    """The whole file. ``calibration`` holds constants of the cost model that were fitted to runs on this cluster.
+
+    ``step_jitter`` is how much its devices differ in speed, as the standard deviation of the logarithm.
+    """
 
     name: Text = "cluster"
     pools: Annotated[tuple[PoolFile, ...], Field(min_length=1, max_length=1000)]
@@ -175,4 +186,6 @@ class ClusterFile(Strict):
     links: LinksFile | None = None
     failures_per_1000_node_days: FigureSpec | None = None
     calibration: Annotated[dict[CalibratedName, Positive], Field(default_factory=dict)]
+    calibrated: CalibratedFile | None = None
+    step_jitter: Annotated[float, Field(ge=0, le=1)] | None = None
     source: Text = "the cluster file"

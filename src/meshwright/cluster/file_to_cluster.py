@@ -11,7 +11,7 @@ from typing import Any
 
 from meshwright.cluster.catalog import device, named_node, usual_node
 from meshwright.cluster.catalog_prices import usual_price
-from meshwright.cluster.cluster import Cluster, Device, Node, Pool, Sourced, Tier
+from meshwright.cluster.cluster import CalibrationRuns, Cluster, Device, Node, Pool, Sourced, Tier
 from meshwright.cluster.failure_rates import usual_failures
 from meshwright.cluster.file_schema import ClusterFile, DeviceFile, Figure, NodeFile, PoolFile
 from meshwright.cluster.file_units import DEVICE_SCALES, NODE_SCALES, scaled
@@ -52,6 +52,8 @@ def unfold(spec: ClusterFile) -> Cluster:
         links=links,
         failures_per_1000_node_days=_failures(spec, made),
         calibration=tuple(spec.calibration.items()),
+        calibrated=None if spec.calibrated is None else CalibrationRuns(**spec.calibrated.to_data()),  # type: ignore[arg-type]
+        step_jitter=spec.step_jitter,
         source=spec.source,
     )
 

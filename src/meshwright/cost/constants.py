@@ -1,5 +1,6 @@
-"""Constants of the cost model, read from two tables: ``cost/data/constants.csv`` (global) and ``cost/data/kernels.csv``
-(per device).
+"""Constants of the cost model, read from tables in ``cost/data``.
+
+``constants.csv`` has the global ones, ``kernels.csv`` those of each device, ``fp8_recipes.csv`` those of recipes.
 
 Every row says its unit, its origin and how well it is identified. A device without kernel measurements takes the
 row of its nearest relative (``RELATIVES``) or a generic row, and is reported as such by ``Kernels.measured``.
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 MICRO = 1e-6
 GENERIC = "generic"
@@ -73,6 +75,26 @@ def kernels(device_id: str) -> Kernels:
     chosen = family or relative or GENERIC
     found = _kernels(chosen, rows[chosen], measured=family is not None and rows[chosen]["measured"] == "yes")
     return found
+
+
+class RecipeCost(NamedTuple):
+    """Cost of a recipe of fp8 (``workload/fp8_recipe.py``).
+
+    The rate of its products against that of ``current``, and the bytes that quantising an element moves.
+    """
+
+    product_rate: float
+    quantise_bytes: float
+
+
+@cache
+def recipe_costs() -> dict[str, RecipeCost]:
+    """Costs of the recipes of fp8 by name."""
+    with (files("meshwright.cost") / "data" / "fp8_recipes.csv").open(encoding="utf-8") as lines:
+        return {
+            row["recipe"]: RecipeCost(float(row["product_rate"]), float(row["quantise_bytes"]))
+            for row in csv.DictReader(lines)
+        }
 
 
 KERNEL_NUMBERS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")

@@ -14,13 +14,8 @@ from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
 from meshwright.cost.flops_per_token import model_flops_per_token, recomputed_flops_per_token
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
-from meshwright.cost.prediction_intervals import (
-    fits_probability,
-    interval_origin,
-    memory_interval,
-    memory_origin,
-    step_interval,
-)
+from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
+from meshwright.cost.uncertainty.step_error import StepError, step_error
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
@@ -80,13 +75,14 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
     tokens_per_s = workload.tokens_per_step / step_s
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
-    interval = step_interval(setting)
+    error = step_error(setting)
     return Report(
         kind="predicted",
         unit="step",
         step_time_s=step_s,
-        step_time_low_s=interval.low * step_s,
-        step_time_high_s=interval.high * step_s,
+        step_time_low_s=error.interval.low * step_s,
+        step_time_high_s=error.interval.high * step_s,
+        interval=error.to_json(),
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan, setting),
@@ -97,7 +93,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
         usd_per_hour=usd,
         usd_per_step=None if usd is None else usd * step_s / 3600,
         joules_per_step=_joules(step_s, setting),
-        origin=_origins(estimate, setting),
+        origin=_origins(estimate, setting, error),
         remarks=_remarks(memory),
     )
 
@@ -181,7 +177,7 @@ def _joules(step_s: float, setting: Setting) -> float | None:
     return pool.device.power_w * setting.cluster.devices * step_s
 
 
-def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
+def _origins(estimate: Estimate, setting: Setting, error: StepError) -> dict[str, str]:
     pool = setting.cluster.pool
     price = pool.usd_per_device_hour
     copies = (
@@ -191,8 +187,8 @@ def _origins(estimate: Estimate, setting: Setting) -> dict[str, str]:
     offload = {"breakdown_s.offload": copies} if OFFLOAD in estimate.parts else {}
     return offload | {
         "step_time_s": f"predicted: {estimate.method}; kernel constants {_kernels_origin(setting.cluster)}",
-        "step_time_low_s": interval_origin(setting),
-        "step_time_high_s": interval_origin(setting),
+        "step_time_low_s": error.origin,
+        "step_time_high_s": error.origin,
         "fits_probability": memory_origin(),
         "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages; "
         + memory_origin(),

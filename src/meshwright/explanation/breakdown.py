@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.cost.step_breakdown import StepBreakdown, step_breakdown
+from meshwright.cost.uncertainty.step_error import step_error
 from meshwright.explanation.memory_tipping_points import least_capacity
 from meshwright.explanation.plan_difference import ExplainedPlan
 from meshwright.explanation.prediction_parts import NAMES
@@ -65,6 +66,7 @@ class CostBreakdown:
         sentences = [f"{format_seconds(step_s)} per step are predicted{self._interval}."]
         if report.mfu is not None:
             sentences[0] = f"{sentences[0][:-1]}, MFU {report.mfu:.1%}."
+        sentences += [f"Extrapolated: {what}." for what in step_error(self.subject.setting).extrapolated]
         found = self.anatomy
         if found is None:
             return [*sentences, "Its passes are known to the simulation only."]

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import has_form
 from meshwright.cost.plan_report import Estimate
-from meshwright.cost.prediction_intervals import pair_interval
+from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.explanation.prediction_parts import (
     PredictionParts,
     bytes_in_words,

@@ -18,9 +18,11 @@ from meshwright.plans.files.strict_types import Strict, one_of
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file, read_mapping
 from meshwright.plans.forms.short import Axis, RecomputeName, RecomputeOperator, ShardingName
+from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import OWN_STACK, Stack
+from meshwright.workload.fp8_recipe import Fp8Recipe
 
 DEFAULT_STACK = "megatron-core"
 SUFFIXES = (".yaml", ".yml")
@@ -43,6 +45,7 @@ NARROWED: dict[str, Any] = {
     "pipeline_shardings": tuple[ShardingName, ...],
     "reduces_each_micro_batch": tuple[Literal["none", "zero2", "zero3"], ...],
     "recomputes": tuple[Literal[RecomputeName, RecomputeOperator], ...],
+    "fp8_recipes": Annotated[tuple[Fp8Recipe, ...], Field(min_length=1)],
     "rank_orders": tuple[tuple[Axis, Axis, Axis, Axis, Axis], ...],
     "selective_recompute": tuple[RecomputeOperator, ...],
     "contexts": tuple[ContextName, ...],
@@ -70,6 +73,7 @@ def stack_names() -> tuple[str, ...]:
 
 def load_stack(name_or_path: str | Path = DEFAULT_STACK) -> Stack:
     """``name``, ``name@release`` or the path of a stack file. Raises InputError with every problem."""
+    name_or_path = stack_in_our_words(name_or_path)
     path = Path(name_or_path)
     if isinstance(name_or_path, Path) or path.suffix in SUFFIXES or "/" in name_or_path:
         return parse_stack(read_file(path, "stack", "check the path, or name a stack"), str(path))

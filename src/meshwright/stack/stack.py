@@ -11,6 +11,8 @@ from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.forms.short import Gather
 from meshwright.schedules.choice import StepValidation
 from meshwright.stack.stack_model import StackModel
+from meshwright.workload.fp8_recipe import Fp8Recipe
+from meshwright.workload.workload import Workload
 
 OWN_STACK = "meshwright"
 """The stack of Meshwright's own runtime."""
@@ -104,6 +106,8 @@ class Stack:
         which of the shardings run together with pp > 1.
     selective_recompute
         the recomputation sets that ``selective`` means in this stack.
+    fp8_recipes
+        recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.
     recomputes_by_layer
         layers may recompute different things; False: all of them alike, on every rank.
     offloads_activations
@@ -174,6 +178,7 @@ class Stack:
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
+    fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     recomputes_by_layer: bool = False
     offloads_activations: bool = False
     recomputes_exchanges: bool = False
@@ -197,3 +202,7 @@ class Stack:
     def id(self) -> str:
         """``name@release``."""
         return f"{self.name}@{self.release}"
+
+    def recipe_of(self, workload: Workload) -> Fp8Recipe | None:
+        """Return the recipe of fp8 of a workload, the stack's usual one unless it names one; None without fp8."""
+        return workload.fp8_recipe or self.fp8_recipes[0] if workload.precision == "fp8" else None

@@ -6,13 +6,15 @@ A reader returns the value of a cell that is not empty, or raises ValueError wit
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import groupby
 from math import isfinite
 from typing import Any, get_args
 
 from meshwright.cluster.catalog import device_id
 from meshwright.errors import InputError
-from meshwright.plans.forms.short import Axis, Recompute
+from meshwright.plans.forms.short import Axis, Recompute, RecomputeName
+from meshwright.plans.forms.spellings import RECOMPUTES, our_word
 from meshwright.schedules.generators import SCHEDULES
 
 Reader = Callable[[str], Any]
@@ -25,6 +27,9 @@ REPEATED = re.compile(r"([0-9]{1,4})(?:\*([0-9]{1,5}))?")
 MAX_STAGES = 2**14
 AXES: tuple[Axis, ...] = get_args(Axis)
 MOST_CHARACTERS = 40
+RECOMPUTE_NAMES: tuple[RecomputeName, ...] = get_args(RecomputeName)
+NEAR = 0.5
+"""How like a known word (0 to 1) an unknown one must be to be taken for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,30 @@ def one_of(words: Iterable[str] | Mapping[str, Any]) -> Reader:
     return read
 
 
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A value that stands for a word that nobody knows, and a remark that says so."""
+
+    value: Any
+    remark: str
+
+
+def nearest_of(words: Mapping[str, Any]) -> Reader:
+    """Return a reader of words, ignoring case, that takes the nearest known one for an unknown word.
+
+    A word that is like none of them counts as an empty cell.
+    """
+
+    def read(text: str) -> Any:
+        if text.lower() in words:
+            return words[text.lower()]
+        (near,) = get_close_matches(text.lower(), words, 1, NEAR) or (None,)
+        taken = "as not given" if near is None else f"as {near}"
+        return Guess(None if near is None else words[near], f"is unknown and taken {taken}")
+
+    return read
+
+
 def device(text: str) -> str:
     """Return the id of a device under any known spelling."""
     try:
@@ -90,13 +119,14 @@ def device_of(own: Iterable[str]) -> Reader:
     return read
 
 
-def schedule(text: str) -> Schedule:
+def schedule(text: str) -> Schedule | Guess:
     """Parse a schedule: ``zb-2p (remark)`` is zb-h2; ``1f1b+vocab-1`` is 1f1b with the vocabulary spread."""
     name, _, vocabulary = REMARK.sub("", text.lower()).strip().partition("+")
-    name = SCHEDULE_SPELLINGS.get(name.strip(), name.strip())
-    if name not in SCHEDULES:
-        raise ValueError("is no schedule that we know")
-    return Schedule(name, vocabulary.strip())
+    known = nearest_of({one: one for one in SCHEDULES} | SCHEDULE_SPELLINGS)(name.strip())
+    if isinstance(known, Guess):
+        found = None if known.value is None else Schedule(known.value, vocabulary.strip())
+        return Guess(found, known.remark)
+    return Schedule(known, vocabulary.strip())
 
 
 def synchronous_norm(text: str) -> bool | None:
@@ -104,14 +134,19 @@ def synchronous_norm(text: str) -> bool | None:
     return True if any("synchronous" in remark for remark in REMARK.findall(text.lower())) else None
 
 
-def recompute(text: str) -> Recompute:
+def recompute(text: str) -> Recompute | Guess:
     """Parse ``none``, ``selective``, ``full``, or names of operators separated by spaces, commas or semicolons."""
-    names = tuple(dict.fromkeys(re.split(r"[\s,;+]+", text.lower().strip(" ,;+[]"))))
-    if len(names) == 1 and names[0] in ("none", "selective", "full"):
-        return names[0]  # type: ignore[return-value]
-    if not set(names) <= set(OPERATORS):
-        raise ValueError("must be none, selective, full or a list of " + ", ".join(OPERATORS))
-    return names  # type: ignore[return-value]
+    whole = our_word(text, RECOMPUTES).lower()
+    if whole in RECOMPUTE_NAMES:
+        return whole
+    names = tuple(dict.fromkeys(re.split(r"[\s,;+]+", whole.strip(" ,;+[]"))))
+    if set(names) <= set(OPERATORS):
+        return names  # type: ignore[return-value]
+    if len(names) == 1:
+        return nearest_of({name: name for name in RECOMPUTE_NAMES})(names[0])
+    known = tuple(name for name in names if name in OPERATORS)
+    left = ", ".join(name for name in names if name not in OPERATORS)
+    return Guess(known or None, f"has operators that are unknown and left out: {left}")
 
 
 def stage_layers(text: str) -> tuple[int, ...]:
@@ -137,17 +172,34 @@ def rank_order(text: str) -> tuple[Axis, ...]:
     return axes  # type: ignore[return-value]
 
 
-def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:
-    """Return values by name (None for an empty cell), and the problems of the others."""
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Values by name (None for an empty cell), the problems of the others, and remarks on words that are guessed."""
+
+    values: dict[str, Any]
+    wrong: list[str]
+    remarks: list[str]
+
+
+def read_cells(texts: Iterable[str], readers: Mapping[str, Reader]) -> Cells:
+    """Read every cell by the reader of its column."""
     values: dict[str, Any] = {}
-    wrong = []
+    wrong, remarks = [], []
     for (name, read), text in zip(readers.items(), texts, strict=True):
         try:
-            values[name] = read(text.strip()) if text.strip() else None
+            value = read(text.strip()) if text.strip() else None
         except ValueError as error:
-            shortened = text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
-            wrong.append(f"{name} = {shortened!r}: {error}")
-    return values, wrong
+            wrong.append(f"{name} = {_shortened(text)!r}: {error}")
+            continue
+        if isinstance(value, Guess):
+            remarks.append(f"{name} = {_shortened(text)!r} {value.remark}")
+            value = value.value
+        values[name] = value
+    return Cells(values, wrong, remarks)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
 
 
 def _float(text: str) -> float | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.flops_per_token import model_flops_per_token
-from meshwright.cost.prediction_intervals import step_interval
+from meshwright.cost.uncertainty.step_error import step_error
 from meshwright.errors import InputError
 from meshwright.plans.setting import Setting
 from meshwright.validation.read_run_table import Run
@@ -91,7 +91,7 @@ def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) ->
         estimates = evaluate(arrays, setting)
         step_s[good[members]], memory[good[members]] = estimates.step_s, estimates.total_bytes
         fits[good[members]] = estimates.fits
-    interval = step_interval(setting)
+    interval = step_error(setting).interval
     result.step_s[numbers], result.memory_bytes[numbers] = step_s[which], memory[which]
     result.low_s[numbers] = interval.low * step_s[which]
     result.high_s[numbers] = interval.high * step_s[which]

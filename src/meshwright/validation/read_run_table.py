@@ -12,17 +12,20 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.cluster.shorthand import MAX_DEVICES
 from meshwright.errors import InputError, Problem
+from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import MAX_DEGREE, Axis, Recompute
+from meshwright.plans.forms.spellings import SHARDINGS as SHARDING_SPELLINGS
 from meshwright.validation.cell_parsers import (
     FLAGS,
     Reader,
     Schedule,
     device,
     device_of,
+    nearest_of,
     one_of,
     positive,
     rank_order,
@@ -33,12 +36,15 @@ from meshwright.validation.cell_parsers import (
     synchronous_norm,
     whole_number,
 )
+from meshwright.workload.fp8_recipe import FP8_RECIPES, OTHER_PRECISIONS
 from meshwright.workload.workload import MAX_GLOBAL_BATCH, MAX_SEQ_LEN, PRECISIONS
 
 MAX_LAYERS = 4096
 MAX_WIDTH = 2**20
 DISPATCHERS = {"all-to-all": False, "once": True}
 """Forms of token dispatch: a copy for each expert, or one for each node and rank."""
+PRECISION_WORDS = {name: (name, None) for name in PRECISIONS} | OTHER_PRECISIONS
+"""Precision and recipe by the words of a table."""
 LATENT = 0
 """``head_dim`` of latent attention: the model's own configuration has it."""
 
@@ -64,6 +70,7 @@ class SettingColumns:
     seq_len: int
     global_batch: int
     precision: str | None
+    fp8_recipe: str | None
     device: str
     devices: int
     devices_per_node: int | None
@@ -103,7 +110,10 @@ class PlanColumns:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured run. Seconds per step, GiB at the peak; None if not published."""
+    """One measured run. Seconds per step, GiB at the peak; None if not published.
+
+    ``remarks``: what was guessed of words that nobody knows.
+    """
 
     line: int
     run_id: str
@@ -113,6 +123,7 @@ class Run:
     outcome: str
     step_time_s: float | None
     memory_gib: float | None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +166,15 @@ GIVEN: dict[str, Reader] = {
     "task": str.lower,
     "seq_len": whole_number(1, MAX_SEQ_LEN),
     "global_batch": whole_number(1, MAX_GLOBAL_BATCH),
-    "precision": one_of(PRECISIONS),
+    "precision": nearest_of(PRECISION_WORDS),
+    "fp8_recipe": nearest_of({"none": None, **{name: name for name in FP8_RECIPES}}),
     "device": device,
     "devices": whole_number(1, MAX_DEVICES),
     "devices_per_node": whole_number(1, 2**12),
     "scaleup_domain": whole_number(1, 2**12),
     "node_nic_gbit_per_s": positive(1e6),
     "stack": str.lower,
-    "attention": one_of(("flash", "flash2", "flash3", "fused-softmax", "eager")),
+    "attention": nearest_of({name: name for name in ("flash", "flash2", "flash3", "fused-softmax", "eager")}),
     "fused_norm": one_of(FLAGS),
     "loss_logits": str.lower,
     "comm_overlap": str.lower,
@@ -184,7 +196,7 @@ CHOSEN: dict[str, Reader] = {
     "ep": _degree,
     "etp": _degree,
     "dp": _degree,
-    "sharding": one_of(("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")),
+    "sharding": nearest_of({name: name for name in SHARDINGS} | dict(SHARDING_SPELLINGS)),
     "shard_group": _degree,
     "recompute": recompute,
     "stage_layers": stage_layers,
@@ -230,6 +242,22 @@ def _check_text(head: bytes, path: str | Path) -> None:
         raise InputError(Problem("runs", str(path), "is binary, or text that is not UTF-8", hint))
 
 
+class _Part(NamedTuple):
+    """A part of a run, None where it has problems."""
+
+    value: Any
+    wrong: list[str]
+    remarks: list[str]
+
+
+def _in_full(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's values with the precision and its recipe under two names."""
+    if not isinstance(values.get("precision"), tuple):
+        return values
+    precision, recipe = values["precision"]
+    return {**values, "precision": precision, "fp8_recipe": recipe or values["fp8_recipe"]}
+
+
 class _Lines:
     """The lines of one table; equal cells are parsed once."""
 
@@ -244,7 +272,7 @@ class _Lines:
         self.given = itemgetter(*pick[len(IDENTITY) : first])
         self.chosen = itemgetter(*pick[first:second])
         self.result = itemgetter(*pick[second:])
-        self.parsed: dict[tuple[str, ...], tuple[Any, list[str]]] = {}
+        self.parsed: dict[tuple[str, ...], _Part] = {}
         self.same: dict[Any, Any] = {}
 
     def __iter__(self) -> Iterator[Run | Skipped]:
@@ -265,33 +293,37 @@ class _Lines:
         name, source = self.identity(cells)
         if width != columns:
             return self._skipped(name, source, f"has {width} cells, the header {columns}")
-        given, wrong = self._part(self.given(cells), self.read_given, SettingColumns)
-        chosen, wrong_plan = self._part(self.chosen(cells), CHOSEN, PlanColumns)
+        given = self._part(self.given(cells), self.read_given, SettingColumns)
+        chosen = self._part(self.chosen(cells), CHOSEN, PlanColumns)
         outcome, step_s, memory = (text.strip() for text in self.result(cells))
-        measured, wrong_result = read_cells((outcome, step_s, memory), RESULT)
-        if wrong or wrong_plan or wrong_result:
-            return self._skipped(name, source, "; ".join([*wrong, *wrong_plan, *wrong_result]))
+        result = read_cells((outcome, step_s, memory), RESULT)
+        wrong = [*given.wrong, *chosen.wrong, *result.wrong]
+        if wrong:
+            return self._skipped(name, source, "; ".join(wrong))
+        measured = result.values
         oom = measured["outcome"] == "oom"
         return Run(
             self.reader.line_num,
             name.strip() or f"line {self.reader.line_num}",
             self.same.setdefault(source.strip(), source.strip()),
-            given,
-            chosen,
+            given.value,
+            chosen.value,
             "oom" if oom else "ok",
             None if oom else measured["step_time_s"],
             None if oom else measured["peak_memory_gib"],
+            (*given.remarks, *chosen.remarks),
         )
 
-    def _part(self, texts: tuple[str, ...], readers: dict[str, Reader], kind: Any) -> tuple[Any, list[str]]:
-        """Return one part of a run and its problems; equal parts are one object."""
+    def _part(self, texts: tuple[str, ...], readers: dict[str, Reader], kind: Any) -> "_Part":
+        """Return one part of a run, its problems and remarks; equal parts are one object."""
         key = (kind.__name__, *texts)
         known = self.parsed.get(key)
         if known is None:
-            values, wrong = read_cells(texts, readers)
-            wrong += [f"{n}: not given" for n in ESSENTIAL if n in readers and values.get(n, 0) is None]
-            part = None if wrong else kind(**values)
-            known = (part and self.same.setdefault(part, part), wrong)
+            cells = read_cells(texts, readers)
+            missing = (n for n in ESSENTIAL if n in readers and cells.values.get(n, 0) is None)
+            wrong = [*cells.wrong, *(f"{name}: not given" for name in missing)]
+            part = None if wrong else kind(**_in_full(cells.values))
+            known = _Part(part and self.same.setdefault(part, part), wrong, cells.remarks)
             if len(self.parsed) >= CACHED:
                 self.parsed.clear()
             self.parsed[key] = known

@@ -33,7 +33,6 @@ from meshwright.validation.read_run_table import PlanColumns
 
 Ints = NDArray[np.int64]
 
-SHARDING_SPELLINGS = {"fsdp": "zero3", "hsdp": "zero3"}
 BASELINE, REDISTRIBUTED = "baseline", "redis"
 VOCABULARIES = ("", BASELINE, REDISTRIBUTED, *FORMS)
 """Places of the vocabulary: at the ends, also with layers moved away until the stages have equal FLOPs, or spread."""
@@ -80,8 +79,7 @@ def run_plan(chosen: PlanColumns, devices: int) -> RunPlan:
     """Return the plan of a run, legal or not."""
     tp, pp, cp = chosen.tp or 1, chosen.pp or 1, chosen.cp or 1
     data = chosen.dp or max(1, devices // (tp * pp * cp))
-    named = chosen.sharding or "none"
-    sharding = SHARDING_SPELLINGS.get(named, named)
+    sharding = chosen.sharding or "none"
     group = min(chosen.shard_group or data, data * cp)
     shard = 1 if sharding == "none" else group if group <= data else max(1, group // cp)
     name, vocabulary = "1f1b", chosen.vocab_parallel or ""

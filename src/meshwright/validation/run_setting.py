@@ -4,7 +4,7 @@ The cluster is the device's usual node with the columns in place of its numbers;
 device keeps its usual share of them. A known cluster replaces it for runs on its device; then only the number of
 devices is read from the columns. The stack is the one that is named, else ``generic``; columns about kernels and
 overlap replace its facts. A plain ``flash`` means the stack's own kernel of that kind, ``flash2`` the older one.
-Ignored: ``compile``, ``tp_overlap``, ``fp8_recipe`` and the stack's release. Full fine-tuning is priced as
+Ignored: ``compile``, ``tp_overlap`` and the stack's release. Full fine-tuning is priced as
 pre-training, ``lora`` with adapters of the usual rank (``model/transforms/lora_adapters.py``).
 """
 
@@ -16,6 +16,7 @@ from meshwright.cluster.cluster import Cluster, Node, Pool
 from meshwright.cluster.shorthand import usual_cluster
 from meshwright.errors import InputError, Problem
 from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.plans.setting import Setting
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import Stack
@@ -41,6 +42,7 @@ def setting_of(given: SettingColumns, base: Cluster | None = None) -> Setting:
         seq_len=given.seq_len,
         global_batch=given.global_batch,
         precision=given.precision or "bf16",  # type: ignore[arg-type]
+        fp8_recipe=given.fp8_recipe if given.precision == "fp8" else None,  # type: ignore[arg-type]
     )
     cluster = (_sized(given, base) if base else None) or _cluster(given)
     peaks = cluster.pool.device.peak_flops
@@ -90,7 +92,7 @@ def _cluster(given: SettingColumns) -> Cluster:
 
 
 def _stack(given: SettingColumns) -> Stack:
-    name = (given.stack or "").partition("@")[0]
+    name = stack_in_our_words(given.stack or "").partition("@")[0]
     stack = load_stack(name if name in stack_names() else ANY_STACK)
     facts: dict[str, Any] = {}
     if given.attention is not None:

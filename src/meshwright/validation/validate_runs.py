@@ -42,6 +42,7 @@ class Validation:
                 "measured_memory_gib": run.memory_gib,
                 "predicted_fits": bool(p.fits[number]),
                 "measured_outcome": run.outcome,
+                "remarks": list(run.remarks),
             }
 
     def skipped_rows(self) -> Iterator[dict[str, str]]:

@@ -41,4 +41,4 @@ def calibrated(path: str | Path, on: str | None) -> Calibrated:
 
 def _with_constants(base: Cluster, found: ClusterCalibration) -> Cluster:
     """Return the cluster in its own size, with the fitted constants."""
-    return replace(base, calibration=found.cluster.calibration)
+    return replace(base, calibration=found.cluster.calibration, calibrated=found.cluster.calibrated)

@@ -15,7 +15,8 @@ import numpy as np
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants import constants
-from meshwright.cost.prediction_intervals import LIKELY, pair_interval
+from meshwright.cost.uncertainty.memory_error import LIKELY
+from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
 from meshwright.frameworks.import_formats import is_plan
 from meshwright.frameworks.importing.imported_file import ImportedFile, UnmappedOption

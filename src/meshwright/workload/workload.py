@@ -12,6 +12,7 @@ from typing import Literal
 from meshwright.errors import InputError, Problem
 from meshwright.workload.expert_capacity import MAX_FACTOR, Capacity
 from meshwright.workload.expert_routing import MAX_SKEW, Pairs, Routing
+from meshwright.workload.fp8_recipe import FP8_RECIPES, Fp8Recipe
 from meshwright.workload.packed_documents import Documents
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
@@ -34,7 +35,8 @@ class Workload:
 
     ``documents`` are what sequences are packed with; None: each sequence is one. ``routing`` is how unevenly tokens
     choose experts; None: as in the runs that constants were fitted to. ``capacity`` is how many tokens an expert takes;
-    None: all that chose it.
+    None: all that chose it. ``fp8_recipe`` is how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``);
+    None: as the stack does.
     """
 
     task: Task = "pretrain"
@@ -45,6 +47,7 @@ class Workload:
     documents: Documents | None = None
     routing: Routing | None = None
     capacity: Capacity | None = None
+    fp8_recipe: Fp8Recipe | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -76,7 +79,18 @@ class Workload:
         ):
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
+        if self.fp8_recipe is not None:
+            problems += self._wrong_recipe(self.fp8_recipe)
         return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()
+
+    def _wrong_recipe(self, recipe: str) -> list[Problem]:
+        field = "workload.fp8_recipe"
+        if recipe not in FP8_RECIPES:
+            return [Problem(field, recipe, "unknown", "one of " + ", ".join(FP8_RECIPES))]
+        if self.precision != "fp8":
+            rule = f"is a recipe of precision fp8, and the precision is {self.precision}"
+            return [Problem(field, recipe, rule, "precision: fp8, or leave it out")]
+        return []
 
     def _wrong_routing(self) -> list[Problem]:
         counts = self.routing.value if self.routing else "balanced"

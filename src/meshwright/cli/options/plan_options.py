@@ -1,4 +1,4 @@
-"""Options of ``plan``: documents, routing, capacity, schedules, and the solver's."""
+"""Options of ``plan``: stack, precision, documents, routing, capacity, schedules, and the solver's."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 MAX_DIGITS = 12
+StackName = Annotated[str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")]
+Precision = Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")]
+Fp8Recipe = Annotated[
+    str | None,
+    typer.Option("--fp8-recipe", help="Scales of fp8: current, delayed, blockwise, tensorwise or rowwise."),
+]
 Documents = Annotated[
     str | None,
     typer.Option(

@@ -2,18 +2,21 @@
 
 GEMM     t = t0 + ‖F/(e·P), bytes/(b·BW)‖_p with F = 2mkn and bytes = 2(mk + kn + mn) (fitted to measured
          kernels; 5–7 % error at training sizes), P the 16-bit peak. 8 and 4 bit are faster by a constant factor
-         and add a pass of 3·m·k bytes that quantises the input.
+         and add a pass of 3·m·k bytes that quantises the input; fp8 recipes have a factor and bytes of their own.
 flash    t = t0 + F/(e·P) + bytes/(η·BW); e per kernel class and device.
 pass     t = bytes/(η·BW).
 grouped  F/(e'·P), e' = e·r/(r + r½)·w/(w + w½) with r rows per expert and w the harmonic mean of the two widths of a
          product: many rows of a wide expert are multiplied as well as by a dense GEMM.
 collective, n ranks of which g share a fast domain, k = n/g:
-         t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC);
-         c = 2 for all-reduce, 1 for all-gather and reduce-scatter.
+         t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC)·(k/2)^γ;
+         c = 2 for all-reduce, 1 for all-gather and reduce-scatter. More domains share links that no file declares:
+         γ = ``nic_loss_exponent`` is what published exchanges over 2 to 32 nodes lose, 7 % a doubling. α has a hop for
+         each of a ring's ranks, n − k inside domains and k − 1 between them; all-reduces over domains are trees.
 all-to-all, of P bytes that a rank sends: t = α + max(t_fast, t_nic), t_fast = (g−1)/n·P/B·((V + V0)/V)^q on the
          curve of the all-gather (within 8 % of what was measured on A100 and H100, up to 24 % too quick on Blackwell
-         with 512 MiB), t_nic = (n−g)/n·P/(η'·NIC), large and small messages alike, with η' = η·``exchange_gain``, no
-         more than 1. Where the stack can, copies of a token for one domain, and for one rank, go once.
+         with 512 MiB), t_nic = (n−g)/n·P/(η'·NIC)·(k/2)^γ, large and small messages alike, with
+         η' = η·``exchange_gain``, no more than 1. Where the stack can, copies of a token for one domain, and for one
+         rank, go once.
 
 What they ignore: clocks and power, wave quantisation below ~1,000 rows, congestion between jobs, tiers that are not
 declared. Bandwidths are per device and one direction; a device owns its share of the NICs.
@@ -27,12 +30,15 @@ import numpy as np
 
 from meshwright.cluster.cluster import Pool, Tier
 from meshwright.cluster.fast_domains import usable_domain
-from meshwright.cost.constants import Curve, Kernels, calibrated, constants, kernels
+from meshwright.cost.constants import Curve, Kernels, RecipeCost, calibrated, constants, kernels, recipe_costs
 from meshwright.program.expert_dispatch.dispatch_forms import DeduplicatedBytes
 from meshwright.program.layouts.node_hops import Fabric
 from meshwright.program.local_shape import Number
+from meshwright.workload.fp8_recipe import Fp8Recipe
 
 BYTES_16 = 2
+RINGS = ("all-gather", "reduce-scatter")
+"""Collectives whose messages pass every rank in turn: their latency has a hop for each."""
 LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4")
 
 
@@ -48,6 +54,7 @@ class HardwareTimes:
     nic_bytes_per_s: float
     domain: int
     precision: str = "bf16"
+    recipe: RecipeCost | None = None
     tiers: tuple[Tier, ...] = ()
     fabric: Fabric | None = None
     host_bytes_per_s: float | None = None
@@ -63,17 +70,15 @@ class HardwareTimes:
     @property
     def speed_up(self) -> float:
         """Return the speed-up of a matrix product over 16 bit, without its quantisation."""
-        return self.constants.get(f"{self.precision}_speed_up", 1.0)
+        rate = 1.0 if self.recipe is None else self.recipe.product_rate
+        return rate * self.constants.get(f"{self.precision}_speed_up", 1.0)
 
     def _quantise(self, elements: Number) -> Number:
         """Return the seconds to read an input in 16 bit and write it in 8 or 4."""
         if self.precision not in LOW_PRECISIONS:
             return 0.0
-        return (
-            elements
-            * self.constants["quantise_bytes"]
-            / (self.constants["quantise_efficiency"] * self.memory_bytes_per_s)
-        )
+        each = self.constants["quantise_bytes"] if self.recipe is None else self.recipe.quantise_bytes
+        return elements * each / (self.constants["quantise_efficiency"] * self.memory_bytes_per_s)
 
     def grouped_gemm(
         self, rows: Number, experts: Number, k: Number, n: Number, more_bytes: Number = 0.0
@@ -121,28 +126,31 @@ class HardwareTimes:
         curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
         bus = 2.0 if kind == "all-reduce" else 1.0
         if kind == "all-to-all":
-            inside, crossing = exchanged(logical_bytes, ranks, local, once)
-            slow = congestion * crossing / (self._exchange_efficiency * self.nic_bytes_per_s)
-            moving = np.maximum(inside / self._fast(curve) * _saturation(inside, curve), slow)
+            near, crossing = exchanged(logical_bytes, ranks, local, once)
+            slow = congestion * crossing / (self._exchange_efficiency * self._nic_bytes_per_s(nodes))
+            moving = np.maximum(near / self._fast(curve) * _saturation(near, curve), slow)
         else:
             fast = bus * (local - 1) / local * logical_bytes / self._fast(curve)
             wire = bus * (nodes - 1) / nodes * logical_bytes / local
-            slow = congestion * wire / (c["nic_efficiency"] * self.nic_bytes_per_s)
+            slow = congestion * wire / (c["nic_efficiency"] * self._nic_bytes_per_s(nodes))
             volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
-            across = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
-            moving = np.maximum(fast, slow) * np.where(nodes > 1, across, _saturation(volume, curve))
-        hops = (
-            c["nic_tree_hop_s"] * np.log2(nodes)
-            if kind == "all-reduce"
-            else c["nic_ring_hop_s"] * (nodes - 1)
-        )
+            longer = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
+            moving = np.maximum(fast, slow) * np.where(nodes > 1, longer, _saturation(volume, curve))
+        tree = c["nic_tree_hop_s"] * np.log2(nodes)
+        across = tree if kind == "all-reduce" else c["nic_ring_hop_s"] * (nodes - 1)
+        inside = ranks - nodes if kind in RINGS else local - 1
         latency = (
             curve.latency_s
-            + curve.latency_per_rank_s * (local - 1)
+            + curve.latency_per_rank_s * inside
             + c["multi_process_latency_s"]
-            + np.where(nodes > 1, c["nic_latency_s"] + hops, 0.0)
+            + np.where(nodes > 1, c["nic_latency_s"] + across, 0.0)
         )
         return np.where((ranks > 1) & (np.asarray(logical_bytes) > 0), latency + moving, 0.0)
+
+    def _nic_bytes_per_s(self, nodes: Number) -> Number:
+        """Return a device's share of the cards, less what collectives over more than two domains lose of it."""
+        more = np.maximum(nodes, 2.0) / 2.0
+        return self.nic_bytes_per_s / more ** self.constants["nic_loss_exponent"]
 
     @property
     def _exchange_efficiency(self) -> float:
@@ -184,7 +192,10 @@ def _saturation(volume: Number, curve: Curve) -> Number:
 
 
 def hardware_times_for(
-    pool: Pool, precision: str, calibration: Mapping[str, float] = MappingProxyType({})
+    pool: Pool,
+    precision: str,
+    calibration: Mapping[str, float] = MappingProxyType({}),
+    fp8_recipe: Fp8Recipe | None = None,
 ) -> HardwareTimes:
     """Forms of a pool at a workload's precision; ``calibration`` overrides constants by name."""
     peaks = pool.device.peak_flops
@@ -198,6 +209,7 @@ def hardware_times_for(
         nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
         domain=usable_domain(pool),
         precision=precision,
+        recipe=None if fp8_recipe is None else recipe_costs()[fp8_recipe],
         host_bytes_per_s=pool.node.host_bytes_per_s,
     )
 

@@ -7,6 +7,8 @@ only the numbers are scalars here and arrays there.
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import exp
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +42,28 @@ from meshwright.schedules.pipeline import returns_to_first
 def setting_hardware_times(setting: Setting) -> HardwareTimes:
     """Forms of a setting's devices and network, with the cluster's own calibration."""
     cluster = setting.cluster
-    forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration))
-    return replace(forms, tiers=cluster.tiers, fabric=fabric_of(cluster))
+    recipe = setting.stack.recipe_of(setting.workload)
+    forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration), recipe)
+    jitter = forms.constants["step_jitter"] if cluster.step_jitter is None else cluster.step_jitter
+    slower = slowest_of(cluster.devices, jitter)
+    return replace(
+        forms,
+        tiers=cluster.tiers,
+        fabric=fabric_of(cluster),
+        peak_16bit_flops=forms.peak_16bit_flops / slower,
+        memory_bytes_per_s=forms.memory_bytes_per_s / slower,
+    )
+
+
+def slowest_of(devices: int, jitter: float) -> float:
+    """Return the expected slowness of the slowest of many devices, whose speeds differ by ``jitter`` in the logarithm.
+
+    A step waits for the slowest one. The expected largest of n normal values is that of Blom's approximation,
+    Φ⁻¹((n − 3/8)/(n + 1/4)) (Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    if devices == 1 or not jitter:
+        return 1.0
+    return exp(jitter * NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25)))
 
 
 def program_prices(program: Program, setting: Setting) -> Prices:

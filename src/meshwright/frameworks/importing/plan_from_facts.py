@@ -19,6 +19,7 @@ from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.rule_input import largest_divisor
+from meshwright.stack.load import load_stack
 
 AXES = ("pp", "cp", "tp")
 
@@ -178,8 +179,11 @@ def _workload(
     if seq_len is None:
         problems.append(Problem("seq_len", None, "the file does not say it", "--seq-len 4096"))
     precision = foreign.value("workload.precision", "bf16")
-    capacity = foreign.value("workload.capacity")
-    return ({} if capacity is None else {"capacity": capacity}) | {
+    capacity, recipe = foreign.value("workload.capacity"), foreign.value("workload.fp8_recipe")
+    usual = recipe == load_stack(target.stack).fp8_recipes[0]
+    return {
+        **({} if capacity is None else {"capacity": capacity}),
+        **({} if recipe is None or usual else {"fp8_recipe": recipe}),
         "task": foreign.value("workload.task", "pretrain"),
         "seq_len": seq_len or 1,
         "global_batch": batch,

@@ -23,7 +23,6 @@ from meshwright.model.load import load_model
 from meshwright.validation.cell_parsers import Reader, read_cells
 from meshwright.validation.read_run_table import CHOSEN, COLUMN_OF, ESSENTIAL, GIVEN, RESULT
 from meshwright.validation.run_model import NEEDED, configured, released_model_name
-from meshwright.validation.run_plan import SHARDING_SPELLINGS
 
 NAMES = (
     *("run_id", "source", "locator", "release", "notes", "model", "stack", "task", "schedule", "outcome"),
@@ -136,8 +135,12 @@ def _wrong(column: str, text: str) -> str:
     longest = LONGEST_PATH if column == "model" else LONGEST
     if not text.isprintable() or len(text) > longest:
         return f"must be one line of up to {longest} characters"
-    _, wrong = read_cells((text,), {column: MEASURES[column]}) if column in MEASURES else ({}, [])
-    return wrong[0].partition(": ")[2] if wrong else ""
+    if column not in MEASURES:
+        return ""
+    cells = read_cells((text,), {column: MEASURES[column]})
+    if cells.remarks:
+        return "is no word that we know"
+    return cells.wrong[0].partition(": ")[2] if cells.wrong else ""
 
 
 def _value(column: str, text: str) -> Any:
@@ -146,8 +149,7 @@ def _value(column: str, text: str) -> Any:
         return None
     if column not in MEASURES:
         return text
-    values, _ = read_cells((text,), {column: MEASURES[column]})
-    return values[column]
+    return read_cells((text,), {column: MEASURES[column]}).values[column]
 
 
 def _same(column: str, ours: str, theirs: str) -> bool:
@@ -165,8 +167,6 @@ def _meaning(column: str, text: str) -> object:
     match column:
         case "stack":
             return str(value).partition("@")[0]
-        case "sharding":
-            return SHARDING_SPELLINGS.get(value, value)
         case "recompute":
             return value if isinstance(value, str) else set(value)
         case _:

@@ -4,7 +4,7 @@ A code is an index into the values of its choice; the first value is the usual o
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -66,15 +66,17 @@ class Choice:
     """A choice at ``path`` of a plan file.
 
     ``known``: all its values; () where each array of plans has its own. ``names`` are further values that are their own
-    words. A list of some ``listed`` words, in their order, is a value too, or of all of them in any order where a value
-    is an ``order``. ``parse`` reads any other text, such as ``example``; it raises a ValueError that says what the text
-    must be. Plans with the value ``nothing`` have no such choice. ``read`` and ``write`` convert between what a short
-    plan has at its path and a value. ``searched`` is None for what base plans enumerate.
+    words, ``spellings`` others' words for some of these. A list of some ``listed`` words, in their order, is a value
+    too, or of all of them in any order where a value is an ``order``. ``parse`` reads any other text, such as
+    ``example``; it raises a ValueError that says what the text must be. Plans with the value ``nothing`` have no such
+    choice. ``read`` and ``write`` convert between what a short plan has at its path and a value. ``searched`` is None
+    for what base plans enumerate.
     """
 
     path: str
     known: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
     listed: tuple[str, ...] = ()
     order: bool = False
     nothing: Hashable = None

@@ -8,6 +8,7 @@ import numpy as np
 from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.choices.recompute_sets import operator_sets
 from meshwright.plans.forms.short import RecomputeName, RecomputeOperator
+from meshwright.plans.forms.spellings import RECOMPUTES as SPELLINGS
 from meshwright.plans.rules.stack_support import recomputable
 from meshwright.plans.setting import Setting
 
@@ -32,6 +33,7 @@ def _recomputable(given: ChoiceRuleInput, chosen: str | tuple[str, ...]) -> Iter
 recompute = Choice(
     path="recompute",
     names=RECOMPUTES,
+    spellings=SPELLINGS,
     listed=get_args(RecomputeOperator),
     searched=SearchedChoice(
         usual=_named,

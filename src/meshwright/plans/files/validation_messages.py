@@ -34,6 +34,8 @@ EXAMPLES = {
     "factor": "factor: 1.25",
     "policy": "policy: hdp",
     "capacity_tokens": "capacity_tokens: 8192",
+    "runs": "runs: 3",
+    "sigma": "sigma: 0.08",
     "state": "state: gradient",
     "over": "over: dp_shard",
     "does": "does: train",

@@ -3,9 +3,10 @@
 The product pp·dp_replicate·dp_shard·cp·tp is the number of devices.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from meshwright.plans.context_parallel import Context, NamedContext, context_in_full
 from meshwright.plans.files.strict_types import (
@@ -17,12 +18,20 @@ from meshwright.plans.files.strict_types import (
     number_or_list,
     number_or_mapping,
 )
+from meshwright.plans.forms.spellings import (
+    RECOMPUTES,
+    SHARDINGS,
+    precision_in_our_words,
+    stack_in_our_words,
+    translated,
+)
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
 
 MAX_DEGREE = 2**20
+NamedStack = Annotated[str, BeforeValidator(stack_in_our_words)]
 MAX_AHEAD = 1000
 Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
@@ -35,13 +44,14 @@ ExpertOrder = Annotated[
 """The experts of each routed layer, or of all of them, as ranks hold them; a file of such rows until it is read."""
 NodeOrder = tuple[Annotated[int, Field(ge=0, le=MAX_DEGREE)], ...]
 ShardingName = Literal["none", "zero1", "zero2", "zero3"]
+NamedSharding = Annotated[ShardingName, translated(SHARDINGS)]
 Gather = Literal["per-layer", "per-micro-batch", "per-unit", "per-step"]
 RecomputeName = Literal["none", "selective", "full"]
 RecomputeOperator = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts"
 ]
 Recompute = Annotated[
-    Annotated[RecomputeName, Tag("<name>")]
+    Annotated[RecomputeName, translated(RECOMPUTES), Tag("<name>")]
     | Annotated[tuple[RecomputeOperator, ...], Field(min_length=1), Tag("<list>")],
     Discriminator(name_or_list),
 ]
@@ -113,6 +123,8 @@ class WorkloadSpec(Strict):
     ``documents``: sequences are packed with documents of these lengths, which do not attend to each other; None: each
     sequence is one. ``routing``: how unevenly tokens choose experts (``workload/expert_routing.py``); None: as in
     the runs that constants were fitted to. ``capacity``: how many tokens an expert takes; None: all that chose it.
+    ``fp8_recipe``: how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``); None: as the stack does.
+    A precision in others' words says its recipe too: ``fp8-cs``.
     """
 
     task: str = "pretrain"
@@ -123,6 +135,12 @@ class WorkloadSpec(Strict):
     documents: Lengths | None = None
     routing: RoutingSpec | None = None
     capacity: NamedCapacity | None = None
+    fp8_recipe: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_our_words(cls, data: Any) -> Any:
+        return precision_in_our_words(data) if isinstance(data, Mapping) else data
 
 
 class ShortLayout(Strict):
@@ -273,9 +291,9 @@ class ShortPlan(Strict):
     model: str
     cluster: str
     workload: WorkloadSpec
-    stack: str = "megatron-core"
+    stack: NamedStack = "megatron-core"
     layout: ShortLayout = ShortLayout()
-    sharding: ShardingName = "none"
+    sharding: NamedSharding = "none"
     gather: Gather | None = None
     pipeline: ShortPipeline = ShortPipeline()
     recompute: Recompute = "none"

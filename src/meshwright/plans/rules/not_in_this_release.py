@@ -18,6 +18,7 @@ from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.expert_routing import Routing
+from meshwright.workload.fp8_recipe import Fp8Recipe
 from meshwright.workload.packed_documents import Documents
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
@@ -46,6 +47,7 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
         routing=None if spec.routing is None else Routing(routing_of_workload(spec.routing)),
         capacity=_capacity(spec),
+        fp8_recipe=cast(Fp8Recipe | None, spec.fp8_recipe),
     )
 
 

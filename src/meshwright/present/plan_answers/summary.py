@@ -47,6 +47,7 @@ def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequ
         elif len(data["plans"]) > 1:
             _print_ranking(out, data["plans"])
         _print_certainty(out, data)
+        _print_advice(out, best["predict"])
         _print_memory(out, best["predict"])
         _print_reasons(out, best["reasons"], strongest)
         _print_binding(out, best["predict"])
@@ -124,6 +125,13 @@ def _print_certainty(out: Console, data: dict[str, Any]) -> None:
             f"{data['candidates_tied']:,} plans are within {data['tie_ratio'] - 1:.1%} of the best: a prediction "
             "cannot tell them apart, `meshwright probe` can.",
         )
+
+
+def _print_advice(out: Console, report: dict[str, Any]) -> None:
+    """Print why the interval is wide and what narrows it, if anything does."""
+    advice = (report.get("interval") or {}).get("advice")
+    if advice:
+        _print(out, "", advice, lines=3)
 
 
 def _print_memory(out: Console, report: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.plan_choice import Choice
+from meshwright.plans.forms.spellings import our_word
 from meshwright.schedules.choice import StepValidation
 from meshwright.search.space.constraints import Forbidden, Keep, Value
 from meshwright.search.space.searched_schedules import names_list_file
@@ -71,6 +72,7 @@ def _value(option: str, name: str, text: str) -> Value:
 
 def _coded(field: str, choice: Choice, text: str) -> Value:
     """Parse a value of a coded choice. Raise InputError."""
+    text = our_word(text, choice.spellings)
     if choice.parse:
         try:
             return choice.parse(text)  # type: ignore[return-value]

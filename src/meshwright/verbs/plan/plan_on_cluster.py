@@ -9,7 +9,7 @@ from typing import Any
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.state_memory import state_memory_bound
-from meshwright.cost.prediction_intervals import pair_interval
+from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.plans.forms.short import ShortPlan
@@ -28,7 +28,7 @@ from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
-from meshwright.verbs.plan.proposal import Proposal, proposal, with_node_remark
+from meshwright.verbs.plan.proposal import Proposal, network_advised, proposal, with_node_remark
 from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
 from meshwright.workload.workload import Workload
@@ -137,7 +137,8 @@ def answer(
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
         proposals = ranked([*own, *better.proposals.values()], len(rows))
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
-    proposals = tuple(with_node_remark(one, setting.cluster.pool) for one in proposals)
+    first, *others = (with_node_remark(one, setting.cluster.pool) for one in proposals)
+    proposals = (network_advised(first, setting), *others)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space),

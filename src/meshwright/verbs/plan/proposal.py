@@ -28,6 +28,7 @@ from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.variants import with_every_later
 from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages
 from meshwright.verbs.plan.search_space import scoring
+from meshwright.verbs.predict.network_advice import with_network_advice
 from meshwright.verbs.predict.predict_plan import useless_recomputation
 
 
@@ -120,6 +121,14 @@ def _explain_later(found: RankedPlans, row: int, setting: Setting) -> list[Reaso
     every = search_plans(with_every_later(own, setting), scoring(setting))
     (place,) = np.flatnonzero(getattr(every.plans, DEFERRED_CHOICE) == getattr(own, DEFERRED_CHOICE)[0])
     return explain_choices(every, int(place), (DEFERRED_CHOICE,))
+
+
+def network_advised(one: Proposal, setting: Setting) -> Proposal:
+    """Return the proposal with advice on the network cards, where its step depends on them."""
+    if one.plan.pipeline.choice.written is not None:
+        return one
+    long = one.long or expand(one.plan, setting.model.architecture)
+    return replace(one, report=with_network_advice(one.report, one.plan, long, setting))
 
 
 def with_node_remark(one: Proposal, pool: Pool) -> Proposal:

@@ -15,7 +15,7 @@ from meshwright.cost.lower_bounds.state_memory import may_fit
 from meshwright.cost.lower_bounds.tight_step_time import TightBounds
 from meshwright.cost.operators.price_plans import fabric_of
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
-from meshwright.cost.prediction_intervals import pair_interval
+from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InputError, Problem
 from meshwright.placement.node_order.nearest_first import MOST_NODES, near_together
 from meshwright.plans.arrays.plan_arrays import PlanArrays

@@ -13,6 +13,7 @@ from meshwright.plans.resolve import Resolved
 from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.predict.network_advice import with_network_advice
 
 MAX_PASSES = 2**18
 LITTLE = 0.02
@@ -33,8 +34,10 @@ def reported(resolved: Resolved, estimate: Estimate) -> Report:
     saved: Iterable[Problem] = ()
     if short is not None:
         saved = useless_recomputation(short, resolved.long, resolved.setting, found)
+        found = with_network_advice(found, short, resolved.long, resolved.setting)
     slow = () if short is None else slow_links(short, resolved.long, resolved.setting)
-    return replace(found, remarks=(*doubts(resolved), *map(str, saved), *slow))
+    advice = (found.interval or {}).get("advice")
+    return replace(found, remarks=(*doubts(resolved), *map(str, saved), *slow, *([advice] if advice else [])))
 
 
 def slow_links(short: ShortPlan, plan: LongPlan, setting: Setting) -> Iterator[str]:

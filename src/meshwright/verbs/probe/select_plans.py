@@ -8,7 +8,7 @@ layers.
 
 from collections.abc import Callable, Iterable
 
-from meshwright.cost.prediction_intervals import LIKELY
+from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.errors import InputError
 from meshwright.plans.files.plan_file import Plan
 from meshwright.plans.resolve import Resolved, resolve_with

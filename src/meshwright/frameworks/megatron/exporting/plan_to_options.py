@@ -21,8 +21,11 @@ CONTEXTS: Mapping[str, str] = {
 """Forms of context parallelism in Megatron's words."""
 USUAL_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 PP_BEFORE_DP_ORDER = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
-FP8_FORMATS = {"fp8": ("hybrid", "tensorwise"), "mxfp8": ("e4m3", "mxfp8")}
-"""Format and recipe of the precisions in 8 bit."""
+FP8_FORMATS = {"fp8": "hybrid", "mxfp8": "e4m3"}
+"""Formats of the precisions in 8 bit."""
+FP8_RECIPES = {"current": "tensorwise", "delayed": "delayed", "blockwise": "blockwise"}
+"""Recipes of fp8 in Megatron's words; mxfp8 is one more there."""
+DEFAULT_FP8_RECIPE = "delayed"
 OPTIMIZERS = {"adamw": "adam", "sgd": "sgd"}
 STRATEGIES = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
@@ -146,6 +149,10 @@ def recompute(facts: Facts, name: str) -> Any:
 
 def low_precision(facts: Facts) -> dict[str, str | None]:
     """Return the formats of numbers in 8 and 4 bit, and the recipe of the former; None where there are none."""
-    precision = facts["workload.precision"]
-    fp8, recipe = FP8_FORMATS.get(precision, (None, None))
-    return {"fp8": fp8, "fp8_recipe": recipe, "fp4": "e2m1" if precision == "nvfp4" else None}
+    precision, recipe = facts["workload.precision"], facts["workload.fp8_recipe"]
+    named = precision if precision == "mxfp8" else FP8_RECIPES.get(recipe)
+    return {
+        "fp8": FP8_FORMATS.get(precision),
+        "fp8_recipe": named,
+        "fp4": "e2m1" if precision == "nvfp4" else None,
+    }

@@ -7,7 +7,8 @@ from meshwright.frameworks.importing.imported_file import Fact, Stage
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.exporting.plan_to_options import (
     CONTEXTS,
-    FP8_FORMATS,
+    DEFAULT_FP8_RECIPE,
+    FP8_RECIPES,
     PP_BEFORE_DP_ORDER,
     STRATEGIES,
 )
@@ -18,6 +19,7 @@ from meshwright.frameworks.option_table import FLAG, OptionRow, read_facts
 from meshwright.plans.context_parallel import Context, ContextForm, shortest
 
 RECOMPUTES = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
+FP8_RECIPE_OF = {word: recipe for recipe, word in FP8_RECIPES.items()}
 CONTEXT_OF = {word: form for form, word in CONTEXTS.items()}
 SHARDINGS = {strategy: sharding for sharding, strategy in STRATEGIES.items()} | {
     "no_shard": "none",
@@ -172,11 +174,14 @@ def _workload(line: CommandLine, facts: Facts) -> Facts:
     plain = {names.FP16: "fp16", names.BF16: "bf16"}
     name = next((name for name in plain if name in line), "")
     found = {"workload.precision": Fact(plain.get(name, "fp32"), name or "neither --bf16 nor --fp16")}
-    recipes = {recipe: precision for precision, (_, recipe) in FP8_FORMATS.items()}
-    low = {names.FP8: recipes.get(line.get(names.FP8_RECIPE), "fp8"), names.FP4: "nvfp4"}
+    recipe = line.get(names.FP8_RECIPE) or DEFAULT_FP8_RECIPE
+    low = {names.FP8: "mxfp8" if recipe == "mxfp8" else "fp8", names.FP4: "nvfp4"}
     for name, precision in low.items():
         if name in line:
             found["workload.precision"] = line.fact(name, precision)
+    if found["workload.precision"].value == "fp8":
+        said = names.FP8_RECIPE if names.FP8_RECIPE in line else names.FP8
+        found["workload.fp8_recipe"] = line.fact(said, FP8_RECIPE_OF.get(recipe))
     if SFT in line:
         found["workload.task"] = Fact("sft", SFT)
     if names.CAPACITY in line and "model.experts" in facts:

@@ -33,8 +33,14 @@ CLOSED = ("train", "ddp", "dist")
 OPEN = ("model", "mixed_precision", "comm_overlap", "optimizer")
 UNASKED = (None, False, "", (), 0, "none", "no_shard", "torch.float32")
 """Values that ask for nothing; 32 bit is what states have anyway."""
-PRECISIONS = {"bf16": "bf16", "fp8cs": "fp8", "fp8sc": "fp8", "fp8mx": "mxfp8", "nvfp4": "nvfp4"}
-"""Precisions in the names of recipes: current and sub-channel scaling are both fp8."""
+PRECISIONS: Mapping[str, tuple[str, str | None]] = {
+    "bf16": ("bf16", None),
+    "fp8cs": ("fp8", "current"),
+    "fp8sc": ("fp8", "blockwise"),
+    "fp8mx": ("mxfp8", None),
+    "nvfp4": ("nvfp4", None),
+}
+"""Precisions in the names of recipes, with the recipe of fp8: current or sub-channel scaling."""
 
 
 def import_bridge(text: str) -> ImportedFile:
@@ -88,7 +94,10 @@ def _recipe_facts(said: BridgeOverrides, facts: Facts, problems: list[Problem]) 
         problems.append(Problem("recipe", said.recipe, rule, hint, "warning"))
     named = re.search(rf"_({'|'.join(PRECISIONS)})_", said.recipe)
     if named and "workload.precision" not in facts:
-        found["workload.precision"] = Fact(PRECISIONS[named.group(1)], said.recipe)
+        precision, fp8_recipe = PRECISIONS[named.group(1)]
+        found["workload.precision"] = Fact(precision, said.recipe)
+        if fp8_recipe is not None:
+            found["workload.fp8_recipe"] = Fact(fp8_recipe, said.recipe)
     return found
 
 

@@ -17,34 +17,37 @@ from meshwright.frameworks.megatron.importing.expert_capacity import capacity_fa
 from meshwright.frameworks.megatron.importing.multi_token_prediction import USUAL_WEIGHT, weight_fact
 from meshwright.frameworks.megatron.importing.options_to_plan import (
     CONTEXT_OF,
+    FP8_RECIPE_OF,
     RECOMPUTES,
     SHARDINGS,
     context_in_megatron_words,
 )
 from meshwright.frameworks.megatron_bridge import options as names
+from meshwright.frameworks.megatron_bridge.exporting.plan_to_options import PLAIN_PRECISION
 from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import stage_facts
 from meshwright.frameworks.option_table import read_facts
 
 Facts = dict[str, Fact]
 TORCH_FSDP = "dist.use_torch_fsdp2"
-NAMES: Mapping[str, str] = {
-    "bf16_mixed": "bf16",
-    "fp16_mixed": "fp16",
-    "bf16_with_fp8_delayed_scaling_mixed": "fp8",
-    "fp16_with_fp8_delayed_scaling_mixed": "fp8",
-    "bf16_with_fp8_current_scaling_mixed": "fp8",
-    "fp16_with_fp8_current_scaling_mixed": "fp8",
-    "bf16_with_fp8_subchannel_scaling_mixed": "fp8",
-    "fp16_with_fp8_subchannel_scaling_mixed": "fp8",
-    "nemotron_h_bf16_with_fp8_current_scaling_mixed": "fp8",
-    "nanov2_bf16_with_fp8_current_scaling_mixed": "fp8",
-    "bf16_with_mxfp8_mixed": "mxfp8",
-    "fp16_with_mxfp8_mixed": "mxfp8",
-    "bf16_with_nvfp4_mixed": "nvfp4",
-    "nemotron_3_super_bf16_with_nvfp4_mixed": "nvfp4",
-    "nemotron_3_ultra_bf16_with_nvfp4_mixed": "nvfp4",
+RECIPES = {"current": "current", "delayed": "delayed", "subchannel": "blockwise"}
+"""Recipes of fp8 in the names of precisions."""
+NAMES: Mapping[str, tuple[str, str | None]] = {
+    "bf16_mixed": ("bf16", None),
+    "fp16_mixed": ("fp16", None),
+    **{
+        f"{base}_with_fp8_{word}_scaling_mixed": ("fp8", recipe)
+        for base in ("bf16", "fp16")
+        for word, recipe in RECIPES.items()
+    },
+    "nemotron_h_bf16_with_fp8_current_scaling_mixed": ("fp8", "current"),
+    "nanov2_bf16_with_fp8_current_scaling_mixed": ("fp8", "current"),
+    "bf16_with_mxfp8_mixed": ("mxfp8", None),
+    "fp16_with_mxfp8_mixed": ("mxfp8", None),
+    "bf16_with_nvfp4_mixed": ("nvfp4", None),
+    "nemotron_3_super_bf16_with_nvfp4_mixed": ("nvfp4", None),
+    "nemotron_3_ultra_bf16_with_nvfp4_mixed": ("nvfp4", None),
 }
-"""Names of precisions; a hyphen is as good as an underscore."""
+"""Names of precisions, with the recipe of fp8; a hyphen is as good as an underscore."""
 
 
 def config_facts(settings: ConfigValues) -> Facts:
@@ -161,11 +164,11 @@ def names_of(value: Any) -> tuple[str, ...]:
 def _precision(settings: ConfigValues, facts: Facts) -> Facts:
     name = settings.get(names.PRECISION)
     if isinstance(name, str):
-        precision = NAMES.get(name.replace("-", "_"))
-        if precision is None:
+        known = NAMES.get(name.replace("-", "_"))
+        if known is None:
             settings.problem(names.PRECISION, "no such precision", nearest(name, NAMES))
             return {}
-        return {"workload.precision": settings.fact(names.PRECISION, precision)}
+        return _precision_facts(settings, names.PRECISION, *known)
     for field, precision in (
         ("fp4", "nvfp4"),
         ("fp8", "fp8"),
@@ -175,9 +178,18 @@ def _precision(settings: ConfigValues, facts: Facts) -> Facts:
     ):
         key = f"{names.PRECISION}.{field}"
         if settings.get(key) not in (None, False):
-            scaled = field == "fp8" and settings.get(f"{names.PRECISION}.fp8_recipe") == "mxfp8"
-            return {"workload.precision": settings.fact(key, "mxfp8" if scaled else precision)}
+            word = str(settings.get(f"{names.PRECISION}.fp8_recipe") or PLAIN_PRECISION["fp8_recipe"])
+            if field == "fp8" and word == "mxfp8":
+                return _precision_facts(settings, key, word, None)
+            return _precision_facts(
+                settings, key, precision, FP8_RECIPE_OF.get(word) if field == "fp8" else None
+            )
     return {}
+
+
+def _precision_facts(settings: ConfigValues, key: str, precision: str, recipe: str | None) -> Facts:
+    facts = {"workload.precision": settings.fact(key, precision)}
+    return facts if recipe is None else facts | {"workload.fp8_recipe": settings.fact(key, recipe)}
 
 
 def _width(settings: ConfigValues, facts: Facts) -> Facts:

@@ -50,4 +50,19 @@ def _uncut(plan: PlanValues, axis: str, degree: int, families: tuple[str, ...] |
         yield Problem(f"layout.{axis}", degree, rule, f"{axis}: 1")
 
 
-EVERY_STACK: tuple[StackLimit, ...] = (rank_order, gather, tensor_families, expert_families)
+@limit("does not train with this recipe of fp8")
+def fp8_recipe(plan: PlanValues) -> Iterator[Problem]:
+    """Only a recipe that the workload names is asked for; without one it is the stack's own."""
+    known, recipe = plan.stack.fp8_recipes, plan.workload.fp8_recipe
+    if recipe is not None and recipe not in known:
+        rule = f"{plan.stack.id} trains with the recipes {', '.join(known)}"
+        yield Problem("workload.fp8_recipe", recipe, rule, f"fp8_recipe: {known[0]}")
+
+
+EVERY_STACK: tuple[StackLimit, ...] = (
+    rank_order,
+    gather,
+    tensor_families,
+    expert_families,
+    fp8_recipe,
+)

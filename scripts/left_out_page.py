@@ -1,0 +1,138 @@
+"""The page of errors of runs that were left out of the fit, ``benchmarks/left-out.md``."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from math import comb
+
+import numpy as np
+from error_parts import Found, Groups, grouped, parts_of, student
+from left_out_fits import Floats, source_of
+
+from meshwright.cost.uncertainty.error_parts import ErrorParts
+from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.validation.error_metrics import ordered_pairs
+
+ZERO3 = SHARDINGS.index("zero3")
+FEW = 20
+"""Sources with fewer runs say little of a share."""
+
+
+def left_out_page(unseen: Sequence[Found], seen: Sequence[Found]) -> str:
+    """The page, as Markdown."""
+    dense, experts = (grouped(unseen, of) for of in ("dense", "experts"))
+    held = coverage(dense)
+    weighed = np.mean([share for share, _ in held.values()])
+    return f"""# Runs left out of the fit
+
+Step times of published runs, predicted with constants that were fitted without them; what only the left-out runs could
+teach is at its prior in `calibration/priors.csv`. Each fit begins at the present constants with their derivatives,
+which its steps correct and no fit computes anew, and takes about 150 runs of a source. The priors of four constants
+know a little of published runs, as their origins say: messages inside a node, grouped products, sharded communication
+and host time; the figures are that much too good where those matter. The passes that were timed beside Zero Bubble's
+steps are fitted with its steps. Written on {date.today().isoformat()} by
+`python scripts/write_error_parts.py RUNS.csv --write` from the constants of
+`python scripts/fit_left_out.py RUNS.csv --write`, which are in
+[left-out-constants.csv](left-out-constants.csv). In-sample errors of the same runs are in [accuracy](accuracy.md).
+
+## Each source left out
+
+What a new cluster and stack would find. *In the others' interval*: the share of a source's dense runs inside the 80 %
+interval that all other sources' left-out errors give, with the range that a binomial share of so many runs has. Its
+mean over the sources is {weighed:.1%}.
+
+| source | runs | MAPE | bias | in the others' interval |
+| --- | --: | --: | --: | --: |
+{_source_lines(unseen, held)}
+The mean MAPE over sources of dense models is {_mean_mape(dense):.1%}.
+
+## Each fifth of a source's groups left out
+
+What a new model or scale on a known stack would find: the groups (source, model, device, number of devices) of every
+source were dealt to five folds, and each fold was predicted by constants that were fitted without it. *Pairs right*: of
+all pairs of a setting whose times differ by more than 5 %, the share in the right order.
+
+| source | runs | MAPE | bias | pairs | right |
+| --- | --: | --: | --: | --: | --: |
+{_fold_lines(seen)}
+The mean MAPE over sources of dense models is {_mean_mape(grouped(seen, "dense")):.1%}.
+
+## Parts of the error
+
+Standard deviations of log(measured/predicted); `scripts/error_parts.py` says how they are found.
+
+| runs | stack | group | run | whole | 80 % interval | runs | sources |
+| --- | --: | --: | --: | --: | --: | --: | --: |
+{_part_line("dense, source left out", parts_of(dense, False))}
+{_part_line("experts, source left out", parts_of(experts, False))}
+{_part_line("dense, group left out", parts_of(grouped(seen, "dense"), True))}
+{_part_line("experts, group left out", parts_of(grouped(seen, "experts"), True))}
+"""
+
+
+def coverage(groups: Groups) -> dict[str, tuple[float, int]]:
+    """Return the share of each source's runs inside the interval of all other sources' errors, and their number."""
+    held = {}
+    for source, own in groups.items():
+        others = {name: errors for name, errors in groups.items() if name != source}
+        most = student(len(others)) * parts_of(others, False).sigma
+        errors = np.concatenate(own)
+        held[source] = float((np.abs(errors) <= most).mean()), len(errors)
+    return held
+
+
+def binomial_range(share: float, runs: int) -> tuple[float, float]:
+    """Return the 10 % and 90 % points of the observed share of so many runs whose true share is ``share``."""
+    chances = np.array([comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(runs + 1)])
+    passed = np.cumsum(chances)
+    return tuple(float(np.searchsorted(passed, point) / runs) for point in (0.1, 0.9))  # type: ignore[return-value]
+
+
+def _errors_by_source(found: Sequence[Found]) -> dict[str, Floats]:
+    errors: dict[str, list[Floats]] = {}
+    for one in found:
+        errors.setdefault(source_of(one.observation), []).append(one.errors)
+    return {source: np.concatenate(own) for source, own in sorted(errors.items())}
+
+
+def _source_lines(unseen: Sequence[Found], held: Mapping[str, tuple[float, int]]) -> str:
+    lines = []
+    for source, errors in _errors_by_source(unseen).items():
+        inside = "–"
+        if source in held:
+            share, runs = held[source]
+            low, high = binomial_range(share, runs)
+            inside = f"{share:.0%} of {runs} ({low:.0%} to {high:.0%})"
+        lines.append(f"| {source} | {_figures(errors)} | {inside} |")
+        whole = [one for one in unseen if source_of(one.observation) == source]
+        cut = [one.errors[one.observation.plans.sharding != ZERO3] for one in whole]
+        if source.startswith("Megatron-LM"):
+            lines.append(f"| {source}, without ZeRO-3 | {_figures(np.concatenate(cut))} | – |")
+    return "\n".join(lines) + "\n"
+
+
+def _fold_lines(seen: Sequence[Found]) -> str:
+    lines = []
+    for source, errors in _errors_by_source(seen).items():
+        own = [one for one in seen if source_of(one.observation) == source]
+        counts = [
+            ordered_pairs(m, m * np.exp(e)) for m, e in ((o.observation.measured_s, o.errors) for o in own)
+        ]
+        right, pairs = np.sum(counts, 0)
+        lines.append(
+            f"| {source} | {_figures(errors)} | {pairs} | {f'{right / pairs:.0%}' if pairs else '–'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _figures(errors: Floats) -> str:
+    return f"{len(errors)} | {np.abs(np.expm1(errors)).mean():.1%} | {np.expm1(errors.mean()):+.1%}"
+
+
+def _mean_mape(groups: Groups) -> float:
+    return float(np.mean([np.abs(np.expm1(-np.concatenate(own))).mean() for own in groups.values()]))
+
+
+def _part_line(name: str, parts: ErrorParts) -> str:
+    low, high = parts.interval.low, parts.interval.high
+    numbers = " | ".join(f"{value:.3f}" for value in (parts.stack, parts.group, parts.run, parts.sigma))
+    return f"| {name} | {numbers} | {low - 1:+.0%} to {high - 1:+.0%} | {parts.runs} | {parts.sources} |"

@@ -1,0 +1,1 @@
+"""Errors of predictions: parts of the error of step times, intervals, and the probability that a plan fits."""

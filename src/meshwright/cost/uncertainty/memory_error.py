@@ -1,0 +1,50 @@
+"""The interval of a predicted peak of memory, and the probability that a plan fits.
+
+Nothing of the memory ledger is fitted to measured peaks: the interval in ``cost/data/memory_error.csv`` holds plain
+residuals of published ones, every source with the same weight, wider by ``UNKNOWN`` for an unknown stack. A plan fits
+with probability Φ(ln(usable/peak)/σ): σ is that of the interval, and ``SLACK`` for what allocators waste, which no
+published run says (an assumption).
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from math import erf, log, sqrt
+
+from meshwright.cost.constants import constants
+from meshwright.cost.uncertainty.interval import Interval
+from meshwright.plans.setting import Setting
+
+UNKNOWN = 1.5
+UNKNOWN_STACK = "generic"
+SLACK = 0.04
+LIKELY = 0.8
+"""A plan that fits with a smaller probability is too near to the edge to be counted on."""
+
+
+def memory_interval(setting: Setting) -> Interval:
+    """Return the interval of a predicted peak."""
+    known = _measured()
+    return known.widened(UNKNOWN) if setting.stack.name == UNKNOWN_STACK else known
+
+
+def fits_probability(total_bytes: float, setting: Setting) -> float:
+    """Return the probability that a predicted peak is within the usable memory of a device."""
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    sigma = sqrt(memory_interval(setting).sigma ** 2 + SLACK**2)
+    return (1 + erf(log(usable / max(total_bytes, 1.0)) / sigma / sqrt(2))) / 2
+
+
+def memory_origin() -> str:
+    """Where the interval of a peak and the probability come from, in words."""
+    return (
+        "80 % interval: published peaks, to which nothing is fitted (docs/accuracy.md); fits_probability adds an "
+        f"assumed {SLACK:.0%} for allocators"
+    )
+
+
+@cache
+def _measured() -> Interval:
+    with (files("meshwright.cost") / "data" / "memory_error.csv").open(encoding="utf-8") as lines:
+        (row,) = csv.DictReader(lines)
+    return Interval(float(row["low"]), float(row["high"]))
