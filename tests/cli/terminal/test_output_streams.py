@@ -12,7 +12,8 @@ FULL = "/dev/full"
 
 @pytest.fixture
 def plan_file(tmp_path):
-    return write(tmp_path / "plan.yaml", plan_text())
+    """A plan on a stack and device whose runs were seen, of which there is nothing to remark."""
+    return write(tmp_path / "plan.yaml", plan_text(cluster="b200 x 8"))
 
 
 VERBS = [("predict", "PLAN"), ("predict", "PLAN", "--json"), ("export", "PLAN", "--to", "megatron")]

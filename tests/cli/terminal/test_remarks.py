@@ -17,7 +17,8 @@ def long_plan(tmp_path):
 
 @pytest.fixture
 def plan_file(tmp_path):
-    return write(tmp_path / "plan.yaml", plan_text())
+    """A plan on a stack and device whose runs were seen."""
+    return write(tmp_path / "plan.yaml", plan_text(cluster="b200 x 8"))
 
 
 def test_predict_says_what_check_warns_of(long_plan):
@@ -25,13 +26,19 @@ def test_predict_says_what_check_warns_of(long_plan):
     assert shown.err.startswith("Remark: ")
     assert TOO_LONG in shown.err
     assert TOO_LONG not in shown.out
-    (remark,) = data["remarks"]
-    assert TOO_LONG in remark
+    assert TOO_LONG in data["remarks"][0]
 
 
 def test_verify_says_what_check_warns_of(long_plan):
     data = run("verify", long_plan, "--ranks", 1, "--json").data
     assert [TOO_LONG in remark["rule"] for remark in data["remarks"]] == [True]
+
+
+def test_a_stack_without_runs_is_a_remark(tmp_path):
+    data = run("predict", write(tmp_path / "plan.yaml", plan_text()), "--json").data
+    (remark,) = data["remarks"]
+    assert remark.startswith("No runs of megatron-core like this were seen: ±")
+    assert data["interval"]["advice"] == remark
 
 
 def test_a_plan_without_doubts_has_no_remarks(plan_file):
@@ -49,7 +56,7 @@ def test_a_degree_that_moved_unnamed_is_told_and_a_named_one_is_not(plan_file):
 def test_the_time_of_a_step_is_told_before_it_is_run(plan_file):
     (told,) = expected_time(api.load(plan_file))
     assert told.startswith("Predicted: ")
-    assert told.endswith(" per step on h100-sxm-80gb x 8.")
+    assert told.endswith(" per step on b200 x 8.")
 
 
 def test_a_step_that_only_playing_would_time_is_not_timed(tmp_path):
