@@ -2,6 +2,7 @@
 
     python benchmarks/calibration_draws.py RUNS.csv            prints the page
     python benchmarks/calibration_draws.py RUNS.csv --write    also writes benchmarks/calibration-draws.md
+    python benchmarks/calibration_draws.py RUNS.csv --eight    draws eight runs too, which takes six times as long
 
 For every source the constants are those of benchmarks/left-out-constants.csv: fitted without it. In every draw k of its
 runs on one kind of device are taken at random, ``calibrate`` fits its three constants to them, and all other runs of
@@ -126,7 +127,7 @@ def line(source: str, device: str, size: int, draws: Sequence[Draw]) -> list[str
     ]
 
 
-def all_draws(path: str) -> list[tuple[str, str, int, list[Draw]]]:
+def all_draws(path: str, sizes: Sequence[int]) -> list[tuple[str, str, int, list[Draw]]]:
     """The draws of every source, device and number of runs."""
     observations = usable_runs([run for run in read_runs(path) if isinstance(run, Run)]).observations
     asked = []
@@ -134,7 +135,7 @@ def all_draws(path: str) -> list[tuple[str, str, int, list[Draw]]]:
         mine = [o for o in observations if source in o.sources]
         for device in dict.fromkeys(o.setting.cluster.pool.device.id for o in mine):
             runs = single_runs([o for o in mine if o.setting.cluster.pool.device.id == device], values)
-            asked += [(source, device, runs, size) for size in SIZES if len(runs) >= 2 * max(SIZES)]
+            asked += [(source, device, runs, size) for size in sizes if len(runs) >= 2 * max(SIZES)]
     with ProcessPoolExecutor() as processes:
         return list(processes.map(drawn, *zip(*asked, strict=True)))
 
@@ -168,7 +169,7 @@ follows. Made by `python benchmarks/calibration_draws.py RUNS.csv --write`.
 
 def main(path: str, options: list[str]) -> None:
     """Print the page, and write it where asked."""
-    found = all_draws(path)
+    found = all_draws(path, SIZES if "--eight" in options else SIZES[:1])
     text = page(found)
     print(text)
     if "--write" in options:
