@@ -25,6 +25,8 @@ from meshwright.calibration.usable_runs import usable_runs
 from meshwright.validation.read_run_table import Run, read_runs
 
 PACKAGE = Path(__file__).parent.parent / "src" / "meshwright"
+SAME_CHIP = {"h200": "h100"}
+"""Families whose efficiencies are those of another one, which has runs."""
 COLUMNS = {
     "attention_efficiency.flash": "flash_efficiency",
     "attention_efficiency.flash3": "flash3_efficiency",
@@ -62,7 +64,7 @@ def write(values: Mapping[str, float]) -> None:
     for column_of, column in [("gemm_efficiency", "gemm_efficiency"), *COLUMNS.items()]:
         _write_table(
             PACKAGE / "cost/data/kernels.csv",
-            lambda row, name=column_of: values.get(f"{row['device']}:{name}"),
+            lambda row, name=column_of: values.get(f"{SAME_CHIP.get(row['device'], row['device'])}:{name}"),
             column,
         )
     for name, value in values.items():

@@ -37,7 +37,7 @@ PAGE = ROOT / "benchmarks" / "left-out.md"
 UNSEEN = "log-sigmas of measured/predicted; each source left out of the fit"
 SEEN = "log-sigmas of measured/predicted; one of five folds of each source's groups left out of the fit"
 PART_COLUMNS = ("of", "stack", "group", "run", "quantile", "runs", "sources", "origin")
-KIND_COLUMNS = ("stack", "kernels", "models", "numbers", "runs")
+KIND_COLUMNS = ("stack", "kernels", "models", "precision", "runs")
 SEEN_COLUMNS = (
     *KIND_COLUMNS,
     *(f"{end}_{name}" for end in ("least", "most") for name in SCALES),

@@ -82,8 +82,9 @@ def plan(
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
     ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are packed
-    with; ``routing``, ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far
-    it is. ``tokens`` and ``assume`` as of ``predict``. Raises InfeasibleError when nothing fits.
+    with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``routing``, ``capacity``: how unevenly tokens
+    choose experts, how many these take; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of ``predict``.
+    Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.budget_and_deadline import Limits
     from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest, choose

@@ -104,6 +104,13 @@ def test_a_larger_cluster_than_any_run_widens_the_groups_part_only():
     assert outside.to_json()["advice"].startswith("Extrapolated: collectives over 512 devices")
 
 
+def test_runs_of_the_user_are_not_promised_to_help_where_they_would_not(monkeypatch):
+    monkeypatch.setattr(room, "error_parts", lambda: PARTS | {"calibrated": ErrorParts(0.0, 0.4, 0.3)})
+    found = step_error(setting("h100-sxm-80gb x 512"))
+    assert found.advice.startswith("Extrapolated: ")
+    assert "Three runs" not in found.advice
+
+
 def test_a_longer_sequence_than_any_run_names_the_attention_kernel():
     found = step_error(setting(seq_len=2**20))
     (sentence,) = found.extrapolated

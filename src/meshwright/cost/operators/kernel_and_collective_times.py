@@ -10,8 +10,9 @@ grouped  F/(e'·P), e' = e·r/(r + r½)·w/(w + w½) with r rows per expert and 
 collective, n ranks of which g share a fast domain, k = n/g:
          t = α + max(t_fast, t_nic)·((V + V0)/V)^q, t_fast = c·(g−1)/g·P/B, t_nic = c·(k−1)/k·P/g/(η·NIC)·(k/2)^γ;
          c = 2 for all-reduce, 1 for all-gather and reduce-scatter. More domains share links that no file declares:
-         γ = ``nic_loss_exponent`` is what published exchanges over 2 to 32 nodes lose, 7 % a doubling. α has a hop for
-         each of a ring's ranks, n − k inside domains and k − 1 between them; all-reduces over domains are trees.
+         γ = ``nic_loss_exponent`` makes that 5.5 % a doubling (exchanges over 2 to 32 nodes were measured to lose 7 %,
+         runs pull it down). α has a hop for each of a ring's ranks, n − k inside domains and k − 1 between them;
+         all-reduces over domains are trees.
 all-to-all, of P bytes that a rank sends: t = α + max(t_fast, t_nic), t_fast = (g−1)/n·P/B·((V + V0)/V)^q on the
          curve of the all-gather (within 8 % of what was measured on A100 and H100, up to 24 % too quick on Blackwell
          with 512 MiB), t_nic = (n−g)/n·P/(η'·NIC)·(k/2)^γ, large and small messages alike, with

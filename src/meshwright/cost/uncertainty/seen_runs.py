@@ -1,4 +1,4 @@
-"""The published runs that the constants were fitted to, by stack, kernels, kind of model and numbers.
+"""The published runs that the constants were fitted to, by stack, kernels, kind of model and precision.
 
 A row of ``cost/data/seen_runs.csv`` holds the range of devices, nodes, network cards and sequence lengths of such runs,
 and, where they are many, the standard deviation of their error. ``scripts/error_parts.py`` writes it with each fit.
@@ -19,12 +19,12 @@ SIXTEEN_BIT = ("bf16", "fp16")
 
 
 class RunKind(NamedTuple):
-    """Stack, kernels, kind of model and numbers, which runs share that say something of each other."""
+    """Stack, kernels, kind of model and precision, which runs share that say something of each other."""
 
     stack: str
     kernels: str
     models: str
-    numbers: str
+    precision: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def seen_runs() -> dict[RunKind, SeenRuns]:
     """Return the table. The rows of the stack ``any`` have the range of all stacks together."""
     with (files("meshwright.cost") / "data" / "seen_runs.csv").open(encoding="utf-8") as lines:
         return {
-            RunKind(row["stack"], row["kernels"], row["models"], row["numbers"]): SeenRuns(
+            RunKind(row["stack"], row["kernels"], row["models"], row["precision"]): SeenRuns(
                 int(row["runs"]),
                 Scale(*(float(row[f"least_{name}"]) for name in SCALES)),
                 Scale(*(float(row[f"most_{name}"]) for name in SCALES)),

@@ -1,9 +1,9 @@
 """The error of a predicted step time: its parts, what it extrapolates, and what would narrow it.
 
-A stack is *seen* where runs of it were fitted on the same kernels, with the same kind of model and the same numbers.
+A stack is *seen* where runs of it were fitted on the same kernels, with the same kind of model and precision.
 The error is then what left-out groups of its runs had. Else the stack's part comes on top. Where the setting lies
 outside the range of the runs, the group's part grows by ``PER_DOUBLING`` of the scale that lies farthest outside, an
-assumption: published runs of growing clusters fall short of smaller ones by about 3 % a doubling.
+assumption.
 A cluster file with ``calibrated`` has the error of the user's own runs of that stack instead.
 """
 
@@ -99,9 +99,11 @@ def _at_scale(
     extrapolated = tuple(_extrapolated(scale, ranges, beyond))
     advice = None
     if extrapolated or not seen:
-        after = f"Three runs of yours bring it to about {_percent(error_parts()['calibrated'])}."
         why = "; ".join(extrapolated) if seen else f"No runs of {setting.stack.name} like this were seen"
-        advice = f"{why}: {_percent(wider)}. {after}"
+        advice = f"{why}: {_percent(wider)}."
+        calibrated = error_parts()["calibrated"]
+        if calibrated.interval.high < wider.interval.high:
+            advice += f" Three runs of yours bring it to about {_percent(calibrated)}."
         advice = f"Extrapolated: {advice}" if seen else advice
     return StepError(seen, wider, advice, extrapolated, f"80 % interval: {origin} (docs/accuracy.md)")
 

@@ -1,5 +1,6 @@
-"""Others' words for what a plan says, wherever one is read: plan files, options and tables of runs.
+"""Translate other projects' names of precisions, shardings, recomputation and stacks into the plan's own.
 
+Plan files, options and tables of runs all read them.
 What is written has our words (``none``, not ``zero0``). A word that neither we nor the table know stays as it is, for
 the reader to refuse.
 """

@@ -1,4 +1,4 @@
-"""Advice on the one number of a cluster that its owner can measure in minutes: what its network cards reach.
+"""Advice to measure the rate of the network cards, where a predicted step depends on it.
 
 Published clusters reach .74 to .90 of their cards where these are the bottleneck, and badly connected ones far less
 (``nic_efficiency``). Where a step depends on it and the cluster file does not say it, the prediction names it and
@@ -20,7 +20,7 @@ from meshwright.result import Report
 
 NAME = "nic_efficiency"
 SLOWER = 0.25
-"""A share of the cards' rate that a cluster may well lose against the usual one."""
+"""A share of the cards' rate that a cluster may well lose against the usual one (an assumption)."""
 WORTH_A_WORD = 0.05
 """A lengthening of the step from which the answer names the network."""
 
