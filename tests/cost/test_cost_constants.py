@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from meshwright.cluster.catalog import device_ids
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.constants import GENERIC, RELATIVES, constants, kernels
+from meshwright.cost.constants import GENERIC, RELATIVES, calibrated, constants, kernels, on_links
 from meshwright.cost.operators.kernel_and_collective_times import LOW_PRECISIONS, hardware_times_for
 
 DATA = files("meshwright.cost") / "data"
@@ -59,6 +60,26 @@ def test_kernels_are_physical(family):
         assert 0 < curve.latency_s < 1e-3
         assert 1e9 < curve.bandwidth_bytes_per_s < 2e12
         assert 0 <= curve.saturation_power < 1
+
+
+def test_slower_links_have_lower_plateaus_and_faster_ones_the_measured():
+    found = kernels("h100-sxm-80gb")
+    measured = found.measured_scaleup_bytes_per_s
+    for share, plateau in ((0.5, 0.5), (1.0, 1.0), (2.0, 1.0)):
+        on = on_links(found, share * measured)
+        assert on.measured_scaleup_bytes_per_s == share * measured
+        assert on.all_gather == replace(
+            found.all_gather, bandwidth_bytes_per_s=plateau * found.all_gather.bandwidth_bytes_per_s
+        )
+
+
+def test_a_calibration_moves_one_curve_and_is_relative_to_the_links():
+    found = on_links(kernels("h100-sxm-80gb"), 1e11)
+    numbers = {"all_reduce.latency_s": 1e-3, "all_reduce.efficiency": 0.5, "all_reduce.saturation_bytes": 7.0}
+    made = calibrated(found, numbers)
+    expected = {"latency_s": 1e-3, "bandwidth_bytes_per_s": 5e10, "saturation_bytes": 7.0}
+    assert made.all_reduce == replace(found.all_reduce, **expected)
+    assert made.all_gather == found.all_gather
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_a_single_process_measures_its_kernels_alone():
         "attention-step",
         "pass",
         "launch",
+        "layer",
     }
     assert results.unfinished == ()
 

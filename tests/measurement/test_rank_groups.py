@@ -83,6 +83,15 @@ def test_all_hosts_and_all_ranks_are_measured(hosts):
         assert met == {frozenset(pair) for pair in combinations(set(hosts), 2)}
 
 
+def test_neighbours_on_a_host_are_measured_in_groups_of_every_power_of_two():
+    rounds = [r for r in collective_rounds(["a"] * 8 + ["b"] * 5) if r.scope == "part of node"]
+    assert [[group.ranks for group in played.groups] for played in rounds] == [
+        [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)],
+        [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)],
+    ]
+    assert not [r for r in collective_rounds(["a", "a"]) if r.scope == "part of node"]
+
+
 def test_rails_join_equal_local_numbers():
     hosts = ["a", "a", "b", "b", "c", "c"]
     rails = [g for r in collective_rounds(hosts) if r.scope == "rail" for g in r.groups if g.nodes == 3]

@@ -24,7 +24,8 @@ class Device:
     """One accelerator as the framework sees it (an MI250X GCD, not the module).
 
     ``peak_flops`` maps a precision name (fp32, tf32, bf16, fp16, fp8, fp4) to dense FLOP/s; absent = none.
-    ``power_w`` is the board's limit; None = unknown.
+    ``power_w`` is the board's limit; None = unknown. ``synchronous``: the thread that launches a kernel also runs it,
+    as on a CPU, so that launching does not overlap kernels.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Device:
     source: str
     confidence: str
     notes: str = ""
+    synchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

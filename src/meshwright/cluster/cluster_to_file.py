@@ -75,6 +75,7 @@ def _device(kind: Device) -> object:
         "source": kind.source,
         "confidence": kind.confidence,
         "notes": kind.notes,
+        **({"synchronous": True} if kind.synchronous else {}),
     }
 
 

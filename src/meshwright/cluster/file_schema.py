@@ -46,7 +46,10 @@ def _plain_figure(value: object) -> object:
 
 
 class DeviceFile(Strict):
-    """A device: ``like`` one of the catalogue, with differences, or written out."""
+    """A device: ``like`` one of the catalogue, with differences, or written out.
+
+    ``synchronous``: launching a kernel does not overlap kernels, as on a CPU.
+    """
 
     like: Text | None = None
     id: Name | None = None
@@ -61,6 +64,7 @@ class DeviceFile(Strict):
     source: Text = "the cluster file"
     confidence: Text = "as given"
     notes: Text = ""
+    synchronous: bool = False
 
 
 class NodeFile(Strict):
@@ -162,8 +166,23 @@ CalibratedName = Literal[
     "nic_saturation_bytes",
     "nic_latency_s",
     "multi_process_latency_s",
+    "p2p_latency_s",
+    "p2p_scaleup_efficiency",
+    "p2p_nic_efficiency",
+    "all_reduce.latency_s",
+    "all_reduce.latency_per_rank_s",
+    "all_reduce.efficiency",
+    "all_reduce.saturation_bytes",
+    "all_gather.latency_s",
+    "all_gather.latency_per_rank_s",
+    "all_gather.efficiency",
+    "all_gather.saturation_bytes",
 ]
-"""Constants of the cost model that a cluster may override: fitted to runs on it, or measured."""
+"""Constants of the cost model that a cluster may override: fitted to runs on it, or measured.
+
+``all_reduce`` and ``all_gather`` are the curves of collectives inside a fast domain (``cost/constants.py``); their
+``efficiency`` is the plateau of the bus bandwidth over the link's rate.
+"""
 
 
 class CalibratedFile(Strict):

@@ -98,16 +98,50 @@ def recipe_costs() -> dict[str, RecipeCost]:
 
 
 KERNEL_NUMBERS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")
+CURVES = ("all_reduce", "all_gather")
+CURVE_NUMBERS = ("latency_s", "latency_per_rank_s", "saturation_bytes")
+
+
+def on_links(found: Kernels, bytes_per_s: float) -> Kernels:
+    """Return kernel constants whose curves are those of a node's own links, in bytes per second and direction.
+
+    Slower links than the measured ones have lower plateaus in proportion; faster ones have the measured plateaus.
+    """
+    share = min(1.0, bytes_per_s / found.measured_scaleup_bytes_per_s)
+    curves = {name: _curve_of(found, name) for name in CURVES}
+    scaled = {
+        name: replace(of, bandwidth_bytes_per_s=share * of.bandwidth_bytes_per_s)
+        for name, of in curves.items()
+    }
+    return replace(found, measured_scaleup_bytes_per_s=bytes_per_s, **scaled)  # type: ignore[arg-type]
 
 
 def calibrated(found: Kernels, calibration: Mapping[str, float]) -> Kernels:
-    """Return kernel constants updated from a calibration; attention has keys ``attention_efficiency.CLASS``."""
+    """Return kernel constants updated from a calibration.
+
+    Attention has keys ``attention_efficiency.CLASS``, a curve keys like ``all_reduce.latency_s``; the efficiency of a
+    curve is relative to the links that it was measured on.
+    """
     numbers = {name: calibration[name] for name in KERNEL_NUMBERS if name in calibration}
     attention = {
         name: calibration.get(f"attention_efficiency.{name}", value)
         for name, value in found.attention_efficiency.items()
     }
-    return replace(found, attention_efficiency=attention, **numbers)  # type: ignore[arg-type]
+    curves = {name: _calibrated_curve(found, name, calibration) for name in CURVES}
+    return replace(found, attention_efficiency=attention, **numbers, **curves)  # type: ignore[arg-type]
+
+
+def _calibrated_curve(found: Kernels, name: str, calibration: Mapping[str, float]) -> Curve:
+    own = {key: calibration[f"{name}.{key}"] for key in CURVE_NUMBERS if f"{name}.{key}" in calibration}
+    if f"{name}.efficiency" in calibration:
+        own["bandwidth_bytes_per_s"] = calibration[f"{name}.efficiency"] * found.measured_scaleup_bytes_per_s
+    return replace(_curve_of(found, name), **own)
+
+
+def _curve_of(found: Kernels, name: str) -> Curve:
+    curve = getattr(found, name)
+    assert isinstance(curve, Curve)
+    return curve
 
 
 def _is_of(device_id: str, family: str) -> bool:

@@ -33,6 +33,7 @@ SHARE = 0.5
 """Fraction of a sweep's remaining time that one size may take."""
 
 KINDS: dict[Scope, tuple[CollectiveKind, ...]] = {
+    "part of node": ("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
     "node": ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv"),
     "nodes": ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv"),
     "rail": ("all-reduce", "all-gather", "reduce-scatter"),

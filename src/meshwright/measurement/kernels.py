@@ -1,5 +1,7 @@
 """Time the kernels of a transformer on one device: matrix products, attention, a memory-bound pass, a launch.
 
+On a CPU also a layer of the runtime with few tokens (``layer_host_time.py``): there launching does not hide.
+
 Products have the shapes of layers of hidden size 4,096 and 8,192 on a GPU, of 512 to 1,024 on a CPU, from few rows to
 many: few rows show the memory's rate, many the arithmetic's. Attention is causal SDPA, forward, and forward with
 backward, with one kernel at a time because frameworks choose differently: ``flash`` is FlashAttention 2 (on a CPU
@@ -17,6 +19,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from meshwright.measurement.layer_host_time import HIDDEN, TOKENS, layer_timing
 from meshwright.measurement.results import AttentionKernel, KernelKind, Precision
 from meshwright.measurement.timing import BLOCK_S, Timing, Work, host_timed, timed
 
@@ -89,6 +92,7 @@ def kernels_of(device_kind: str, memory_bytes: int) -> tuple[Kernel, ...]:
         ),
         _pass(int(min(PASS_BYTES[device_kind], MOST_OF_MEMORY * memory_bytes))),
         Kernel("launch", "fp32", (1,), 1.0, 8.0),
+        *([_layer()] if device_kind == "cpu" else []),
     )
 
 
@@ -96,6 +100,8 @@ def time_kernel(
     kernel: Kernel, device: torch.device, budget_s: float, least_s: float = BLOCK_S
 ) -> Timing | None:
     """Time the kernel on this device, in blocks of ``least_s``; return None if torch has no such attention kernel."""
+    if kernel.kind == "layer":
+        return layer_timing(budget_s)
     work = BUILDERS[kernel.kind](kernel, device)
     if kernel.kernel and not _is_available(work):
         return None
@@ -122,6 +128,12 @@ def _pass(total_bytes: int) -> Kernel:
     """Return c = a + b with three tensors of ``total_bytes`` together."""
     elements = total_bytes // (3 * DTYPES["fp32"].itemsize)
     return Kernel("pass", "fp32", (elements,), float(elements), 3.0 * elements * DTYPES["fp32"].itemsize)
+
+
+def _layer() -> Kernel:
+    """Return forward and backward of a layer of few tokens: its ten square matrices are read thrice."""
+    weights = 10.0 * HIDDEN**2
+    return Kernel("layer", "bf16", (TOKENS, HIDDEN), 6 * weights * TOKENS, 6 * weights)
 
 
 def _build_product(kernel: Kernel, device: torch.device) -> Work:

@@ -68,12 +68,10 @@ def cpu_name() -> str:
     return found[1].strip() if found else "CPU"
 
 
-def share_threads(hosts: Sequence[str], host: str) -> bool:
-    """Give this process its share of the host's cores, at least one; return False if processes must share a core."""
+def own_core(hosts: Sequence[str], host: str) -> bool:
+    """Return whether every process of a host can have a core of its own."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = max(1, hosts.count(host))
-    torch.set_num_threads(max(1, cores // processes))
-    return cores >= processes
+    return cores >= hosts.count(host)
 
 
 def _facts(value: object) -> DeviceFacts:

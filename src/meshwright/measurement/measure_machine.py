@@ -19,17 +19,19 @@ import torch.distributed as dist
 from meshwright.errors import InputError, MeasurementError, Problem, RunError
 from meshwright.measurement.collectives import Collectives
 from meshwright.measurement.kernels import Kernel, kernels_of, time_kernel
-from meshwright.measurement.machine_facts import host_name, machine_of, share_threads
+from meshwright.measurement.machine_facts import host_name, machine_of, own_core
 from meshwright.measurement.rank_groups import GroupRound, collective_rounds, pair_rounds
 from meshwright.measurement.rank_session import OPERATION_S, Session, join_job
-from meshwright.measurement.results import KernelTime, Results, read_results
+from meshwright.measurement.results import KernelTime, Results, Scope, read_results
 from meshwright.measurement.timing import BLOCK_S, SHARED_BLOCK_S
+from meshwright.runtime.executor.rank import CPU_THREADS
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place, launched_place
 from meshwright.runtime.launch.rendezvous import MEETING_S, shared_store
 
 DEFAULT_S, LONGEST_S = 300.0, 600.0
 PARTS = {"kernels": 0.3, "node": 0.3, "across": 0.3, "pairs": 0.1}
+INSIDE: tuple[Scope, ...] = ("part of node", "node")
 MOST_PAIR_ROUNDS = 32
 CPU_PROCESSES = 2
 SLACK = 3.0
@@ -102,7 +104,8 @@ def _measured(session: Session, options: MeasurementOptions, report: ProgressCal
     began = perf_counter()
     least_s = BLOCK_S
     if session.device.type == "cpu":
-        apart = share_threads([str(host) for host in session.gathered(host_name())], host_name())
+        torch.set_num_threads(CPU_THREADS)
+        apart = own_core([str(host) for host in session.gathered(host_name())], host_name())
         least_s = BLOCK_S if apart else SHARED_BLOCK_S
     machine = machine_of(session)
     rounds = _rounds(machine.hosts)
@@ -136,8 +139,8 @@ def _rounds(hosts: Sequence[str]) -> dict[str, list[GroupRound]]:
     """Return the rounds of every part except the kernels."""
     rounds = collective_rounds(hosts)
     return {
-        "node": [played for played in rounds if played.scope == "node"],
-        "across": [played for played in rounds if played.scope != "node"],
+        "node": [played for played in rounds if played.scope in INSIDE],
+        "across": [played for played in rounds if played.scope not in INSIDE],
         "pairs": list(pair_rounds(hosts, MOST_PAIR_ROUNDS)),
     }
 

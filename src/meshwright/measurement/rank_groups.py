@@ -1,6 +1,7 @@
 """Choose the ranks that are measured together: rounds of disjoint groups, the same on every rank.
 
-For collectives: every node by itself (all nodes at once); then 2, 4, 8, … and all nodes, once with all their ranks in
+For collectives: neighbours on a node in groups of 2, 4, 8, … as tensor parallelism has them, all such groups at once;
+every node by itself (all nodes at once); then 2, 4, 8, … and all nodes, once with all their ranks in
 one group and once as rails, the ranks of equal local number, all rails at once as data parallelism uses them.
 
 For pairs: a round-robin tournament by the circle method, in which every pair meets exactly once and the pairs of a
@@ -32,10 +33,11 @@ class GroupRound:
 def collective_rounds(hosts: Sequence[str]) -> tuple[GroupRound, ...]:
     """Return the rounds for collectives, from the host of every rank: inside nodes, then over more and more nodes."""
     nodes = ranks_by_host(hosts)
-    rounds = []
-    if max(map(len, nodes.values())) > 1:
+    *parts, whole = _counts(max(map(len, nodes.values()))) or [1]
+    rounds = [_parts_of_nodes(nodes, size) for size in parts]
+    if whole > 1:
         rounds.append(_in_nodes(nodes))
-    for count in _node_counts(len(nodes)):
+    for count in _counts(len(nodes)):
         chosen = list(nodes.values())[:count]
         together = Group(
             name=f"{count} nodes",
@@ -105,6 +107,22 @@ def ranks_by_host(hosts: Sequence[str]) -> dict[str, list[int]]:
     return found
 
 
+def _parts_of_nodes(nodes: Mapping[str, Sequence[int]], size: int) -> GroupRound:
+    """Return groups of ``size`` neighbours on all nodes; ranks that are left over wait."""
+    groups = [
+        Group(
+            name=f"{size} inside {host} from {first}",
+            scope="part of node",
+            ranks=tuple(ranks[first : first + size]),
+            nodes=1,
+            local=size,
+        )
+        for host, ranks in nodes.items()
+        for first in range(0, len(ranks) - size + 1, size)
+    ]
+    return GroupRound(f"groups of {size} inside hosts", "part of node", tuple(groups))
+
+
 def _in_nodes(nodes: Mapping[str, Sequence[int]]) -> GroupRound:
     groups = [
         Group(name=f"inside {host}", scope="node", ranks=tuple(ranks), nodes=1, local=len(ranks))
@@ -147,10 +165,10 @@ def _host_pair(nodes: Mapping[str, Sequence[int]], a: str, b: str) -> Group:
     return Group(name=f"{a} and {b}", scope="host pair", ranks=ranks, nodes=2, local=local)
 
 
-def _node_counts(nodes: int) -> list[int]:
-    """Return 2, 4, 8, … below the number of nodes, and that number."""
-    powers = [2**power for power in range(1, nodes.bit_length()) if 2**power < nodes]
-    return [*powers, nodes] if nodes > 1 else []
+def _counts(members: int) -> list[int]:
+    """Return 2, 4, 8, … below the number of members, and that number; nothing for one member."""
+    powers = [2**power for power in range(1, members.bit_length()) if 2**power < members]
+    return [*powers, members] if members > 1 else []
 
 
 def _common_length(lists: Sequence[Sequence[int]]) -> int:

@@ -18,11 +18,11 @@ from meshwright.errors import InputError, Problem
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.files.validation_messages import validated
 
-KernelKind = Literal["matmul", "attention", "attention-step", "pass", "launch"]
+KernelKind = Literal["matmul", "attention", "attention-step", "pass", "launch", "layer"]
 CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv"]
 AttentionKernel = Literal["", "flash", "cudnn"]
 Precision = Literal["bf16", "fp32"]
-Scope = Literal["node", "nodes", "rail", "host pair", "device pair"]
+Scope = Literal["part of node", "node", "nodes", "rail", "host pair", "device pair"]
 
 DIMENSIONS: Mapping[KernelKind, int] = {
     "matmul": 3,
@@ -30,6 +30,7 @@ DIMENSIONS: Mapping[KernelKind, int] = {
     "attention-step": 4,
     "pass": 1,
     "launch": 1,
+    "layer": 2,
 }
 """Number of sizes in a kernel's shape."""
 LARGEST = 1e18
@@ -69,9 +70,9 @@ class Machine(Strict):
 class KernelTime(Strict):
     """One kernel on every rank: ``seconds`` and their robust standard deviation over repeats, a number per rank.
 
-    ``shape`` is (m, k, n) of a product, (batch, heads, tokens, head size) of causal attention, (elements,) of a pass.
-    ``attention-step`` is forward and backward; ``kernel`` names the attention kernel. A launch's seconds are the
-    host's.
+    ``shape`` is (m, k, n) of a product, (batch, heads, tokens, head size) of causal attention, (elements,) of a pass,
+    (tokens, hidden size) of a layer. ``attention-step`` and ``layer`` are forward and backward; ``kernel`` names the
+    attention kernel. A launch's seconds are the host's.
     """
 
     kind: KernelKind

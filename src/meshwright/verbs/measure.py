@@ -69,8 +69,7 @@ def from_collective_tests(paths: Sequence[str], on: str) -> Measured:
     doubts = [str(problem) for test in tests for problem in test.problems]
     values = [
         f"{value.name} {value.value:.4g} in place of {value.present:.4g}: {value.what}"
-        for fit in fitted.carried
-        for value in fit.values
+        for value in fitted.values
         if not value.at_bound
     ]
     return Measured(dump_cluster(replace(cluster, calibration=changed)), (*values, *fitted.remarks, *doubts))

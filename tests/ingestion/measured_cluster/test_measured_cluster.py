@@ -123,6 +123,24 @@ def test_what_a_file_can_not_carry_is_a_finding_with_its_value():
     assert "a launch keeps the host for 5.0 µs" in said
 
 
+def test_a_cpu_launches_in_addition_and_its_host_time_is_measured():
+    results = own_device()
+    layer = KernelTime(
+        kind="layer",
+        dtype="bf16",
+        shape=(8, 64),
+        flops=1.0,
+        moved_bytes=1.0,
+        seconds=(4.3e-3,) * results.machine.ranks,
+        spread_s=(0.0,) * results.machine.ranks,
+        repeats=50,
+    )
+    made = cluster_from(results.model_copy(update={"kernels": (*results.kernels, layer)}))
+    assert made.cluster.pool.device.synchronous
+    assert dict(made.cluster.calibration)["host_s_per_layer"] == pytest.approx(2e-3)
+    assert not cluster_from(measured()).cluster.pool.device.synchronous
+
+
 def test_a_base_keeps_what_no_measurement_says():
     base = replace(
         load_cluster(f"{DEVICE} x 512"),

@@ -1,17 +1,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 import pytest
 from nccl_output import Run, text
 
+from meshwright.cluster.file_schema import CalibratedName
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.constants import constants
 from meshwright.errors import InputError
-from meshwright.ingestion.nccl_tests import constant_fit, fitted_values
 from meshwright.ingestion.nccl_tests.constant_fit import fit_collectives
+from meshwright.ingestion.nccl_tests.fitted_values import WORDS
 from meshwright.ingestion.nccl_tests.predicted_times import PROCESS_LATENCY, changed, current_forms
 from meshwright.ingestion.nccl_tests.reader import parse_nccl_tests, read_nccl_tests
 
@@ -19,7 +19,13 @@ SAMPLES = Path(__file__).parent / "samples"
 SIZES = tuple(2**power for power in range(10, 35))
 CLUSTER = load_cluster("h100-sxm-80gb x 64")
 DEVICES = 8
-CURVE = {"latency_s": 1.2e-5, "bandwidth_bytes_per_s": 3.1e11, "saturation_bytes": 9e7}
+LINK = CLUSTER.pool.node.scaleup_bytes_per_s
+
+
+def curve_of(name):
+    """A curve inside a domain, by the keys of a cluster file."""
+    numbers = {"latency_s": 1.2e-5, "efficiency": 0.69, "saturation_bytes": 9e7}
+    return {f"{name}.{key}": value for key, value in numbers.items()}
 
 
 def made(forms, name, ranks=8, nodes=1, one_process=True, sizes=SIZES):
@@ -37,10 +43,6 @@ def fitted(*tables, cluster=CLUSTER):
     return fit_collectives(parse_nccl_tests("\n".join(tables)).records, cluster)
 
 
-def values(found):
-    return {value.what.rpartition(": ")[2]: value.value for fit in found.fits for value in fit.values}
-
-
 @pytest.mark.parametrize(
     ("name", "curve"),
     [
@@ -51,18 +53,35 @@ def values(found):
     ],
 )
 def test_curves_inside_a_domain_are_recovered(name, curve):
-    forms = changed(current_forms(CLUSTER), CURVE, curve)
+    forms = changed(current_forms(CLUSTER), curve_of(curve))
     found = fitted(made(forms, name))
     assert found.fits[0].error_max < 0.02
-    assert list(values(found).values()) == pytest.approx(list(CURVE.values()), rel=0.04)
-    assert {value.place for fit in found.fits for value in fit.values} == {"no constant"}
-    assert found.constants == found.calibration == {}
+    assert found.calibration == pytest.approx(curve_of(curve), rel=0.04)
+
+
+def test_groups_of_several_sizes_show_the_latency_of_a_rank():
+    true = curve_of("all_reduce") | {"all_reduce.latency_per_rank_s": 4e-6}
+    forms = changed(current_forms(CLUSTER), true)
+    found = fitted(*(made(forms, "all-reduce", ranks=ranks) for ranks in (2, 4, 8)))
+    assert found.calibration == pytest.approx(true, rel=0.05)
+
+
+def test_the_curve_of_less_latency_tells_what_processes_add():
+    quick, slow = changed(current_forms(CLUSTER), {PROCESS_LATENCY: 3e-5}), {"all_reduce.latency_s": 7e-5}
+    tables = [
+        made(quick, "all-gather", one_process=False),
+        made(changed(quick, slow), "all-reduce", one_process=False),
+    ]
+    found = fitted(*tables).calibration
+    assert found[PROCESS_LATENCY] == pytest.approx(3e-5, rel=0.05)
+    assert found["all_reduce.latency_s"] == pytest.approx(7e-5, rel=0.05)
+    assert "all_gather.latency_s" not in found
 
 
 def test_the_latency_of_a_process_per_device_has_a_constant():
     forms = changed(current_forms(CLUSTER), {PROCESS_LATENCY: 3e-5})
     found = fitted(made(forms, "all-reduce", one_process=False))
-    assert found.constants == pytest.approx({PROCESS_LATENCY: 3e-5}, rel=0.03)
+    assert found.calibration[PROCESS_LATENCY] == pytest.approx(3e-5, rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["all-reduce", "all-gather", "all-to-all"])
@@ -72,17 +91,17 @@ def test_constants_across_nodes_are_recovered(name):
     found = fitted(made(forms, name, ranks=64, nodes=8))
     if name == "all-to-all":  # whose small messages are as quick as its large ones
         del true["nic_saturation_bytes"]
-    assert found.constants == pytest.approx(true, rel=0.05)
+    assert found.calibration == pytest.approx(true, rel=0.05)
     assert found.fits[0].error_max < 0.02
 
 
 def test_all_kinds_across_nodes_are_fitted_together():
     true = {"nic_latency_s": 9e-5, "nic_saturation_bytes": 1.5e8, "nic_efficiency": 0.55}
-    forms = changed(changed(current_forms(CLUSTER), true), CURVE, "all_reduce")
+    forms = changed(current_forms(CLUSTER), true | curve_of("all_reduce"))
     inside = made(forms, "all-reduce")
     across = [made(forms, name, ranks=64, nodes=8) for name in ("all-reduce", "reduce-scatter", "all-to-all")]
     found = fitted(inside, *across)
-    assert found.constants == pytest.approx(true, rel=0.05)
+    assert found.calibration == pytest.approx(true | curve_of("all_reduce"), rel=0.05)
     assert found.fits[-1].collectives == ("all-reduce", "all-to-all", "reduce-scatter")
 
 
@@ -90,10 +109,10 @@ def test_messages_are_recovered():
     true = {"p2p_latency_s": 4e-5, "p2p_scaleup_efficiency": 0.6, "p2p_nic_efficiency": 0.7}
     forms = changed(current_forms(CLUSTER), true)
     inside = fitted(made(forms, "send-receive", ranks=4))
-    assert inside.constants["p2p_scaleup_efficiency"] == pytest.approx(0.6, rel=0.02)
+    assert inside.calibration["p2p_scaleup_efficiency"] == pytest.approx(0.6, rel=0.02)
     across = fitted(made(forms, "send-receive", ranks=4, nodes=4))
-    assert across.constants["p2p_nic_efficiency"] == pytest.approx(0.7, rel=0.02)
-    assert across.constants["p2p_latency_s"] == pytest.approx(4e-5, rel=0.02)
+    assert across.calibration["p2p_nic_efficiency"] == pytest.approx(0.7, rel=0.02)
+    assert across.calibration["p2p_latency_s"] == pytest.approx(4e-5, rel=0.02)
 
 
 def test_what_is_fitted_predicts_what_was_measured():
@@ -101,7 +120,7 @@ def test_what_is_fitted_predicts_what_was_measured():
     true = {"nic_latency_s": 9e-5, "nic_saturation_bytes": 1.5e8, "nic_efficiency": 0.55}
     forms = changed(current_forms(CLUSTER), true)
     found = fitted(made(forms, "all-gather", ranks=64, nodes=8))
-    again = changed(current_forms(CLUSTER), found.constants)
+    again = changed(current_forms(CLUSTER), found.calibration)
     sizes = np.array(SIZES, float)
     assert again.collective("all-gather", sizes, 64, 8) == pytest.approx(
         forms.collective("all-gather", sizes, 64, 8), rel=0.02
@@ -119,54 +138,49 @@ def test_two_well_connected_nodes_say_only_what_cards_reach_at_least():
     assert 0.3 < bounded.calibration["nic_efficiency"] <= 0.95
 
 
-def test_a_cluster_file_carries_what_it_has_names_for():
+def test_a_cluster_file_carries_every_fitted_constant():
+    assert set(WORDS) <= set(get_args(CalibratedName))
     true = {"nic_latency_s": 9e-5, "nic_saturation_bytes": 1.5e9, "nic_efficiency": 0.55}
     found = fitted(made(changed(current_forms(CLUSTER), true), "all-gather", ranks=64, nodes=8))
     assert found.calibration == pytest.approx(true, rel=0.05)
-    assert {value.place for fit in found.fits for value in fit.values} == {"cluster file"}
-    assert set(found.constants) <= set(constants())
     load_cluster("pools: [{count: 8, device: h100-sxm-80gb}]\ncalibration: " + json.dumps(found.calibration))
 
 
-def test_what_a_cluster_file_has_no_name_for_is_fitted_without(monkeypatch):
-    true = {"nic_latency_s": 9e-5, "nic_saturation_bytes": 1.5e9, "nic_efficiency": 0.55}
-    output = made(changed(current_forms(CLUSTER), true), "all-gather", ranks=64, nodes=8)
-    for module in (constant_fit, fitted_values):  # as if the schema accepted one of them
-        monkeypatch.setattr(module, "CalibratedName", Literal["nic_efficiency"])
-    found = fitted(output)
-    assert set(found.calibration) == {"nic_efficiency"}
-    assert found.calibration["nic_efficiency"] < 0.55  # alone it stands in for the rest
+def test_the_least_saturation_is_carried():
+    """A plateau without its saturation would be another curve."""
+    none = curve_of("all_gather") | {"all_gather.saturation_bytes": 1.0}
+    found = fitted(made(changed(current_forms(CLUSTER), none), "all-gather"))
+    assert found.calibration["all_gather.saturation_bytes"] < 1e6
+    assert "volume at which" not in "".join(found.remarks)
 
 
 def test_single_disturbed_sizes_do_not_move_a_fit():
-    forms = changed(current_forms(CLUSTER), CURVE, "all_reduce")
+    forms = changed(current_forms(CLUSTER), curve_of("all_reduce"))
     lines = made(forms, "all-reduce").splitlines()
     row = next(at for at, line in enumerate(lines) if line.split()[:1] == [str(2**20)])
     size, count, dtype, redop, root, *_ = lines[row].split()
     lines[row] = f"{size} {count} {dtype} {redop} {root} 4000 0.26 0.46 0 4000 0.26 0.46 0"
-    assert list(values(fitted("\n".join(lines))).values()) == pytest.approx(list(CURVE.values()), rel=0.3)
+    assert fitted("\n".join(lines)).calibration == pytest.approx(curve_of("all_reduce"), rel=0.3)
 
 
 def test_hosts_of_one_fast_domain_are_inside_it():
     """Eighteen hosts of four GB200 share their links."""
     cluster = load_cluster("gb200 x 72")
-    forms = changed(current_forms(cluster), CURVE, "all_reduce")
+    forms = changed(current_forms(cluster), curve_of("all_reduce"))
     times = {size: float(forms.collective("all-reduce", size, 16, 16)) for size in SIZES}
     found = fitted(text(Run("all-reduce", times, ranks=16, nodes=4, one_process=False)), cluster=cluster)
     assert [fit.where for fit in found.fits] == ["inside a fast domain"]
-    assert values(found)["plateau of bus bandwidth"] == pytest.approx(
-        CURVE["bandwidth_bytes_per_s"], rel=0.05
-    )
+    assert found.calibration["all_reduce.efficiency"] == pytest.approx(0.69, rel=0.05)
 
 
 def test_sizes_that_show_no_latency_leave_it():
     found = read_nccl_tests(SAMPLES / "h100_one_and_two_nodes.txt").records
     fit = fit_collectives([r for r in found if r.nodes == 1], CLUSTER)
-    assert "latency" not in "".join(values(fit))
+    assert "latency" not in "".join(fit.calibration)
     assert "latency of two ranks is not identified" in "\n".join(fit.remarks)
     assert fit.fits[0].error_mean < 0.02
     largest = max(r.busbw_bytes_per_s for r in found)
-    assert largest < values(fit)["plateau of bus bandwidth"] < 1.1 * largest
+    assert largest < fit.calibration["all_reduce.efficiency"] * LINK < 1.1 * largest
 
 
 def test_a_badly_connected_pair_of_nodes_is_seen():
@@ -174,7 +188,7 @@ def test_a_badly_connected_pair_of_nodes_is_seen():
     records = read_nccl_tests(SAMPLES / "h100_one_and_two_nodes.txt").records
     found = fit_collectives(records, CLUSTER)
     best = max(r.busbw_bytes_per_s for r in records if r.ranks == 16) / 15 / 50e9
-    assert found.constants["nic_efficiency"] == pytest.approx(best, rel=0.1)
+    assert found.calibration["nic_efficiency"] == pytest.approx(best, rel=0.1)
     assert found.fits[-1].error_mean < 0.1
     assert 0.15 < found.calibration["nic_efficiency"] < 0.4
 

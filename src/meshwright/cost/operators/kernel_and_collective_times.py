@@ -31,7 +31,16 @@ import numpy as np
 
 from meshwright.cluster.cluster import Pool, Tier
 from meshwright.cluster.fast_domains import usable_domain
-from meshwright.cost.constants import Curve, Kernels, RecipeCost, calibrated, constants, kernels, recipe_costs
+from meshwright.cost.constants import (
+    Curve,
+    Kernels,
+    RecipeCost,
+    calibrated,
+    constants,
+    kernels,
+    on_links,
+    recipe_costs,
+)
 from meshwright.program.expert_dispatch.dispatch_forms import DeduplicatedBytes
 from meshwright.program.layouts.node_hops import Fabric
 from meshwright.program.local_shape import Number
@@ -45,7 +54,10 @@ LOW_PRECISIONS = ("fp8", "mxfp8", "nvfp4")
 
 @dataclass(frozen=True, slots=True)
 class HardwareTimes:
-    """Forms of one pool's device, node and network at one precision. Times in seconds."""
+    """Forms of one pool's device, node and network at one precision. Times in seconds.
+
+    The curves of ``kernels`` are those of this node's links.
+    """
 
     kernels: Kernels
     constants: Mapping[str, float]
@@ -59,6 +71,7 @@ class HardwareTimes:
     tiers: tuple[Tier, ...] = ()
     fabric: Fabric | None = None
     host_bytes_per_s: float | None = None
+    synchronous: bool = False
 
     def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
         """Return the seconds of (m, k) × (k, n); the epilogue moves ``more_bytes`` in addition."""
@@ -129,9 +142,9 @@ class HardwareTimes:
         if kind == "all-to-all":
             near, crossing = exchanged(logical_bytes, ranks, local, once)
             slow = congestion * crossing / (self._exchange_efficiency * self._nic_bytes_per_s(nodes))
-            moving = np.maximum(near / self._fast(curve) * _saturation(near, curve), slow)
+            moving = np.maximum(near / curve.bandwidth_bytes_per_s * _saturation(near, curve), slow)
         else:
-            fast = bus * (local - 1) / local * logical_bytes / self._fast(curve)
+            fast = bus * (local - 1) / local * logical_bytes / curve.bandwidth_bytes_per_s
             wire = bus * (nodes - 1) / nodes * logical_bytes / local
             slow = congestion * wire / (c["nic_efficiency"] * self._nic_bytes_per_s(nodes))
             volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
@@ -166,11 +179,6 @@ class HardwareTimes:
         slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s / congestion
         return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
 
-    def _fast(self, curve: Curve) -> float:
-        """Return the plateau of a curve, scaled down when this node's links are slower than the measured ones."""
-        share = self.scaleup_bytes_per_s / self.kernels.measured_scaleup_bytes_per_s
-        return curve.bandwidth_bytes_per_s * min(1.0, share)
-
 
 def exchanged(
     logical_bytes: Number, ranks: Number, local: Number, once: DeduplicatedBytes | None
@@ -201,8 +209,9 @@ def hardware_times_for(
     """Forms of a pool at a workload's precision; ``calibration`` overrides constants by name."""
     peaks = pool.device.peak_flops
     sixteen = peaks.get("bf16") or peaks.get("fp16") or next(iter(peaks.values()))
+    on_own_links = on_links(kernels(pool.device.id), pool.node.scaleup_bytes_per_s)
     return HardwareTimes(
-        kernels=calibrated(kernels(pool.device.id), calibration),
+        kernels=calibrated(on_own_links, calibration),
         constants={**constants(), **calibration},
         peak_16bit_flops=sixteen,
         memory_bytes_per_s=pool.device.memory_bytes_per_s,
@@ -212,6 +221,7 @@ def hardware_times_for(
         precision=precision,
         recipe=None if fp8_recipe is None else recipe_costs()[fp8_recipe],
         host_bytes_per_s=pool.node.host_bytes_per_s,
+        synchronous=pool.device.synchronous,
     )
 
 

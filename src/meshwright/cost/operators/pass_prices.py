@@ -3,8 +3,8 @@
 Compute that overlaps collectives slows down by ``overlap_slowdown`` of the time that it hides:
 t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
 over a block if the stack overlaps them with another micro-batch's compute (``overlap_expert_exchange``).
-A pass over a block takes no less than its host launch time. ``Breakdown`` splits a time into compute and the exposed
-part of each axis.
+A pass over a block takes no less than its host launch time, and that time more on a synchronous device. ``Breakdown``
+splits a time into compute and the exposed part of each axis.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -198,7 +198,8 @@ class Prices:
             if self.local.stack.overlap_expert_exchange and EXCHANGED in parts:
                 parts = self.with_overlap(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
-                parts["host"] = np.maximum(0.0, self._host(kind) - total(parts))
+                hidden = 0.0 if self.local.forms.synchronous else total(parts)
+                parts["host"] = np.maximum(0.0, self._host(kind) - hidden)
             self._blocks[block, kind] = parts
         return self._blocks[block, kind]
 

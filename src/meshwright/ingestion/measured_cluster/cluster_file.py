@@ -77,10 +77,8 @@ def _of_kernels(carried: Sequence[KernelConstant], full: Sequence[KernelConstant
 def _of_links(links: FittedCollectives | None) -> Iterator[str]:
     if links is None:
         return
-    for value in (value for fit in links.carried for value in fit.values):
+    for value in links.values:
         yield f"{value.name} {value.value:.4g} in place of {value.present:.4g}: {value.what}"
-    full = [value for fit in links.fits for value in fit.values if value.name not in links.calibration]
-    yield from _not_carried([(value.name or value.what, value.value, value.present) for value in full])
     yield from links.remarks
 
 
@@ -93,7 +91,7 @@ def _not_carried(constants: Sequence[tuple[str, float, float]]) -> Iterator[str]
 def _of_launches(results: Results) -> Iterator[str]:
     """Yield the host time of a launch; the host time per layer belongs to the stack, by its number of launches."""
     for kernel in results.kernels:
-        if kernel.kind == "launch":
+        if kernel.kind == "launch" and results.machine.device_kind == "cuda":
             host = f"a launch keeps the host for {median(kernel.seconds) / MICROSECOND:.1f} µs"
             yield f"{host}: host_s_per_layer is that times a layer's launches, at least"
 
@@ -111,7 +109,7 @@ def _of_time(results: Results) -> Iterator[str]:
 
 def fit_links(results: Results, cluster: Cluster, findings: list[str]) -> FittedCollectives | None:
     """Fit all sweeps in groups with equally many members on each host; return None if nothing is identified."""
-    sweeps = [time for time in results.in_scope("node", "nodes", "rail") if time.local]
+    sweeps = [time for time in results.in_scope("part of node", "node", "nodes", "rail") if time.local]
     if not sweeps:
         return None
     try:

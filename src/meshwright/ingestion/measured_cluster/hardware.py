@@ -117,7 +117,7 @@ def _own_pool(results: Results, findings: list[str]) -> Pool:
     if not peaks or not memory_rate:
         rule = "needs products and a pass, since the catalogue does not have the device"
         raise InputError(Problem("kernels", len(results.kernels), rule, "meshwright measure --budget 600"))
-    inside = best_rate(results.in_scope("node", "device pair"), inside=True)
+    inside = best_rate(results.in_scope("part of node", "node", "device pair"), inside=True)
     across = best_rate(results.in_scope("nodes", "rail", "host pair"), inside=False)
     own_link = inside or across or MIN_SCALEUP
     network = machine.devices_per_node * across or MIN_NIC
@@ -143,6 +143,7 @@ def _own_pool(results: Results, findings: list[str]) -> Pool:
         source=origin,
         confidence=MEASURED,
         notes=f"{machine.device_names[0]}, {machine.threads_per_device} host threads per device",
+        synchronous=machine.device_kind == "cpu",
     )
     node = Node(
         name=f"measured-{slug}",

@@ -5,6 +5,7 @@ The formulas are in ``cost/operators/kernel_and_collective_times.py``.
     products    efficiency of arithmetic and memory, launch: gemm, bf16, exponent kept
     pass        share of the memory's rate: hbm_efficiency
     attention   efficiency by class, and of the backward pass relative to it; its launch kept
+    layer       host time of a layer's forward: host_s_per_layer, from forward and backward together
 
 A bare kernel is faster than the same kernel in a training step: clocks are lower under a whole step's power, caches
 are cold, shapes are worse. Published runs tell how much of a bare measurement is left: the constant that was fitted to
@@ -26,6 +27,8 @@ from meshwright.cost.constants import constants, kernels
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
 from meshwright.ingestion.nccl_tests.least_squares import Floats, Solution, Unknown, solve
 from meshwright.measurement.results import KernelKind, KernelTime, Results
+from meshwright.stack.load import load_stack
+from meshwright.stack.stack import OWN_STACK
 
 KEPT_OF_KERNELS = 0.85
 """Fraction of a bare product's efficiency left in training, by the origins of ``calibration/priors.csv``."""
@@ -33,8 +36,9 @@ FEWEST = 4
 CLASSES = {"flash": "flash", "cudnn": "flash3"}
 """The cost model's class of each attention kernel."""
 BACKWARD, HBM = "attention_backward_efficiency", "hbm_efficiency"
+HOST = "host_s_per_layer"
 PRODUCTS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")
-BOUNDS = {"gemm_launch_s": (1e-8, 1e-1), BACKWARD: (0.05, 5.0)}
+BOUNDS = {"gemm_launch_s": (1e-8, 1e-1), HOST: (1e-7, 1.0), BACKWARD: (0.05, 5.0)}
 EFFICIENCY_BOUNDS = (0.005, 3.0)
 """Bounds of efficiencies; above 1, because caches serve a part of the bytes that a formula counts as moved."""
 AT_BOUND = 1e-3
@@ -81,6 +85,7 @@ def fit_kernels(
     fitting.products(_of(results, "matmul"))
     fitting.memory(_of(results, "pass"))
     fitting.attention(_of(results, "attention", "attention-step"))
+    fitting.host(_of(results, "layer"))
     return tuple(fitting.found)
 
 
@@ -88,14 +93,16 @@ def training_fraction(name: str, device_id: str) -> float:
     """Return the fraction of a bare measurement of a constant that published runs reach."""
     if name in (HBM, BACKWARD):
         return constants()[name] / priors()[name].value
-    if name in ("gemm_memory_efficiency", "gemm_launch_s"):
+    if name in ("gemm_memory_efficiency", "gemm_launch_s", HOST):
         return 1.0
     prior = priors().get(f"{kernels(device_id).family}:{name}")
     return KEPT_OF_KERNELS * present_value(name, device_id) / prior.value if prior else KEPT_OF_KERNELS
 
 
 def present_value(name: str, device_id: str) -> float:
-    """Return the cost model's constant for a device."""
+    """Return the cost model's constant for a device; the host time is our own stack's."""
+    if name == HOST:
+        return load_stack(OWN_STACK).host_s_per_layer
     family = kernels(device_id)
     owner, _, key = name.partition(".")
     if key:
@@ -132,6 +139,11 @@ class _Fitting:
         self.fit(
             times, [*names, BACKWARD], lambda forms: np.array([_attention_s(forms, time) for time in times])
         )
+
+    def host(self, times: Sequence[KernelTime]) -> None:
+        """Fit the host time of a layer; its backward pass takes a fixed multiple of its forward."""
+        ratio = 1 + constants()["backward_host_ratio"]
+        self.fit(times, [HOST], lambda forms: np.full(len(times), ratio * forms.constants[HOST]), fewest=1)
 
     def fit(
         self,

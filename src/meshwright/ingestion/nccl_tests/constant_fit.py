@@ -1,31 +1,28 @@
 """Fit the cost model's collective constants to measurements of the user's cluster.
 
 The formula is the one that predicts (``cost/operators/kernel_and_collective_times.py``), with its exponents fixed:
-inside a fast domain t = α + V/B·((V + V0)/V)^q for two curves (all-reduce; all-gather, which reduce-scatter and
-all-to-all share), across domains the slower of that and of the network cards at η of their rate, with a latency and,
-except for all-to-all, a saturation of their own; messages have a latency and a share of the link or of the card. Sizes
-in and out of place both count.
+inside a fast domain t = α + β·(n − 1) + V/B·((V + V0)/V)^q for two curves (all-reduce; all-gather, which
+reduce-scatter and all-to-all share), β from groups of several sizes; across domains the slower of that and of the
+network cards at η of their rate, with a latency and, except for all-to-all, a saturation of their own; messages have a
+latency and a share of the link or of the card. Sizes in and out of place both count.
 
 η is identified only if the cards are the bottleneck. Two well-connected nodes run at the pace of the links inside,
-which only bounds η from below: the bound is used if it is above the present value. Values without a constant in the
-formula are named in the result: the curves inside a domain belong to the table of kernels, which a cluster file does
-not carry.
+which only bounds η from below: the bound is used if it is above the present value.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.cluster.file_schema import CalibratedName
+from meshwright.cost.constants import CURVES
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.errors import InputError, Problem
 from meshwright.ingestion.nccl_tests.fitted_values import WORDS, CollectiveFit, FittedCollectives, fitted
 from meshwright.ingestion.nccl_tests.least_squares import Floats, Solution, Unknown, solve
 from meshwright.ingestion.nccl_tests.predicted_times import (
-    CURVES,
+    CURVE_OF,
     MESSAGE,
     PROCESS_LATENCY,
     MeasurementColumns,
@@ -35,7 +32,6 @@ from meshwright.ingestion.nccl_tests.predicted_times import (
     measurement_columns,
 )
 from meshwright.ingestion.nccl_tests.table import Measurement
-from meshwright.units import GIGA
 
 INSIDE, ACROSS = "inside a fast domain", "across fast domains"
 FEWEST_SIZES = 4
@@ -53,7 +49,7 @@ def fit_collectives(records: Sequence[Measurement], cluster: Cluster) -> FittedC
     if len(cluster.pools) != 1:
         rule = "collectives are fitted for one pool of equal nodes"
         raise InputError(Problem("cluster", len(cluster.pools), rule, "a cluster of that pool alone"))
-    known = [r for r in records if not r.wrong and r.collective in (*CURVES, MESSAGE) and r.ranks > 1]
+    known = [r for r in records if not r.wrong and r.collective in (*CURVE_OF, MESSAGE) and r.ranks > 1]
     remarks = []
     if len(known) < len(records):
         remarks.append(
@@ -63,12 +59,11 @@ def fit_collectives(records: Sequence[Measurement], cluster: Cluster) -> FittedC
     if devices and not any(chip in device.lower() for device in devices):
         remarks.append(f"measured on {', '.join(devices)}, and the cluster has {cluster.pool.device.id}")
     sample = measurement_columns(known, cluster.pool)
-    full = _Fitting(current_forms(cluster), frozenset(WORDS), remarks).run(sample)
-    carried = _Fitting(current_forms(cluster), frozenset(get_args(CalibratedName)), []).run(sample)
-    if not full:
+    fits = _Fitting(current_forms(cluster), remarks).run(sample)
+    if not fits:
         rule = "; ".join(remarks) or "none can be fitted"
         raise InputError(Problem("measurements", len(known), rule, "a sweep over sizes"))
-    return FittedCollectives(cluster=cluster.name, fits=full, carried=carried, remarks=tuple(remarks))
+    return FittedCollectives(cluster=cluster.name, fits=fits, remarks=tuple(remarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,10 @@ class _Cards:
 
 
 class _Fitting:
-    """Formulas improved fit by fit, where later fits build on earlier ones; fits ``names`` only."""
+    """Formulas improved fit by fit, where later fits build on earlier ones."""
 
-    def __init__(self, forms: HardwareTimes, names: frozenset[str], remarks: list[str]) -> None:
-        self.forms, self.names, self.remarks = forms, names, remarks
+    def __init__(self, forms: HardwareTimes, remarks: list[str]) -> None:
+        self.forms, self.remarks = forms, remarks
         self.fits: list[CollectiveFit] = []
 
     def run(self, sample: MeasurementColumns) -> tuple[CollectiveFit, ...]:
@@ -97,10 +92,15 @@ class _Fitting:
         return tuple(self.fits)
 
     def inside(self, sample: MeasurementColumns) -> None:
-        """Fit the two curves of a fast domain."""
+        """Fit the two curves of a fast domain, the one with less latency first: its latency is what processes add."""
         gathers, exchanges = np.isin(sample.kind, GATHERS), sample.kind == "all-to-all"
-        self.curve("all_reduce", sample.take(sample.kind == "all-reduce"))
-        self.curve("all_gather", sample.take(gathers if gathers.any() else exchanges))
+        parts = {
+            "all_reduce": sample.take(sample.kind == "all-reduce"),
+            "all_gather": sample.take(gathers if gathers.any() else exchanges),
+        }
+        of_curve = {name: part for name, part in parts.items() if len(part)}
+        for name in sorted(of_curve, key=lambda name: float(of_curve[name].seconds.min())):
+            self.curve(name, of_curve[name])
         if gathers.any() and exchanges.any():
             part = sample.take(exchanges)
             ratio = float(np.median(part.seconds / form_seconds(self.forms, part)))
@@ -108,24 +108,28 @@ class _Fitting:
             self.remarks.append(f"all-to-all {INSIDE} takes {ratio:.2f} times {rule}")
 
     def curve(self, name: str, sample: MeasurementColumns) -> None:
-        """Fit a curve's latency, plateau and saturation.
+        """Fit a curve's latencies, plateau and saturation.
 
         With a process per device, the first latency is the processes'.
         """
-        if not len(sample):
-            return
-        curve = getattr(self.forms.kernels, name)
+        curve, link = getattr(self.forms.kernels, name), self.forms.kernels.measured_scaleup_bytes_per_s
         is_known = any(value.name == PROCESS_LATENCY for fit in self.fits for value in fit.values)
-        latency = PROCESS_LATENCY if sample.alone.all() and not is_known else "latency_s"
-        present = self.forms.constants[latency] if latency == PROCESS_LATENCY else curve.latency_s
+        of_processes = sample.alone.all() and not is_known
+        latency = PROCESS_LATENCY if of_processes else f"{name}.latency_s"
+        present = self.forms.constants[latency] if of_processes else curve.latency_s
         volume = sample.size * (2 if name == "all_reduce" else 1) * (sample.ranks - 1) / sample.ranks
-        fastest = float((volume / sample.seconds).max())
+        fastest = float((volume / sample.seconds).max()) / link
+        shortest = float(sample.seconds.min()) / 2
+        plateau = curve.bandwidth_bytes_per_s / link
         unknowns = {
-            latency: Unknown(present, float(sample.seconds.min()) / 2, *LATENCIES),
-            "bandwidth_bytes_per_s": Unknown(curve.bandwidth_bytes_per_s, fastest, fastest / 2, fastest * 4),
-            "saturation_bytes": _saturation(curve.saturation_bytes, volume),
+            latency: Unknown(present, shortest, *LATENCIES),
+            f"{name}.efficiency": Unknown(plateau, fastest, fastest / 2, fastest * 4),
+            f"{name}.saturation_bytes": _saturation(curve.saturation_bytes, volume),
         }
-        self.fit(INSIDE, sample, unknowns, name)
+        if len(np.unique(sample.ranks)) > 1:
+            per_rank = Unknown(curve.latency_per_rank_s, shortest, *LATENCIES)
+            unknowns[f"{name}.latency_per_rank_s"] = per_rank
+        self.fit(INSIDE, sample, unknowns)
 
     def across(self, sample: MeasurementColumns) -> None:
         """Fit latency, saturation and, if the cards are the bottleneck, their efficiency."""
@@ -175,8 +179,8 @@ class _Fitting:
         """Return what large collectives show about the cards."""
         plain = changed(self.forms, {"nic_saturation_bytes": SATURATED})
         links = form_seconds(changed(plain, {"nic_efficiency": UNBOUND}), largest)
-        without_links = {"nic_efficiency": 1.0, "bandwidth_bytes_per_s": UNBOUND * GIGA}
-        ideal = form_seconds(changed(plain, without_links, "all_reduce", "all_gather"), largest)
+        without_links = {"nic_efficiency": 1.0, **{f"{name}.efficiency": UNBOUND for name in CURVES}}
+        ideal = form_seconds(changed(plain, without_links), largest)
         slowest = int((largest.seconds / links).argmax())
         return _Cards(
             bool(largest.seconds[slowest] >= BINDS * links[slowest]),
@@ -200,11 +204,8 @@ class _Fitting:
         }
         self.fit(where, sample, unknowns)
 
-    def fit(
-        self, where: str, sample: MeasurementColumns, unknowns: Mapping[str, Unknown], *curves: str
-    ) -> None:
+    def fit(self, where: str, sample: MeasurementColumns, unknowns: Mapping[str, Unknown]) -> None:
         """Solve for unknowns, keep the identified ones, and remark on the others."""
-        unknowns = {name: unknown for name, unknown in unknowns.items() if name in self.names}
         kinds = tuple(np.unique(sample.kind).tolist())
         label = f"{', '.join(kinds)} {where}"
         sizes = len(np.unique(sample.size))
@@ -212,11 +213,9 @@ class _Fitting:
             self.remarks.append(
                 f"{label}: {sizes} sizes are too few to fit, at least {FEWEST_SIZES} are needed"
             )
-        elif unknowns:
-            solution = solve(
-                unknowns, lambda v: form_seconds(changed(self.forms, v, *curves), sample), sample.seconds
-            )
-            self.forms = changed(self.forms, solution.values, *curves)
+        else:
+            solution = solve(unknowns, lambda v: form_seconds(changed(self.forms, v), sample), sample.seconds)
+            self.forms = changed(self.forms, solution.values)
             self.remarks += _open_questions(label, unknowns, solution)
             values = (
                 fitted(
@@ -224,7 +223,7 @@ class _Fitting:
                     name,
                     solution.values[name],
                     unknown.present,
-                    at_bound=_at_bound(unknown, solution.values[name]),
+                    at_bound=_at_bound(name, unknown, solution.values[name]),
                 )
                 for name, unknown in unknowns.items()
                 if name in solution.identified
@@ -247,14 +246,16 @@ def _open_questions(label: str, unknowns: Mapping[str, Unknown], solution: Solut
         value = solution.values[name]
         if name not in solution.identified:
             found.append(f"{label}: the {WORDS[name][0]} is not identified by these sizes and stays as it is")
-        elif _at_bound(unknown, value):
+        elif _at_bound(name, unknown, value):
             rule = "the form fits no better, so do not trust it by itself"
             found.append(f"{label}: the {WORDS[name][0]} ends at a bound of its range, {value:.3g}: {rule}")
     return found
 
 
-def _at_bound(unknown: Unknown, value: float) -> bool:
-    """Return whether a value ended at a bound of its range."""
+def _at_bound(name: str, unknown: Unknown, value: float) -> bool:
+    """Return whether a value ended at a bound of its range; the least saturation is none at all, and no doubt."""
+    if name.endswith("saturation_bytes") and value < unknown.high * (1 - AT_BOUND):
+        return False
     return not unknown.low * (1 + AT_BOUND) < value < unknown.high * (1 - AT_BOUND)
 
 

@@ -1,27 +1,25 @@
 """Measurements as columns, and the formula's times for them under given constants.
 
 The formula is that of ``cost/operators/kernel_and_collective_times.py``. The size of nccl-tests is its logical bytes:
-everything that is reduced, gathered or scattered, and what one rank sends in an all-to-all. Plateaus of faster links
-than a node has are scaled once, at the beginning, as the formula does, so that a fitted plateau is that of this node.
+everything that is reduced, gathered or scattered, and what one rank sends in an all-to-all.
 Processes with one device each pay ``multi_process_latency_s``; a process that drives all devices of its host does not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.cluster import Cluster, Pool
-from meshwright.cost.constants import Curve
+from meshwright.cost.constants import calibrated
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
 from meshwright.ingestion.nccl_tests.least_squares import Floats
 from meshwright.ingestion.nccl_tests.table import Measurement
 
 PROCESS_LATENCY = "multi_process_latency_s"
-CURVE_FIELDS = frozenset(field.name for field in fields(Curve))
-CURVES: Mapping[str, str] = {
+CURVE_OF: Mapping[str, str] = {
     "all-reduce": "all_reduce",
     "all-gather": "all_gather",
     "reduce-scatter": "all_gather",
@@ -90,28 +88,14 @@ def _local(record: Measurement, pool: Pool) -> int:
 
 
 def current_forms(cluster: Cluster) -> HardwareTimes:
-    """Return the formulas of a cluster's pool, with plateaus of its own links."""
-    forms = hardware_times_for(cluster.pool, "bf16", dict(cluster.calibration))
-    share = min(1.0, forms.scaleup_bytes_per_s / forms.kernels.measured_scaleup_bytes_per_s)
-    kernels = replace(forms.kernels, measured_scaleup_bytes_per_s=forms.scaleup_bytes_per_s)
-    forms = replace(forms, kernels=kernels)
-    for name in ("all_reduce", "all_gather"):
-        plateau = getattr(kernels, name).bandwidth_bytes_per_s * share
-        forms = changed(forms, {"bandwidth_bytes_per_s": plateau}, name)
-    return forms
+    """Return the formulas of a cluster's pool, with what its file carries."""
+    return hardware_times_for(cluster.pool, "bf16", dict(cluster.calibration))
 
 
-def changed(forms: HardwareTimes, values: Mapping[str, float], *curves: str) -> HardwareTimes:
-    """Return formulas with other values of constants, and of fields of some curves."""
-    of_curve = {name: value for name, value in values.items() if name in CURVE_FIELDS}
-    others = {name: value for name, value in values.items() if name not in CURVE_FIELDS}
-
-    def curve(name: str) -> Curve:
-        present: Curve = getattr(forms.kernels, name)
-        return replace(present, **of_curve) if name in curves else present
-
-    kernels = replace(forms.kernels, all_reduce=curve("all_reduce"), all_gather=curve("all_gather"))
-    return replace(forms, kernels=kernels, constants={**forms.constants, **others})
+def changed(forms: HardwareTimes, values: Mapping[str, float]) -> HardwareTimes:
+    """Return formulas with other values of constants, by the names of ``calibration`` in a cluster file."""
+    kernels = calibrated(forms.kernels, values)
+    return replace(forms, kernels=kernels, constants={**forms.constants, **values})
 
 
 def form_seconds(forms: HardwareTimes, sample: MeasurementColumns) -> Floats:

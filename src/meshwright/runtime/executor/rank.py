@@ -24,6 +24,9 @@ from meshwright.runtime.state.optimizer import AdamW, Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
 
+CPU_THREADS = 1
+"""Threads of a rank on a CPU; ranks are added instead."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -72,15 +75,22 @@ def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, tor
     _agree(job.program, store, place)
     communicator = Communicator(place.rank, job.program, device, job.timeout_s)
     communicator.connect()
+    yield loaded_rank(job, place, communicator, tensors)
+    dist.barrier()  # no rank may close a connection that another still uses
+    dist.destroy_process_group()
+
+
+def loaded_rank(
+    job: Job, place: Place, communicator: Communicator, tensors: Mapping[str, torch.Tensor]
+) -> Rank:
+    """Return a rank that holds its part of ``tensors``, whole parameters."""
     numerics = runnable_numerics(job.model.architecture)
     plan = rank_plan(job.program, job.model, numerics, communicator, PRECISIONS[job.precision])
     for unit in plan.all_units:
         unit.load(local_part(tensors, unit))
     for name, buffer in plan.buffers.items():
         buffer.copy_(tensors[name])
-    yield Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
-    dist.barrier()  # no rank may close a connection that another still uses
-    dist.destroy_process_group()
+    return Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
 
 
 def _agree(program: Program, store: dist.Store, place: Place) -> None:
@@ -98,5 +108,5 @@ def _device(place: Place, accelerated: bool) -> torch.device:
     if accelerated and torch.cuda.device_count() > place.local_rank:
         torch.cuda.set_device(place.local_rank)
         return torch.device("cuda", place.local_rank)
-    torch.set_num_threads(1)
+    torch.set_num_threads(CPU_THREADS)
     return torch.device("cpu")
