@@ -70,10 +70,17 @@ def write(values: Mapping[str, float]) -> None:
     for name, value in values.items():
         if "/" in name:
             stack, field = name.split("/")
-            (path,) = (PACKAGE / "stack/files").glob(f"{stack}-[0-9s v]*.yaml")
-            text = path.read_text(encoding="utf-8")
+            (path, text) = _written_out(stack)
             text, found = re.subn(rf"(?m)^{field}:\s*\S+", f"{field}: {value:.4g}", text)
             path.write_text(text if found else f"{text.rstrip()}\n{field}: {value:.4g}\n", encoding="utf-8")
+
+
+def _written_out(stack: str) -> tuple[Path, str]:
+    """The file of a stack's release that does not refer to another one, and its text."""
+    paths = (PACKAGE / "stack/files").glob(f"{stack}-[0-9s v]*.yaml")
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    ((path, text),) = ((path, text) for path, text in texts.items() if "\nlike:" not in text)
+    return path, text
 
 
 def _fitted_origin(name: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.stack.load import DEFAULT_STACK, load_stack, parse_stack, stack_names
+from meshwright.stack.load import DEFAULT_STACK, load_stack, load_stack_until, parse_stack, stack_names
 from meshwright.stack.stack import Stack
 from meshwright.verbs.describe import describe_stack
 
@@ -49,6 +49,30 @@ def test_a_file_is_named_after_its_stack_and_says_where_its_facts_are_from(name)
     assert name == f"{stack.name}-{stack.release}.yaml"
     assert len(stack.source) > 20
     assert load_stack(stack.id) == stack
+
+
+def test_a_file_says_only_what_differs_from_another_release():
+    old, new = load_stack("megatron-bridge@26.02"), load_stack("megatron-bridge@26.06")
+    changed = {field.name for field in fields(Stack) if getattr(old, field.name) != getattr(new, field.name)}
+    assert changed == {"release", "source", "device_recipes"}
+    assert new.on("gb300").captures == "step"
+    assert old.on("gb300").captures == "attention"
+    assert new.on("h100").captures == old.on("h100").captures == "nothing"
+    own = parse_stack(
+        "like: torchtitan\nname: ours\nrelease: '1'\nsource: our cluster\nhost_s_per_layer: 0.001\n"
+    )
+    assert (own.id, own.host_s_per_layer) == ("ours@1", 0.001)
+    assert own.schedules == load_stack("torchtitan").schedules
+    with pytest.raises(InputError, match="no stack of this name"):
+        parse_stack("like: nothing\nname: ours\nrelease: '1'\nsource: our cluster\n")
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [("25.11", "26.02"), ("26.02.01", "26.02"), ("26.04", "26.02"), ("26.06", "26.06"), ("27.01", "26.06")],
+)
+def test_a_run_of_another_release_has_the_facts_of_the_one_before(release, expected):
+    assert load_stack_until("megatron-bridge", release).release == expected
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

@@ -54,9 +54,24 @@ def test_columns_replace_the_facts_of_the_stack(table):
     assert not stack.overlap_parameter_gather
     assert not stack.deduplicates_exchange
     assert not stack.overlap_expert_exchange
+    newest = of(table, stack="megatron-bridge", expert_overlap="false").stack
+    assert not any(recipe.overlaps_exchange for recipe in newest.device_recipes)
     stack = of(table, stack="x", expert_dispatch="once", expert_overlap="true").stack
     assert stack.deduplicates_exchange
     assert stack.overlap_expert_exchange
+
+
+@pytest.mark.parametrize(
+    ("columns", "release"),
+    [
+        ({"stack": "megatron-bridge"}, "26.06"),
+        ({"stack": "megatron-bridge", "release": "26.04.01"}, "26.02"),
+        ({"stack": "Megatron-Bridge 26.02"}, "26.02"),
+        ({"stack": "x", "release": "26.04"}, "1"),
+    ],
+)
+def test_the_release_of_a_run_tells_that_of_the_stack(table, columns, release):
+    assert of(table, **columns).stack.release == release
 
 
 @pytest.mark.parametrize(

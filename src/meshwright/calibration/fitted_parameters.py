@@ -22,6 +22,8 @@ from meshwright.program.model_states.stack_zero_semantics import effective_shard
 
 SHARDING_ONLY = "fsdp_communication_factor"
 """A number of a stack that only runs with sharded parameters depend on."""
+EXPERTS_ONLY = "expert_host_s"
+"""A number of a stack that only runs of models with experts depend on."""
 
 
 class Prior(NamedTuple):
@@ -67,11 +69,13 @@ class Parameter:
             cut = {
                 effective_sharding(SHARDINGS[index], stack) for index in observation.plans.sharding.tolist()
             }
+            if field == EXPERTS_ONLY and observation.setting.model.architecture.moe is None:
+                return False
             return owner == stack.name and (field != SHARDING_ONLY or "zero3" in cut)
         if ":" in self.name:
             return self.name.split(":")[0] == kernel_family(observation.setting)
         if self.name.endswith("_speed_up"):
             return self.name.startswith(observation.setting.workload.precision)
-        if self.name.startswith("grouped"):
+        if self.name.startswith(("grouped", "fused_expert")):
             return observation.setting.model.architecture.moe is not None
         return True

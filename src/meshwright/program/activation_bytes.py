@@ -235,7 +235,12 @@ def _expert_activation(op: ExpertActivation, shape: LocalShape, mode: Mode, stac
 
 
 def _combine(op: Combine, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Return the bytes of the experts' results; deduplicated copies are weighted on the experts' ranks."""
+    """Return the bytes of the experts' results, none if their inputs were weighted instead.
+
+    Deduplicated copies are weighted on the experts' ranks.
+    """
+    if stack.weights_expert_activations:
+        return 0
     if stack.deduplicates_exchange:
         return ACTIVATION_BYTES * op.width * shape.busiest_rows(mode, op.experts_per_token) / shape.etp
     return ACTIVATION_BYTES * op.width * shape.sent_rows(mode, op.experts_per_token)

@@ -1,7 +1,8 @@
 """Load a stack from its name, ``name@release`` or a file. Ours are ``files/NAME-RELEASE.yaml`` of the package.
 
 The keys of a file are the fields of ``Stack``, each with the type that the field has; what a file leaves out
-is the field's default. A name without a release means the newest that we have facts of.
+is the field's default, or with ``like: NAME@RELEASE`` what that stack has. A name without a release means the newest
+that we have facts of.
 """
 
 from dataclasses import MISSING, fields, replace
@@ -25,6 +26,7 @@ from meshwright.stack.stack import OWN_STACK, Stack
 from meshwright.workload.fp8_recipe import Fp8Recipe
 
 DEFAULT_STACK = "megatron-core"
+LIKE = "like"
 SUFFIXES = (".yaml", ".yml")
 
 ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
@@ -51,6 +53,7 @@ NARROWED: dict[str, Any] = {
     "contexts": tuple[ContextName, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],
+    "expert_host_s": Annotated[float, Field(ge=0, le=1)],
     "elementwise_factor": Annotated[float, Field(gt=0, le=1000)],
     "fsdp_communication_factor": Annotated[float, Field(gt=0, le=1000)],
     **dict.fromkeys(
@@ -88,8 +91,25 @@ def own_stack(other: Stack) -> Stack:
 
 def parse_stack(text: str, where: str = "stack") -> Stack:
     """Parse the text of a stack file. Raise InputError with every problem."""
-    spec = validated(_file_type(), read_mapping(text, where))
+    keys = dict(read_mapping(text, where))
+    if isinstance(base := keys.pop(LIKE, None), str):
+        keys = _keys_of(base) | keys
+    spec = validated(_file_type(), keys)
     return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
+
+
+def load_stack_until(name: str, release: str) -> Stack:
+    """Return the newest release of a known stack that is no newer than ``release``, else the oldest."""
+    releases = sorted((known for stack, known in _packaged() if stack == name), key=_order)
+    before = [known for known in releases if _order(known) <= _order(release)]
+    return _packaged_stack(name, before[-1] if before else releases[0])
+
+
+def _keys_of(name: str) -> dict[str, Any]:
+    """Return the keys of a packaged stack's file. Raises InputError."""
+    stack, _, release = stack_in_our_words(name).strip().partition("@")
+    entry = files("meshwright.stack").joinpath("files", _packaged()[_find(stack, release, name)])
+    return dict(read_mapping(entry.read_text(encoding="utf-8"), name))
 
 
 def _find(name: str, release: str, given: str) -> tuple[str, str]:

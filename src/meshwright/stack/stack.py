@@ -10,6 +10,7 @@ from typing import Literal
 from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.forms.short import Gather
 from meshwright.schedules.choice import StepValidation
+from meshwright.stack.device_recipe import DeviceRecipe
 from meshwright.stack.stack_model import StackModel
 from meshwright.workload.fp8_recipe import Fp8Recipe
 from meshwright.workload.workload import Workload
@@ -127,8 +128,15 @@ class Stack:
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
+    device_recipes
+        what its recipes capture and fuse on some families of devices (``stack/device_recipe.py``).
+    weights_expert_activations
+        the router's weights multiply what enters an expert's second product, so that its result is not kept.
     host_s_per_layer
         launch time of one layer's forward on the host (fitted).
+    expert_host_s
+        what experts add to that of a layer that has some: routing, dispatch, a product for each
+        (fitted); 0: unknown.
     elementwise_factor
         memory-bound passes relative to the model's count of bytes (fitted).
     fsdp_communication_factor
@@ -168,6 +176,7 @@ class Stack:
     orders_experts: bool = False
     deduplicates_exchange: bool = False
     overlap_expert_exchange: bool = False
+    weights_expert_activations: bool = False
     capacity_scopes: tuple[str, ...] = ()
     vocab_multiple: int = 128
     schedules: tuple[str, ...] = ("gpipe", "1f1b", "interleaved-1f1b")
@@ -194,7 +203,9 @@ class Stack:
     tp_families: tuple[str, ...] | None = None
     ep_families: tuple[str, ...] | None = None
     models: tuple[StackModel, ...] | None = None
+    device_recipes: tuple[DeviceRecipe, ...] = ()
     host_s_per_layer: float = 0.0003
+    expert_host_s: float = 0.0
     elementwise_factor: float = 1.0
     fsdp_communication_factor: float = 1.4
 
@@ -202,6 +213,11 @@ class Stack:
     def id(self) -> str:
         """``name@release``."""
         return f"{self.name}@{self.release}"
+
+    def on(self, device: str) -> DeviceRecipe:
+        """Return what the recipes do on a family of devices."""
+        plain = DeviceRecipe(device=device, source=self.source)
+        return next((recipe for recipe in self.device_recipes if recipe.device == device), plain)
 
     def recipe_of(self, workload: Workload) -> Fp8Recipe | None:
         """Return the recipe of fp8 of a workload, the stack's usual one unless it names one; None without fp8."""

@@ -77,6 +77,7 @@ class SettingColumns:
     scaleup_domain: int | None
     node_nic_gbit_per_s: float | None
     stack: str | None
+    release: str | None
     attention: str | None
     fused_norm: bool | None
     loss_logits: str | None
@@ -174,6 +175,7 @@ GIVEN: dict[str, Reader] = {
     "scaleup_domain": whole_number(1, 2**12),
     "node_nic_gbit_per_s": positive(1e6),
     "stack": str.lower,
+    "release": str.lower,
     "attention": nearest_of({name: name for name in ("flash", "flash2", "flash3", "fused-softmax", "eager")}),
     "fused_norm": one_of(FLAGS),
     "loss_logits": str.lower,

@@ -4,7 +4,8 @@ The cluster is the device's usual node with the columns in place of its numbers;
 device keeps its usual share of them. A known cluster replaces it for runs on its device; then only the number of
 devices is read from the columns. The stack is the one that is named, else ``generic``; columns about kernels and
 overlap replace its facts. A plain ``flash`` means the stack's own kernel of that kind, ``flash2`` the older one.
-Ignored: ``compile``, ``tp_overlap`` and the stack's release. Full fine-tuning is priced as
+Of the stack's releases it is the newest known one that is no newer than the run's. Ignored: ``compile`` and
+``tp_overlap``. Full fine-tuning is priced as
 pre-training, ``lora`` with adapters of the usual rank (``model/transforms/lora_adapters.py``).
 """
 
@@ -18,7 +19,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.plans.setting import Setting
-from meshwright.stack.load import load_stack, stack_names
+from meshwright.stack.load import load_stack, load_stack_until, stack_names
 from meshwright.stack.stack import Stack
 from meshwright.units import BytesPerSecondPerNode, gbit_per_s_to_bytes_per_s
 from meshwright.validation.read_run_table import DISPATCHERS, SettingColumns
@@ -92,8 +93,10 @@ def _cluster(given: SettingColumns) -> Cluster:
 
 
 def _stack(given: SettingColumns) -> Stack:
-    name = stack_in_our_words(given.stack or "").partition("@")[0]
-    stack = load_stack(name if name in stack_names() else ANY_STACK)
+    name, _, named = stack_in_our_words(given.stack or "").partition("@")
+    release = given.release or named
+    known = name if name in stack_names() else ANY_STACK
+    stack = load_stack_until(known, release) if release and known == name else load_stack(known)
     facts: dict[str, Any] = {}
     if given.attention is not None:
         facts |= _attention(given.attention, stack)
@@ -107,6 +110,10 @@ def _stack(given: SettingColumns) -> Stack:
         facts["deduplicates_exchange"] = DISPATCHERS[given.expert_dispatch]
     if given.expert_overlap is not None:
         facts["overlap_expert_exchange"] = given.expert_overlap
+        facts["device_recipes"] = tuple(
+            recipe.model_copy(update={"overlaps_exchange": given.expert_overlap})
+            for recipe in stack.device_recipes
+        )
     if given.synchronous_norm:
         facts["validates_step_afterwards"] = False
     return replace(stack, **facts)

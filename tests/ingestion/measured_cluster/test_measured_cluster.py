@@ -123,6 +123,16 @@ def test_what_a_file_can_not_carry_is_a_finding_with_its_value():
     assert "a launch keeps the host for 5.0 µs" in said
 
 
+def test_devices_that_differ_are_waited_for():
+    alike, mixed = (cluster_from(measured(noise=noise)).cluster for noise in (0.0, 0.05))
+    assert alike.step_jitter == 0
+    products = 6
+    assert mixed.step_jitter == pytest.approx(0.05 / products**0.5, rel=0.5)
+    assert load_cluster(cluster_from(measured(noise=0.05)).text).step_jitter == mixed.step_jitter
+    assert cluster_from(own_device()).cluster.step_jitter is None
+    assert cluster_from(measured(nodes=1, devices=2)).cluster.step_jitter is None
+
+
 def test_a_cpu_launches_in_addition_and_its_host_time_is_measured():
     results = own_device()
     layer = KernelTime(

@@ -108,7 +108,8 @@ class HardwareTimes:
         compute = 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops * self.speed_up)
         memory = more_bytes / (self.kernels.gemm_memory_efficiency * self.memory_bytes_per_s)
         moving = _norm(compute, memory, self.kernels.gemm_norm)
-        return self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
+        grouped = self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
+        return np.where(np.asarray(experts) > 1, grouped, self.gemm(rows, k, n, more_bytes))
 
     def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
         """Return the seconds of an attention kernel; ``ratio`` scales the efficiency of the class."""

@@ -33,6 +33,7 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.model_states.state_elements import parameter_elements
 from meshwright.program.pass_items import Phase
+from meshwright.stack.device_recipe import DeviceRecipe
 from meshwright.stack.stack import Stack
 
 
@@ -48,6 +49,22 @@ class Local:
     def tokens(self, op: Operator) -> Number:
         """Tokens that a rank runs through the operator."""
         return self.shape.sequence_tokens(self.mode) if op.place == "sequence" else self.shape.tokens
+
+    @property
+    def recipe(self) -> DeviceRecipe:
+        """What the stack's recipes do on this family of devices."""
+        return self.stack.on(self.forms.kernels.family)
+
+    @property
+    def fuses_experts(self) -> bool:
+        """Whether products of experts permute, activate and quantise in the same kernel."""
+        return self.recipe.fuses_experts and self.forms.precision == "mxfp8"
+
+    @property
+    def overlaps_exchange(self) -> bool:
+        """Whether the exchange of a pass with experts runs beside compute of another micro-batch."""
+        by_recipe = self.recipe.overlaps_exchange and self.forms.precision == "mxfp8"
+        return self.stack.overlap_expert_exchange or by_recipe
 
     def moved(self, elements: Number, bytes_per_element: float) -> Number:
         """Return the seconds of a memory-bound pass, with the stack's factor."""
@@ -227,6 +244,8 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     experts = op.experts / shape.ep
     unsaid = np.minimum(c["expert_imbalance"], shape.most_busy) if shape.busiest is None else 1.0
     imbalance = 1.0 + (unsaid - 1.0) * (shape.ep > 1)
+    if local.fuses_experts:
+        imbalance = imbalance / c["fused_expert_rate"]
     if phase != "W":
         return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
     parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
@@ -236,13 +255,15 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
 
 
 def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
+    if local.fuses_experts:
+        return 0.0
     rows = local.shape.busiest_rows(local.mode, op.experts_per_token)
     return _elementwise(op.width * rows / local.shape.etp, op.gated, phase, local)
 
 
 def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
     """Tokens are put in the order of their experts, and back in the combine: both are counted here."""
-    if phase == "W":
+    if phase == "W" or local.fuses_experts:
         return 0.0
     rows = local.shape.sent_rows(local.mode, op.experts_per_token)
     return local.moved(op.width * rows, local.forms.constants["permute_bytes"])

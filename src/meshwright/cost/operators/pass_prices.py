@@ -2,7 +2,7 @@
 
 Compute that overlaps collectives slows down by ``overlap_slowdown`` of the time that it hides:
 t = max(c + s·x, x) for compute c and collectives x on a stream of their own. So do the experts' exchanges of a pass
-over a block if the stack overlaps them with another micro-batch's compute (``overlap_expert_exchange``).
+over a block if the stack or its recipe overlaps them with another micro-batch's compute.
 A pass over a block takes no less than its host launch time, and that time more on a synchronous device. ``Breakdown``
 splits a time into compute and the exposed part of each axis.
 """
@@ -18,6 +18,7 @@ from meshwright.cluster.cluster import Tier
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.operator_times import Local, operator_seconds
 from meshwright.model.graph import Block
+from meshwright.model.operators.operator_types import Dispatch
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.expert_dispatch.dispatch_forms import ACROSS, INSIDE
@@ -49,6 +50,9 @@ CATEGORY: Mapping[str, str] = {
 
 ALONG_CHAIN: tuple[CollectiveKind, ...] = ("broadcast", "reduce")
 """Collectives that go from rank to rank in small pieces, at the speed of the slowest link."""
+
+SHORTEST_S = 1e-6
+"""Host time of a layer that no stack goes below."""
 
 EXPERT_AXES = ("ep", "etp")
 EXCHANGED = "ep"
@@ -195,11 +199,11 @@ class Prices:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
             parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
-            if self.local.stack.overlap_expert_exchange and EXCHANGED in parts:
+            if self.local.overlaps_exchange and EXCHANGED in parts:
                 parts = self.with_overlap(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
                 hidden = 0.0 if self.local.forms.synchronous else total(parts)
-                parts["host"] = np.maximum(0.0, self._host(kind) - hidden)
+                parts["host"] = np.maximum(0.0, self._host(block, kind) - hidden)
             self._blocks[block, kind] = parts
         return self._blocks[block, kind]
 
@@ -243,9 +247,20 @@ class Prices:
         local = self.local
         return [working_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
 
-    def _host(self, kind: PassKind) -> float:
-        """Launch time of one layer's pass; I and W share a backward pass's launches evenly."""
-        forward = self.local.forms.constants.get("host_s_per_layer", self.local.stack.host_s_per_layer)
+    def _host(self, block: int, kind: PassKind) -> float:
+        """Launch time of one layer's pass; I and W share a backward pass's launches evenly.
+
+        Experts add their own, in proportion to a host that was measured. What is captured is launched at once.
+        """
+        forms, stack = self.local.forms, self.local.stack
+        captured = self.local.recipe.captures
+        if captured == "step":
+            return 0.0
+        forward = forms.constants.get("host_s_per_layer", stack.host_s_per_layer)
+        if any(isinstance(operator, Dispatch) for operator in self.blocks[block].operators):
+            forward *= 1 + stack.expert_host_s / max(stack.host_s_per_layer, SHORTEST_S)
+        if captured == "attention":
+            forward *= 1 - forms.constants["captured_attention"]
         backward = forward * self.local.forms.constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
 

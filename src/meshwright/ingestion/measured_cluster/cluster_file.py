@@ -14,6 +14,10 @@ from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_schema import CalibratedName
 from meshwright.cluster.plausibility import implausible_figures
 from meshwright.errors import InputError
+from meshwright.ingestion.measured_cluster.device_spread import (
+    measured_step_jitter,
+    step_jitter_findings,
+)
 from meshwright.ingestion.measured_cluster.hardware import checked_base, cluster_of, rounded
 from meshwright.ingestion.measured_cluster.kernel_constants import KernelConstant, fit_kernels
 from meshwright.ingestion.measured_cluster.node_links import node_links
@@ -56,7 +60,15 @@ def cluster_from(results: Results, base: Cluster | None = None) -> MeasuredClust
     source = cluster.source if cluster.source == results.origin else f"{cluster.source}; {results.origin}"
     between = node_links(results, cluster, findings)
     constants = tuple(calibration.items())
-    cluster = replace(cluster, calibration=constants, links=between, source=source[-LONGEST_SOURCE:])
+    jitter = measured_step_jitter(results)
+    cluster = replace(
+        cluster,
+        calibration=constants,
+        links=between,
+        step_jitter=cluster.step_jitter if jitter is None else jitter,
+        source=source[-LONGEST_SOURCE:],
+    )
+    findings += step_jitter_findings(cluster)
     return MeasuredCluster(cluster, dump_cluster(cluster), kernels, tuple(findings))
 
 
