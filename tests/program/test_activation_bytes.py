@@ -84,10 +84,15 @@ def test_gated_layers_without_dropout_by_hand():
 
 
 def test_experts_keep_the_rows_that_are_sent_to_them():
-    """k rows a token: dispatched input, gate and up, down input, and the results to combine."""
+    """k rows a token: dispatched input, gate and up, down input, and the results to combine where they are weighted."""
     block, s, b, k, width = model("moe").blocks[2], 128, 1, 2, 32
     assert block.name == "moe"
     attention = 2 * (H + H + 8 * 8 + 2 * 4 * 8 + H) + 4 * A
     head_norms = 2 * (8 * 8 + 4 * 8)
-    routed = 2 * (H + H + k * (H + 2 * width + width + H))
+    routed = 2 * (H + H + k * (H + 2 * width + width))
+    assert FLASH.weights_expert_activations
     assert kept_bytes(block, shape(s, b), mode(), FLASH) == s * b * (attention + head_norms + routed)
+    afterwards = replace(FLASH, weights_expert_activations=False)
+    assert kept_bytes(block, shape(s, b), mode(), afterwards) == s * b * (
+        attention + head_norms + routed + 2 * k * H
+    )
