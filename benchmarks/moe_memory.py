@@ -82,12 +82,12 @@ def layers_gib(resolved: Resolved) -> float:
 
 
 def routed_gib(resolved: Resolved) -> float:
-    """What of it are rows of experts: k·s·b rows of h in, 3f inside, h out, 16 bit each, in every routed layer."""
+    """What of it are rows of experts: k·s·b rows of h in and 3f inside, 16 bit each, in every routed layer."""
     arch, short = resolved.setting.model.architecture, resolved.short
     assert arch.moe is not None
     assert short is not None
     rows = arch.moe.experts_per_token * resolved.setting.workload.seq_len * short.pipeline.micro_batch
-    return sum(arch.moe.layers) * rows * 2 * (2 * arch.hidden + 3 * arch.moe.intermediate) / GIB
+    return sum(arch.moe.layers) * rows * 2 * (arch.hidden + 3 * arch.moe.intermediate) / GIB
 
 
 TINY = Architecture(

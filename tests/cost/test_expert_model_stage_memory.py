@@ -25,7 +25,7 @@ class Layer:
 
     ``cut`` are elements that tp cuts, ``whole`` the others, ``expert`` all experts' that etp cuts, ``expert_whole``
     theirs that it does not. ``token`` are bytes outside of the routed experts, ``row`` and ``row_cut`` those of a
-    token's row of one expert (etp cuts the second), ``back`` those of a row that has come back. ``tables`` of the
+    token's row of one expert (etp cuts the second). ``tables`` of the
     vocabulary are padded to a multiple of 128·tp, and so are ``logits``.
     """
 
@@ -36,7 +36,6 @@ class Layer:
     token: int = 0
     row: int = 0
     row_cut: int = 0
-    back: int = 0
     chosen: int = 0
     tables: int = 0
     logits: int = 0
@@ -82,7 +81,7 @@ def sparse(hidden, width, experts, chosen, *, biases=0, router_bias=0):
     """A gated expert: up, gate and down, each with so many ``biases``.
 
     A token keeps the router's input, of each row the input of the experts, both halves of what the activation takes,
-    what it gives, and the result that comes back.
+    and what it gives, already weighted: the result that comes back is summed and not kept.
     """
     return Layer(
         cut=0,
@@ -92,7 +91,6 @@ def sparse(hidden, width, experts, chosen, *, biases=0, router_bias=0):
         token=2 * hidden,
         row=2 * hidden,
         row_cut=2 * 2 * width + 2 * width,
-        back=2 * hidden,
         chosen=chosen,
     )
 
@@ -163,8 +161,7 @@ def by_hand(model, degrees, rank, layers):
     expert = sum(one.expert // (d.ep * d.etp) + one.expert_whole // d.ep for one in held)
     tokens = T // d.tp  # sequence parallelism, or widths that tp cuts
     kept = sum(
-        tokens
-        * (one.token + one.logits * 10 * vocab + one.chosen * (d.etp * one.row + one.row_cut + one.back))
+        tokens * (one.token + one.logits * 10 * vocab + one.chosen * (d.etp * one.row + one.row_cut))
         for one in held
     )
     return {

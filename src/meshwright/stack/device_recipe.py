@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from meshwright.plans.files.strict_types import Strict
+from meshwright.stack.file_row import FileRow
 
 Captured = Literal["nothing", "attention", "step"]
 
 
-class DeviceRecipe(Strict):
+class DeviceRecipe(FileRow):
     """A row of a stack's ``device_recipes``.
 
     ``device``: a family of devices, as ``cost/data/kernels.csv`` names it. ``captures``: what runs as a captured graph,

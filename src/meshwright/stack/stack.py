@@ -214,6 +214,12 @@ class Stack:
         """``name@release``."""
         return f"{self.name}@{self.release}"
 
+    @property
+    def rows(self) -> dict[str, list[dict[str, object]]]:
+        """Return its lists of rows that are not empty, as a file holds them."""
+        lists = {"models": self.models or (), "device_recipes": self.device_recipes}
+        return {name: [row.said() for row in rows] for name, rows in lists.items() if rows}
+
     def on(self, device: str) -> DeviceRecipe:
         """Return what the recipes do on a family of devices."""
         plain = DeviceRecipe(device=device, source=self.source)

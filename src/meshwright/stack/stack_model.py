@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from meshwright.plans.files.strict_types import Strict
+from meshwright.stack.file_row import FileRow
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class StackModel(Strict):
+class StackModel(FileRow):
     """A row of a stack's ``models``: a configuration of the framework, and the architecture that it trains.
 
     ``config`` (and ``module``) are the framework's own names. ``model`` names a model of the catalogue whose
@@ -39,10 +39,6 @@ class StackModel(Strict):
     experts_per_token: Count | None = None
     expert_intermediate: Count | None = None
     shared_intermediate: Count | None = None
-
-    def said(self) -> dict[str, object]:
-        """Return the keys that differ from their defaults, as a file holds them."""
-        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 SHAPE = tuple(StackModel.model_fields)[list(StackModel.model_fields).index("layers") :]

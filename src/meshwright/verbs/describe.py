@@ -88,12 +88,11 @@ def describe_stack(stack: Stack) -> dict[str, object]:
     axes = ("tp", "pp", "cp", "ep", "etp")
     facts = {name: value for name, value in asdict(stack).items() if name not in axes}
     lists = {name: list(value) for name, value in facts.items() if isinstance(value, tuple)}
-    if stack.models is not None:
-        lists["models"] = [model.said() for model in stack.models]
     return {
         "id": stack.id,
         **facts,
         **lists,
+        **stack.rows,
         "axes": {name: getattr(stack, name) for name in axes},
         "limits": [limit.reason for limit in STACK_LIMITS.get(stack.name, ())],
     }

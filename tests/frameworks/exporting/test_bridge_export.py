@@ -213,7 +213,7 @@ def refused(this):
 
 def test_a_model_without_a_recipe_is_refused_by_name():
     problem = refused(case("mixtral-8x7b", layout={"dp_shard": 16}, sharding="zero1"))["stack"]
-    assert problem.value == "megatron-bridge@26.02"
+    assert problem.value == "megatron-bridge@26.06"
     assert "mixtral-8x7b" in problem.rule
     assert {row.config for row in exported_models()} <= set(re.findall(r"\w+", problem.rule))
 

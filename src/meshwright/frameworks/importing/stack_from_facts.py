@@ -29,6 +29,4 @@ def stack_text(stack: Stack) -> str:
     """Return a stack as the text of a stack file, without defaults."""
     usual = {field.name: field.default for field in fields(Stack)}
     said = {name: value for name, value in asdict(stack).items() if value != usual[name]}
-    if stack.models is not None:
-        said["models"] = [model.said() for model in stack.models]
-    return plan_text(said)
+    return plan_text(said | stack.rows)
