@@ -26,7 +26,7 @@ def measured_step_jitter(results: Results) -> float | None:
 def step_jitter_findings(cluster: Cluster) -> Iterator[str]:
     """Yield how much devices differ, if the cluster's file says it."""
     if cluster.step_jitter is not None:
-        yield f"step_jitter {cluster.step_jitter:.3g}: devices differ so much in speed, and a step waits for the slowest"
+        yield f"step_jitter {cluster.step_jitter:.3g}: so much devices differ, and a step waits for the slowest"
 
 
 def _in_logarithms(seconds: tuple[float, ...]) -> list[float]:
