@@ -26,7 +26,7 @@ def test_a_name_alone_means_what_the_table_says(name):
     assert choice.lists(RANKS, COUNT, chunks) == kind.lists(RANKS, COUNT, chunks)
     assert (choice.steady_rounds, choice.period(RANKS)) == (kind.steady_rounds, RANKS)
     declared = kind.in_flight and kind.in_flight(1, RANKS, COUNT, chunks)
-    assert choice.in_flight(1, RANKS, COUNT, chunks) == declared
+    assert choice.declared_in_flight(1, RANKS, COUNT, chunks) == declared
 
 
 @pytest.mark.parametrize("name", LIMITED)
@@ -47,7 +47,7 @@ def test_a_unit_changes_lists_and_what_is_known_of_them(name):
     choice, chunks = ScheduleChoice(name, unit=8), chunks_of(name)
     assert choice.lists(RANKS, COUNT, chunks) != ScheduleChoice(name).lists(RANKS, COUNT, chunks)
     assert choice.period(RANKS) == 8
-    assert choice.in_flight(0, RANKS, COUNT, chunks) is None
+    assert choice.declared_in_flight(0, RANKS, COUNT, chunks) is None
     assert choice.steady_rounds is None
 
 

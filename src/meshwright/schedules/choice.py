@@ -32,6 +32,7 @@ StepValidation = Literal["before", "after"]
 class ScheduleChoice:
     """``memory_limit``: in times of what 1F1B holds; ``unit``: micro-batches that go together; None: as usual.
 
+    ``in_flight``: the most passes (micro-batch × chunk) that the first rank holds; None: as many as the lists do.
     ``vocabulary``: the form in which it is spread over the ranks, None where it lies at the ends. ``written``: lists
     that stand for those of a name. ``step_validation``: when an optimizer step is held against the norm of all
     gradients; None: as the stack does it. It changes no pass of a list.
@@ -43,6 +44,7 @@ class ScheduleChoice:
     vocabulary: str | None = None
     written: CustomSchedule | None = None
     step_validation: StepValidation | None = None
+    in_flight: int | None = None
 
     def __str__(self) -> str:
         knobs = [f"{knob.replace('_', ' ')} {value:g}" for knob, value in self.given_knobs.items()]
@@ -60,7 +62,11 @@ class ScheduleChoice:
     @property
     def given_knobs(self) -> dict[Aspect, float]:
         """The knobs that are not as usual, with their values."""
-        knobs: dict[Aspect, float | None] = {"memory_limit": self.memory_limit, "unit": self.unit}
+        knobs: dict[Aspect, float | None] = {
+            "memory_limit": self.memory_limit,
+            "unit": self.unit,
+            "in_flight": self.in_flight,
+        }
         return {knob: value for knob, value in knobs.items() if value is not None}
 
     @property
@@ -94,6 +100,7 @@ class ScheduleChoice:
         return Knobs(
             memory_limit=None if limit is None else limit * ranks * PASS_MEMORY,
             unit=self.unit,
+            in_flight=self.in_flight,
         )
 
     def lists(
@@ -104,7 +111,7 @@ class ScheduleChoice:
             return self.kind.lists(ranks, micro_batches, chunks, times, self.knobs(ranks))
         return [list(actions) for actions in _spread(self, ranks, micro_batches, chunks, times)]
 
-    def in_flight(self, rank: int, ranks: int, micro_batches: int, chunks: int) -> int | None:
+    def declared_in_flight(self, rank: int, ranks: int, micro_batches: int, chunks: int) -> int | None:
         """As the kind declares it for usual knobs; None where only the lists say it."""
         declared = self.kind.in_flight
         return declared(rank, ranks, micro_batches, chunks) if declared and self.usual else None
@@ -123,9 +130,9 @@ class ScheduleChoice:
         """As the kind has it for usual knobs; None where it is not known."""
         return self.kind.steady_rounds if self.usual else None
 
-    def unit_size(self, ranks: int, micro_batches: int) -> int | None:
+    def unit_size(self, ranks: int, micro_batches: int, chunks: int) -> int | None:
         """Return the micro-batches that pass a rank's stages as one unit; None without units."""
-        return self.kind.unit(ranks, micro_batches, self.knobs(ranks))
+        return self.kind.unit(ranks, micro_batches, chunks, self.knobs(ranks))
 
     def fault(self, ranks: int, micro_batches: int) -> str | None:
         """Why there are no lists for so many ranks and micro-batches; None where there are."""

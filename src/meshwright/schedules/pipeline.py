@@ -19,11 +19,13 @@ PASS_MEMORY = 2.0
 class Knobs:
     """A plan's choices for a schedule besides ranks, micro-batches and chunks; None: the schedule's default.
 
-    ``memory_limit``: the most that a rank may hold. ``unit``: how many micro-batches go together.
+    ``memory_limit``: the most that a rank may hold. ``unit``: how many micro-batches go together. ``in_flight``: the
+    most passes (micro-batch × chunk) that the first rank holds.
     """
 
     memory_limit: float | None = None
     unit: int | None = None
+    in_flight: int | None = None
 
 
 USUAL = Knobs()

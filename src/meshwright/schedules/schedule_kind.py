@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Literal
 
 from meshwright.schedules.action import Action
+from meshwright.schedules.delayed_lists import delayed_lists
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.pipeline import USUAL, Knobs, Pipeline, looped_placement
 from meshwright.schedules.stage_times import StageTimes, equal_times
 
-Aspect = Literal["times", "memory_limit", "unit"]
+Aspect = Literal["times", "memory_limit", "unit", "in_flight"]
 
 
 Generator = Callable[[Pipeline], list[list[Action]]]
@@ -80,7 +81,8 @@ class ScheduleKind:
         """Return the generator's input, with defaults for what the schedule does not depend on."""
         seen = Knobs(
             memory_limit=knobs.memory_limit if "memory_limit" in self.depends_on else None,
-            unit=self.unit(ranks, micro_batches, knobs),
+            unit=self._unit(ranks, micro_batches, knobs),
+            in_flight=knobs.in_flight if "in_flight" in self.depends_on else None,
         )
         return Pipeline(
             ranks=ranks,
@@ -102,8 +104,14 @@ class ScheduleKind:
         made = _made(self.make, self.pipeline(ranks, micro_batches, chunks, times, knobs))
         return [list(actions) for actions in made]
 
-    def unit(self, ranks: int, micro_batches: int, knobs: Knobs = USUAL) -> int | None:
+    def unit(self, ranks: int, micro_batches: int, chunks: int, knobs: Knobs = USUAL) -> int | None:
         """Return the micro-batches that pass a rank's stages as one unit; None where there are no units."""
+        pipeline = self.pipeline(ranks, micro_batches, chunks, knobs=knobs)
+        if self.usual_unit is None or pipeline.knobs.in_flight is None:
+            return pipeline.knobs.unit
+        return delayed_lists(self.make, pipeline)[0]
+
+    def _unit(self, ranks: int, micro_batches: int, knobs: Knobs) -> int | None:
         if self.usual_unit is None:
             return None
         return knobs.unit or self.usual_unit(ranks, micro_batches)
@@ -146,4 +154,6 @@ def nearest_unit(kind: ScheduleKind, ranks: int, micro_batches: int, unit: int) 
 
 @lru_cache(maxsize=256)
 def _made(make: Generator, pipeline: Pipeline) -> tuple[tuple[Action, ...], ...]:
+    if pipeline.knobs.in_flight is not None:
+        return delayed_lists(make, pipeline)[1]
     return tuple(map(tuple, make(pipeline)))

@@ -42,7 +42,7 @@ NARROWED: dict[str, Any] = {
     "source": Annotated[str, Field(min_length=1, max_length=2000)],
     "schedules": tuple[ScheduleName, ...],
     "vocabularies": tuple[FormName, ...],
-    "schedule_knobs": tuple[Literal["memory_limit", "unit"], ...],
+    "schedule_knobs": tuple[Literal["memory_limit", "unit", "in_flight"], ...],
     "shardings": tuple[ShardingName, ...],
     "pipeline_shardings": tuple[ShardingName, ...],
     "reduces_each_micro_batch": tuple[Literal["none", "zero2", "zero3"], ...],

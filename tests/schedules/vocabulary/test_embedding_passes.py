@@ -64,7 +64,7 @@ def test_a_choice_with_a_form_depends_on_times_and_on_nothing_usual():
     assert (plain.automatic, plain.usual) == (False, True)
     assert (spread.automatic, spread.usual) == (True, False)
     assert str(spread) == "1f1b+vocab-2"
-    assert spread.in_flight(0, 4, 8, 1) is None
+    assert spread.declared_in_flight(0, 4, 8, 1) is None
     ways = spread.ways(4, 1)
     assert (ways.barriers, ways.ranks, ways.rows) == (1, 4, True)
 

@@ -49,7 +49,7 @@ def _last_gradients(group: PlanGroup, last: Floats) -> Floats:
     before. Seconds from where the last stage begins.
     """
     ranks, message, counts = group.ranks, group.message_s[:, None], group.micro_batches[:, None]
-    forward_first = group.schedule.in_flight(ranks - 1, ranks, 2, 1) == 2
+    forward_first = group.schedule.declared_in_flight(ranks - 1, ranks, 2, 1) == 2
     each = (group.backward_s if forward_first else group.forward_s)[:, -ranks:] + message
     behind = np.cumsum(each[:, ::-1], 1)[:, ::-1] - each
     others = counts - 1 if forward_first else np.minimum(counts, ranks) - 1

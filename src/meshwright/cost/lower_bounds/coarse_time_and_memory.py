@@ -271,7 +271,7 @@ class _Ranks:
         key = schedule, ranks, chunks, micro_batches
         if key not in self._in_flight:
             of_ranks = self.table[self.codes[schedule, ranks, chunks]].ranks.tolist()
-            declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
+            declared = [choice.declared_in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
             self._in_flight[key] = tuple(chunks if count is None else count for count in declared)
         return self._in_flight[key]
 

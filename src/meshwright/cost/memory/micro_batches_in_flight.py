@@ -68,7 +68,7 @@ def _held(
     times: StageTimes | None,
     copied: OffloadedStages | None,
 ) -> tuple[Counts, ...]:
-    declared = [schedule.in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
+    declared = [schedule.declared_in_flight(rank, ranks, micro_batches, 1) for rank in range(ranks)]
     if chunks == 1 and None not in declared and copied is None:
         return tuple(np.array([[[count], [0], [0]]]) for count in declared)
     lists = lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)

@@ -91,7 +91,7 @@ def unit_lists(
     overlapped: frozenset[Kind],
 ) -> tuple[tuple[Action, ...], ...]:
     """One list of passes and exchanges per rank."""
-    size = schedule.unit_size(ranks, micro_batches)
+    size = schedule.unit_size(ranks, micro_batches, chunks)
     assert size is not None, "the schedule has no units"
     lists = []
     for actions in schedule.lists(ranks, micro_batches, chunks, times):

@@ -177,7 +177,8 @@ class Schedule(Strict):
     ``file`` is a CSV file with a line for each pipeline rank; its ``lists`` are filled in when it is read
     (``plans/files/custom_schedule_file.py``), with its digest, which a plan may state. Lists may stand for
     themselves, too. ``memory_limit``: the most that a rank may hold, in times of what 1F1B holds on its first rank.
-    ``unit``: the micro-batches that go through a rank's stages together. ``vocabulary``: the form in which embedding
+    ``unit``: the micro-batches that go through a rank's stages together. ``in_flight``: the most passes (micro-batch ×
+    chunk) whose activations the first pipeline rank holds. ``vocabulary``: the form in which embedding
     and head are spread over the pipeline ranks. ``step_validation``: whether ranks know the norm of all gradients
     before they take their optimizer step, or hear of it afterwards.
     """
@@ -188,6 +189,7 @@ class Schedule(Strict):
     lists: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     memory_limit: Annotated[float, Field(gt=0)] | None = None
     unit: Degree | None = None
+    in_flight: Degree | None = None
     vocabulary: str | None = None
     step_validation: StepValidation | None = None
 
@@ -202,6 +204,7 @@ class Schedule(Strict):
             lists=written.lines if written else None,
             memory_limit=choice.memory_limit,
             unit=choice.unit,
+            in_flight=choice.in_flight,
             vocabulary=choice.vocabulary,
             step_validation=choice.step_validation,
         )
@@ -212,7 +215,7 @@ class Schedule(Strict):
         written = None if self.lists is None else CustomSchedule(self.lists, self.file)
         name = self.name or (written.name if written else self.file) or ""
         knobs = self.memory_limit, self.unit, self.vocabulary
-        return ScheduleChoice(name, *knobs, written, self.step_validation)
+        return ScheduleChoice(name, *knobs, written, self.step_validation, self.in_flight)
 
     def to_data(self) -> dict[str, object]:
         """As a plan writes it: lists that a file has are not written out."""

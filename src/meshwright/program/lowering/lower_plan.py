@@ -94,7 +94,7 @@ def lower(
         tied_head=model.tied_head,
         grid=grid,
         expert_grid=expert_grid,
-        unit=plan.pipeline.schedule.choice.unit_size(plan.pipeline.ranks, micro_batches),
+        unit=choice.unit_size(ranks, micro_batches, plan.pipeline.virtual_stages),
         shares=parts[len(stages) :],
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
     )
@@ -265,7 +265,7 @@ def _in_flight(plan: LongPlan, micro_batches: int, lists: ActionLists) -> tuple[
     """As the schedule declares it, or counted where it declares nothing."""
     ranks, choice = plan.pipeline.ranks, plan.choice
     chunks = len(plan.pipeline.placement) // ranks
-    declared = [choice.in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
+    declared = [choice.declared_in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
     return tuple(
         most_in_flight(actions) if most is None else most
         for actions, most in zip(lists, declared, strict=True)

@@ -33,14 +33,14 @@ class PassTable:
         self.delay = (0.0, *between, *between, 0.0)
 
 
-def numbered(passes: Orders, stages: int) -> list[list[Action]]:
+def numbered(passes: Orders, stages: int, kinds: Sequence[Kind] = KINDS) -> list[list[Action]]:
     """Return passes as actions: the n-th pass of a kind and stage is that of micro-batch n."""
     lists = []
     for of_rank in passes:
         count = [0] * (3 * stages)
         actions = []
         for code in of_rank:
-            actions.append(Action(KINDS[code // stages], code % stages, count[code]))
+            actions.append(Action(kinds[code // stages], code % stages, count[code]))
             count[code] += 1
         lists.append(actions)
     return lists

@@ -3,7 +3,10 @@
 Memory is in forward passes of one stage: F adds 1, I takes what it does not leave for W, W takes that.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from meshwright.schedules.pipeline import Pipeline
 from meshwright.schedules.split_backward.pass_numbers import Pass, PassTable, first_starts
@@ -18,6 +21,19 @@ class PlayedPasses:
 
     passes: list[list[Pass]]
     makespan: float
+
+
+class Choice(NamedTuple):
+    """A rank's next pass, compared by its start, then by the order of kinds, then the later stage first."""
+
+    start: float
+    order: int
+    before: int
+    """The stage, negative."""
+    code: Pass
+
+
+NOTHING = Choice(float("inf"), 3, 0, -1)
 
 
 class PipelineState(PassTable):
@@ -57,3 +73,31 @@ class PipelineState(PassTable):
     def played(self) -> PlayedPasses:
         """Return the passes that were run, with their makespan."""
         return PlayedPasses(self.passes, max(e - b for b, e in zip(self.begun, self.clock, strict=True)))
+
+
+class EarliestFirst(PipelineState):
+    """A simulation in which the rank whose next pass begins first runs it; subclasses choose a rank's next pass."""
+
+    @abstractmethod
+    def choice(self, rank: int) -> Choice:
+        """Return the next pass of a rank; ``NOTHING`` where it waits for another rank."""
+
+    def run_all(self) -> None:
+        """Run the pass that begins first, until all are run; outdated choices are recognised by their number."""
+        ranks = range(len(self.clock))
+        versions = [0] * len(ranks)
+        queue = [(self.choice(rank), rank, 0) for rank in ranks]
+        heapify(queue)
+        while queue:
+            choice, rank, number = heappop(queue)
+            if number != versions[rank] or choice is NOTHING:
+                continue
+            code, target = choice.code, -1
+            if code < 2 * self.stages:
+                target = self.target[code]
+                self.run(code, self.ready(code) or 0.0)
+            else:
+                self.run(code)
+            for changed in {rank, self.rank[target]} if target >= 0 else {rank}:
+                versions[changed] += 1
+                heappush(queue, (self.choice(changed), changed, versions[changed]))
