@@ -153,6 +153,7 @@ axes = st.permutations(("tp", "cp", "dp_shard", "dp_replicate", "pp")).map(tuple
 named = st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v"))
 schedules = named | st.fixed_dictionaries(
     {"name": named, "memory_limit": st.none() | st.floats(0.001, 1e9), "unit": st.none() | degree}
+    | {"in_flight": st.none() | degree}
 )
 
 
@@ -227,6 +228,7 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
         "file": draw(st.none() | name),
         "memory_limit": draw(st.none() | st.floats(0.001, 1e9)),
         "unit": draw(st.none() | degree),
+        "in_flight": draw(st.none() | degree),
     }
     data["groups"] = draw(st.dictionaries(name, st.fixed_dictionaries({"devices": name}), max_size=2))
     data["layouts"][draw(name)] = data["layouts"]["main"] | {

@@ -54,6 +54,8 @@ class ScheduleAlternatives:
         limit = self.choice.memory_limit or self.choice.kind.default_memory_limit
         if limit is not None:
             sentences.append(f"No rank holds more than {limit:g} times what 1F1B holds.")
+        if self.choice.in_flight is not None:
+            sentences.append(f"The first rank holds at most {self.choice.in_flight} passes.")
         if self.knobs:
             sentences.append(f"Its knobs: {', '.join(self.knobs)}.")
         return " ".join(sentences)

@@ -96,6 +96,9 @@ REFUSED_BY_ALL = {
     "pipeline.schedule.unit": lambda plan: {
         "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", unit=4)})
     },
+    "pipeline.schedule.in_flight": lambda plan: {
+        "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", in_flight=2)})
+    },
     "offload.activations": lambda plan: {"offload": Offload(activations="all")},
     "synchronise": lambda plan: {
         "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)

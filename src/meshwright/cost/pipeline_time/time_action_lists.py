@@ -144,8 +144,8 @@ def played_span(
         settled = times is None and passes.exchanges is None and passes.copies is None
         rounds, period = ROUNDS if settled else SLOW_ROUNDS, schedule.period(ranks)
         back = rounds // ROUNDS * period
-        played = count  # lists with a spread vocabulary settle late, and are made in full anyway
-        if schedule.form is None:
+        played = count  # lists with a spread vocabulary, or with units cut to their number, are made in full anyway
+        if schedule.form is None and "in_flight" not in schedule.heeded:
             played = int(periodic_micro_batches(count, period, rounds))
         begin[rows], end[rows], stage_end[rows] = _play(*arguments, played)
         if played < count:

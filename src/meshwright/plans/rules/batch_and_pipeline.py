@@ -135,6 +135,7 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
             f"memory_limit·pp = {limit:g}·{pp} = {limit * pp:g} < 1 micro-batch, the least that a rank holds"
         )
         yield Problem(f"{field}.memory_limit", limit, rule, f"memory_limit: {ceil(1000 / pp) / 1000:g}")
+    yield from _first_rank(case)
     if unit is None or "unit" not in choice.heeded or case.micro_batches is None:
         return
     fault = choice.fault(pp, case.micro_batches)
@@ -142,6 +143,20 @@ def schedule_knobs(case: RuleInput) -> Iterator[Problem]:
         other = nearest_unit(choice.kind, pp, case.micro_batches, unit)
         hint = f"unit: {other}" if other else "more micro-batches, or a smaller pp"
         yield Problem(f"{field}.unit", unit, fault, hint)
+
+
+def _first_rank(case: RuleInput) -> Iterator[Problem]:
+    """Require that the first rank may hold a pass of each of its stages, in lists without passes of a vocabulary."""
+    choice, stages = case.plan.pipeline.schedule.choice, case.plan.pipeline.virtual_stages
+    most, field = choice.in_flight, "pipeline.schedule.in_flight"
+    if most is None or "in_flight" not in choice.heeded:
+        return
+    if most < stages:
+        rule = f"in_flight = {most} < {stages} stages of a pipeline rank, and a micro-batch goes through all of them"
+        yield Problem(field, most, rule, f"in_flight: {stages}")
+    if choice.vocabulary is not None:
+        rule = f"with vocabulary = {choice.vocabulary} ranks hold more: backward passes wait for the softmax"
+        yield Problem(field, most, rule, "take in_flight or vocabulary out")
 
 
 def written_lists(case: RuleInput) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ def stack_choices(case: RuleInput) -> Iterator[Problem]:
     if choice.written is None and name in SCHEDULES and case.pp > 1 and name not in stack.schedules:
         rule = f"{stack.id} does not run this schedule"
         yield Problem("pipeline.schedule", name, rule, nearest(name, stack.schedules))
-    if known_kind(choice) and case.pp > 1:
+    if known_kind(choice):
         for knob in sorted(choice.heeded - set(stack.schedule_knobs)):
             rule = f"{stack.id} has no choice of it"
             yield Problem(f"pipeline.schedule.{knob}", choice.given_knobs[knob], rule, "take it out")

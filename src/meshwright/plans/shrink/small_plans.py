@@ -143,7 +143,7 @@ def _small(
         full_seq_len=short.workload.seq_len,
     )
     pipeline = ShortPipeline(
-        schedule=Schedule.of(_small_knobs(short, schedule, degrees["pp"], count)),
+        schedule=Schedule.of(_small_knobs(short, schedule, (degrees["pp"], chunks), count)),
         micro_batch=min(short.pipeline.micro_batch, 2),
         virtual_stages=chunks,
     )
@@ -262,15 +262,27 @@ def _schedule(short: ShortPlan, pp: int) -> tuple[ScheduleChoice, int]:
     return (choice, 2) if pp > 1 else (USUAL, 1)
 
 
-def _small_knobs(short: ShortPlan, schedule: ScheduleChoice, pp: int, count: int) -> ScheduleChoice:
-    """Scale the schedule's knobs to the small pipeline: at least one micro-batch, a legal unit."""
-    limit, unit = schedule.memory_limit, schedule.unit
+def _small_knobs(
+    short: ShortPlan, schedule: ScheduleChoice, shape: tuple[int, int], count: int
+) -> ScheduleChoice:
+    """Scale the schedule's knobs to a small pipeline of ranks × chunks: at least one micro-batch, a legal unit."""
+    limit, unit, most, (pp, chunks) = schedule.memory_limit, schedule.unit, schedule.in_flight, shape
+    stages = short.layout.pp * short.pipeline.virtual_stages
     if limit is not None:
         limit = max(limit, 1 / pp)
     if unit is not None:
         unit = nearest_unit(schedule.kind, pp, count, max(1, round(unit * pp / short.layout.pp)))
+    if most is not None:
+        most = max(chunks, round(most * pp * chunks / stages))
     vocabulary, validation = (schedule.vocabulary, schedule.step_validation) if pp > 1 else (None, None)
-    return replace(schedule, memory_limit=limit, unit=unit, vocabulary=vocabulary, step_validation=validation)
+    return replace(
+        schedule,
+        memory_limit=limit,
+        unit=unit,
+        in_flight=most,
+        vocabulary=vocabulary,
+        step_validation=validation,
+    )
 
 
 def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:

@@ -257,6 +257,9 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
         cutter.column("schedule")
     ]
     cutter.cut(("pp is no multiple of what the schedule needs", cutter.column("pp") % of_ranks == 0))
+    most = [choice.in_flight or layers for choice in schedules]
+    enough = np.array(most, dtype=np.int64)[cutter.column("schedule")] >= cutter.column("virtual_stages")
+    cutter.cut(("fewer passes in flight than a rank has stages", enough))
     _cut_written(cutter, setting, schedules)
     count = _micro_batches(cutter, setting)
     whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)

@@ -19,7 +19,7 @@ OTHER_WORDS: Mapping[str, Mapping[str, Value]] = {
 }
 """Values by word of what arrays of plans hold no codes of."""
 CODED = {choice.name: choice for choice in CHOICES.values()}
-NUMBERED = (*NUMBERS, "unit")
+NUMBERED = (*NUMBERS, "unit", "in_flight")
 FIXABLE = (*NUMBERED, *CODED, *OTHER_WORDS, "memory_limit")
 """What can be fixed."""
 FORBIDDEN = (*NUMBERS, *CODED)

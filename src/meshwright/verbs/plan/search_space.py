@@ -46,6 +46,7 @@ Progress = Callable[[str, float], None]
 KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
     "memory_limit": float,
     "unit": int,
+    "in_flight": int,
     "step_validation": str,
 }
 """Knobs of a schedule that a question can fix, and what their values are."""
@@ -75,7 +76,7 @@ def search_scope(
     """Return the scope of a question; a kept schedule is the only one. Raise InputError with all problems."""
     kept = keep.get("schedule")
     knobs = {name: value(str(keep[name])) for name, value in KNOBS.items() if name in keep}
-    apart = ("schedule", "memory_limit", "step_validation")
+    apart = ("schedule", "memory_limit", "in_flight", "step_validation")
     rest = {name: value for name, value in keep.items() if name not in apart}
     if kept is not None and schedules is not None:
         rule = f"and --keep schedule={kept}: the schedule is said twice"

@@ -148,7 +148,7 @@ def solving_problems(solving: SolverOptions, keep: Sequence[str], stack: Stack |
         yield Problem("solve", solving.seconds, rule, f"--stack {OWN_STACK}, or without --solve")
     for text in keep:
         name = text.partition("=")[0].strip()
-        if name in ("schedule", "unit"):
+        if name in ("schedule", "unit", "in_flight"):
             rule = f"and --keep {text}: lists that are searched have another order"
             yield Problem("solve", solving.seconds, rule, f"without --keep {text}, or without --solve")
 
