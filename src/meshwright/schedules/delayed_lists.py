@@ -7,11 +7,13 @@ messages take no time.
 
 Order by units of u micro-batches needs (V−1)·u + 1 forward passes before the first backward pass: so many N must be at
 least, and then no rank waits for ever. Proof: let j be the smallest number of backward passes that a rank has run.
-The next one needs of all ranks no more than the first j + (V−1)·u + 1 forward passes, and of those that come later than
-the j-th backward pass in the schedule's own lists none. So nothing prevents them. So V ≤ N, and smaller N need smaller units than the schedule's (Llama 3, arXiv 2407.21783, section 3.3.2). Two are tried: the
-largest, and the largest that is held whole (u·V ≤ N), cut so that units are equal; and that either F or B goes first
-where both can begin. The shortest lists are taken. They hold no more than N and no less is faster but for anomalies of
-list scheduling (below 1 % in ``tests/schedules/test_delayed_lists.py``).
+The next one needs of all ranks no more than the first j + (V−1)·u + 1 forward passes, and none of those that come
+later than the j-th backward pass in the schedule's own lists. So nothing prevents them.
+
+So V ≤ N, and smaller N need smaller units than the schedule's (Llama 3, arXiv 2407.21783, section 3.3.2). Sizes are
+tried from the largest down to the largest that is held whole (u·V ≤ N), each cut so that units are equal, with F first
+and with B first where both can begin; the shortest lists are taken. By test, not by proof, a higher N makes no lists
+longer, unless the schedule's own unit leaves a rest of the micro-batches: equal units may be quicker than those.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,6 +36,7 @@ from meshwright.schedules.stage_times import StageTimes
 Lists = tuple[tuple[Action, ...], ...]
 KINDS: tuple[Kind, ...] = ("F", "B", "W")
 """Kinds of passes by number (``split_backward/pass_numbers.py``): I is a whole backward pass, W is none."""
+COMPARED = 8000
 
 
 @lru_cache(maxsize=256)
@@ -46,22 +49,32 @@ def delayed_lists(
     if most is None or most >= held[0]:
         return pipeline.knobs.unit, tuple(map(tuple, usual))
     limits = [min(most, of_rank) for of_rank in held]
-    found: list[tuple[PlayedPasses, int | None]] = []
-    for unit, forward_first in product(_units(pipeline, most), (False, True)):
-        lists = make(replace(pipeline, knobs=replace(pipeline.knobs, unit=unit)))
-        found.append((_merged(lists, pipeline, limits, forward_first), unit))
-    best, unit = min(found, key=lambda one: one[0].makespan)
+
+    def merged(count: int, unit: int | None, forward_first: bool) -> PlayedPasses:
+        of_unit = replace(pipeline, micro_batches=count, knobs=replace(pipeline.knobs, unit=unit))
+        return _merged(make(of_unit), of_unit, limits, forward_first)
+
+    few = _compared(pipeline)
+    ways = product(_units(pipeline, most), (False, True))
+    unit, forward_first = min(ways, key=lambda way: merged(few, *way).makespan)
+    best = merged(pipeline.micro_batches, unit, forward_first)
     return unit, tuple(map(tuple, numbered(best.passes, pipeline.stages, KINDS)))
 
 
+def _compared(pipeline: Pipeline) -> int:
+    """Return how many micro-batches are enough to compare ways to merge: about ``COMPARED`` passes, or three units."""
+    enough = max(3 * pipeline.ranks, 3 * (pipeline.knobs.unit or 1), COMPARED // (2 * pipeline.stages))
+    return min(pipeline.micro_batches, enough)
+
+
 def _units(pipeline: Pipeline, most: int) -> Sequence[int | None]:
-    """Return the sizes of units to try, the largest first."""
+    """Return the sizes of units to try, the largest first; None where there are no units."""
     unit, chunks = pipeline.knobs.unit, pipeline.chunks
     if unit is None or chunks == 1:
         return (unit,)
-    most_of_unit = min(unit, (most - 1) // (chunks - 1)), min(unit, most // chunks)
+    largest, whole = min(unit, (most - 1) // (chunks - 1)), min(unit, most // chunks)
     count = pipeline.micro_batches
-    return tuple(dict.fromkeys(ceil(count / ceil(count / size)) for size in most_of_unit))
+    return tuple(dict.fromkeys(ceil(count / ceil(count / size)) for size in range(largest, whole - 1, -1)))
 
 
 def _merged(
