@@ -114,6 +114,12 @@ SPLIT = ("zb-h1", "zb-h2", "v-half", "v-min")
 TWICE = ("dualpipe",)
 """Schedules with whole and with split backward passes, and such that hold all parameters twice, as often as drawn."""
 TURNED_WHOLE = (ScheduleChoice("interleaved-1f1b", unit=8), ScheduleChoice("looped-bfs", unit=4))
+DELAYED = (
+    ScheduleChoice("1f1b", in_flight=2),
+    ScheduleChoice("interleaved-1f1b", in_flight=5),
+    ScheduleChoice("looped-bfs", in_flight=9),
+)
+"""Schedules whose forward passes wait until the first rank may hold more."""
 TURNED_SPLIT = (
     ScheduleChoice("zero-bubble", memory_limit=0.5),
     ScheduleChoice("zero-bubble", memory_limit=1.5),
@@ -121,7 +127,14 @@ TURNED_SPLIT = (
     ScheduleChoice("zeropp", unit=8),
 )
 """The same with knobs turned."""
-WITH_UNITS = ("zeropp", ScheduleChoice("zeropp", unit=12), "looped-bfs", *TURNED_WHOLE, "interleaved-1f1b")
+WITH_UNITS = (
+    "zeropp",
+    ScheduleChoice("zeropp", unit=12),
+    "looped-bfs",
+    *TURNED_WHOLE,
+    "interleaved-1f1b",
+    *DELAYED[1:],
+)
 """Schedules that exchange states unit by unit."""
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")

@@ -38,6 +38,9 @@ TURNED = {
     "zb-v within less": lambda ranks: ScheduleChoice("zb-v", memory_limit=max(0.75, 1 / ranks)),
     "interleaved-1f1b by two rounds": lambda ranks: ScheduleChoice("interleaved-1f1b", unit=2 * ranks),
     "looped-bfs by rounds": lambda ranks: ScheduleChoice("looped-bfs", unit=ranks),
+    "1f1b with few": lambda ranks: ScheduleChoice("1f1b", in_flight=max(1, ranks // 2)),
+    "interleaved-1f1b with few": lambda ranks: ScheduleChoice("interleaved-1f1b", in_flight=2 * ranks),
+    "looped-bfs with few": lambda ranks: ScheduleChoice("looped-bfs", in_flight=2 * ranks),
     "zeropp by two rounds": lambda ranks: ScheduleChoice("zeropp", unit=2 * ranks),
 }
 """Schedules with a knob turned, for a number of ranks."""

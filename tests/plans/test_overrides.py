@@ -113,6 +113,8 @@ def test_knobs_are_kept_with_their_schedule_and_go_with_it():
     plan = apply_overrides(short_plan(), ["schedule=zero-bubble", "memory_limit=0.5"], 64)
     assert apply_overrides(plan, ["pp=2"], 64).pipeline.choice == ScheduleChoice("zero-bubble", 0.5)
     assert apply_overrides(plan, ["unit=4"], 64).pipeline.choice == ScheduleChoice("zero-bubble", 0.5, 4)
+    delayed = apply_overrides(plan, ["schedule=1f1b", "schedule.in_flight=3"], 64).pipeline.choice
+    assert delayed == ScheduleChoice("1f1b", in_flight=3)
     assert apply_overrides(plan, ["memory_limit=null"], 64).pipeline.schedule == "zero-bubble"
     assert apply_overrides(plan, ["schedule=zb-h2"], 64).pipeline.schedule == "zb-h2"
     afterwards = apply_overrides(plan, ["step_validation=after"], 64).pipeline.choice
@@ -129,6 +131,7 @@ def test_no_setting_changes_nothing():
         (["name=1f1b"], "unknown key"),
         (["memory_limit=-1"], "pipeline.schedule.memory_limit = -1: must be more than 0"),
         (["schedule.unit=0"], "must be at least 1"),
+        (["in_flight=0"], "must be at least 1"),
         (["tpp=4"], "tpp' unknown key|did you mean tp"),
         (["modle=4"], "did you mean model"),
         (["plan=2"], "unknown key"),

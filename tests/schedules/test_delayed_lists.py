@@ -16,7 +16,17 @@ from meshwright.schedules.stage_times import equal_times
 from meshwright.schedules.timeline import played
 
 LIMITED = [name for name, kind in SCHEDULES.items() if "in_flight" in kind.depends_on]
-SHAPES = [(2, 2, 4), (2, 3, 6), (3, 2, 6), (3, 4, 9), (4, 2, 8), (4, 3, 8), (4, 4, 16), (6, 5, 12), (8, 3, 16)]
+SHAPES = [
+    (2, 2, 4),
+    (2, 3, 6),
+    (3, 2, 6),
+    (3, 4, 9),
+    (4, 2, 8),
+    (4, 3, 8),
+    (4, 4, 16),
+    (6, 5, 12),
+    (8, 3, 16),
+]
 """P, V, M."""
 CASES = [
     (name, p, v if SCHEDULES[name].chunked else 1, m, unit)

@@ -17,6 +17,9 @@ CHOICES = [
     ScheduleChoice("looped-bfs", unit=4),
     ScheduleChoice("looped-bfs", unit=8),
     ScheduleChoice("zeropp", unit=8),
+    ScheduleChoice("1f1b", in_flight=2),
+    ScheduleChoice("interleaved-1f1b", in_flight=11),
+    ScheduleChoice("looped-bfs", unit=8, in_flight=13),
 ]
 
 

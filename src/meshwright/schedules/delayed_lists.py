@@ -85,7 +85,9 @@ def _merged(
     times = StageTimes((1.0,) * stages, (2.0,) * stages, (0.0,) * stages, kept=0.0)
     game = _InOrder(replace(pipeline, times=times), lists, limits, forward_first)
     game.run_all()
-    assert all(len(of) == len(actions) for of, actions in zip(game.passes, lists, strict=True)), "ranks wait for each other"
+    assert all(len(of) == len(actions) for of, actions in zip(game.passes, lists, strict=True)), (
+        "ranks wait for each other"
+    )
     return game.played()
 
 

@@ -1,9 +1,8 @@
 """The most micro-batches a rank may have in flight, for lower bounds of a schedule's length.
 
-A plan may say what the first rank holds at most, and the others hold no more. An automatic schedule has a limit, or
-goes through its stages unit by unit and holds a unit. Any other has the same
-lists whatever the times, and its first rounds show what they hold. Counted are passes of stages until B or I ends, V
-for a micro-batch on a whole rank.
+An automatic schedule has a limit, or goes through its stages unit by unit and holds a unit. Any other has the same
+lists whatever the times, and its first rounds show what they hold, or all of them where forward passes are delayed.
+Counted are passes of stages until B or I ends, V for a micro-batch on a whole rank.
 """
 
 from collections.abc import Iterable
@@ -26,7 +25,7 @@ def in_flight_bounds(choice: ScheduleChoice, ranks: int, micro_batches: int, chu
         limit = choice.memory_limit if "memory_limit" in choice.heeded else limit
         return (min(everything, int((limit or 0) * ranks * chunks + 1e-9)),) * ranks
     if "in_flight" in choice.heeded:
-        return (min(everything, choice.in_flight or everything),) * ranks
+        return _first_rounds_hold(choice, ranks, micro_batches, chunks)
     declared = [choice.declared_in_flight(rank, ranks, micro_batches, chunks) for rank in range(ranks)]
     known = [most for most in declared if most is not None]
     if len(known) == ranks:

@@ -51,6 +51,7 @@ def test_lengths_of_documents_that_are_none_are_refused(said):
     [
         ("--forbid tp=big", "forbid.tp", "tp=8"),
         ("--forbid memory_limit=1", "forbid", ""),
+        ("--keep in_flight=0", "keep.in_flight", "in_flight=8"),
         ("--keep recompute=mpl", "keep.recompute", "mlp"),
         ("--keep rank_order=tp,cp,pp", "keep.rank_order", "tp,cp,dp_shard,dp_replicate,pp"),
         ("--keep sequence_parallel=perhaps", "keep.sequence_parallel", "true"),

@@ -13,6 +13,7 @@ import pytest
 from lattice_plans import (
     CLUSTERS,
     CONTEXTS,
+    DELAYED,
     LINEAR_MODELS,
     MODELS,
     SEQ_LEN,
@@ -197,7 +198,9 @@ def test_those_families_have_every_form():
 @pytest.mark.quick_cases(1)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("schedules", [TURNED_WHOLE, TURNED_SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize(
+    "schedules", [TURNED_WHOLE, TURNED_SPLIT, DELAYED], ids=["whole", "split", "delayed"]
+)
 def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, model, count):
     enough = max(count, 12)
     chosen = family(model, "h100-sxm-80gb x 8", "generic", enough, seed=3, schedules=schedules)
@@ -333,6 +336,7 @@ OFFLOADS = (Offload(activations=0.4), Offload(activations="all"), Offload(activa
 OFFLOADED = {
     "whole": ("generic", 5, (*WHOLE, *TURNED_WHOLE)),
     "split": ("generic", 0, (*SPLIT, *TURNED_SPLIT)),
+    "delayed": ("generic", 0, DELAYED),
     "twice": ("generic", 0, TWICE),
     "by unit": ("meshwright", 4, WITH_UNITS),
 }

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lattice_plans import MODELS
+from lattice_plans import DELAYED, MODELS
 from stacks_of_any_model import stack_of_any_model
 
 from meshwright.cluster.load import load_cluster
@@ -24,6 +24,8 @@ def sample(model, stack, devices=8, batch=32):
     workload = Workload(seq_len=2048, global_batch=batch)
     setting = Setting.of(MODELS[model], cluster, workload, stack_of_any_model(stack))
     schedules = all_schedules(setting.stack, divisors(devices))
+    delayed = DELAYED if "in_flight" in setting.stack.schedule_knobs else ()
+    schedules += tuple(choice for choice in delayed if choice.name in setting.stack.schedules)
     plans = enumerate_space(setting, {}, schedules).plans
     piped = plans.take(plans.pp > 1)
     some = np.random.default_rng(0).permutation(len(piped))[:PLANS]

@@ -76,6 +76,7 @@ class Proven:
     schedule: str = "1f1b"
     memory_limit: float | None = None
     unit: int | None = None
+    in_flight: int | None = None
     vocabulary: str | None = None
     step_validation: str | None = None
     micro_batches: int = 2
@@ -135,7 +136,7 @@ class Proven:
         return VerifyCase(*self.lowered(), replace(OPTIONS, clip=self.clip))
 
     def _schedule(self):
-        knobs = ("memory_limit", "unit", "vocabulary", "step_validation")
+        knobs = ("memory_limit", "unit", "in_flight", "vocabulary", "step_validation")
         return {"name": self.schedule} | {knob: getattr(self, knob) for knob in knobs}
 
     def _data(self):
@@ -287,6 +288,18 @@ TURNED = (
     ),
     Proven("llama", pp=2, schedule="interleaved-1f1b", unit=3, micro_batches=6, layers=4),
     Proven("gpt2", pp=2, dp_shard=2, sharding="zero3", schedule="zeropp", unit=3, micro_batches=5, layers=4),
+    Proven("llama", pp=4, schedule="1f1b", in_flight=2, micro_batches=6, layers=4),
+    Proven(
+        "qwen3",
+        pp=2,
+        dp_shard=2,
+        sharding="zero1",
+        schedule="interleaved-1f1b",
+        in_flight=3,
+        micro_batches=4,
+        layers=4,
+    ),
+    replace(BY_UNIT, schedule="looped-bfs", in_flight=6, stages=None),
 )
 """Knobs of schedules."""
 SPREAD = Proven("llama", pp=2, vocabulary="vocab-1", micro_batches=4)
@@ -460,7 +473,8 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
-    later = "layers memory_limit unit recomputes vocabulary step_validation clip offload ahead cp context documents"
+    knobs = "layers memory_limit unit in_flight recomputes"
+    later = f"{knobs} vocabulary step_validation clip offload ahead cp context documents"
     apart = (*EXPERT_AXES, *later.split(), "once", "node", "expert_order", "capacity")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
@@ -473,7 +487,7 @@ def told(plan: Proven) -> str:
     parts = [" ".join(f"{axis} {degree}" for axis in axes if (degree := getattr(plan, axis)) > 1)]
     if plan.pp > 1 or plan.schedule != "1f1b":
         knobs = plan.memory_limit, plan.unit, plan.vocabulary, None
-        choice = ScheduleChoice(plan.schedule, *knobs, plan.step_validation)
+        choice = ScheduleChoice(plan.schedule, *knobs, plan.step_validation, plan.in_flight)
         parts.append(str(choice) + (f" ×{plan.chunks}" if plan.chunks > 1 else ""))
     if plan.stages and plan.pp > 1:
         parts.append("stages of " + " ".join(map(str, plan.stages)) + " layers")

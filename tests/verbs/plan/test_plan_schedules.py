@@ -140,6 +140,18 @@ def test_a_unit_that_is_kept_may_be_any_that_the_schedule_can_have():
     }
 
 
+def test_passes_in_flight_that_are_kept_hold_for_every_plan():
+    kept = ("pp=4", "tp=1", "micro_batch=1", "in_flight=3")
+    found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright")
+    plans = [proposal.plan.pipeline for proposal in found.proposals]
+    assert {pipeline.choice for pipeline in plans} <= {
+        ScheduleChoice("1f1b", in_flight=3),
+        ScheduleChoice("interleaved-1f1b", in_flight=3),
+    }
+    assert plans
+    assert all(pipeline.virtual_stages <= 3 for pipeline in plans)
+
+
 @pytest.mark.parametrize("stack", ["meshwright", "megatron-core"])
 def test_knobs_that_no_schedule_has_are_refused(stack):
     with pytest.raises(InputError) as caught:
