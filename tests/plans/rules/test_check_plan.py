@@ -30,7 +30,7 @@ from meshwright.plans.rules.stack_support import STACK_RULES
 KNOBS = replace(
     STACK,
     schedules=("1f1b", "interleaved-1f1b", "zero-bubble", "zeropp"),
-    schedule_knobs=("memory_limit", "unit", "in_flight"),
+    schedule_knobs=("memory_limit", "unit"),
 )
 TWO_WAYS = {"schedule": "dualpipe", "virtual_stages": 2}
 INTERLEAVED = {"schedule": "interleaved-1f1b", "virtual_stages": 2}
@@ -316,27 +316,6 @@ CASES = [
         "take it out, or a schedule that does: interleaved-1f1b, looped-bfs, zeropp",
     ),
     (
-        long_plan(pipeline={"schedule": {"name": "zero-bubble", "in_flight": 4}}),
-        {"stack": KNOBS},
-        "pipeline.schedule.in_flight",
-        "zero-bubble does not look at it",
-        "take it out, or a schedule that does: 1f1b, interleaved-1f1b, looped-bfs",
-    ),
-    (
-        long_plan(pipeline=INTERLEAVED | {"schedule": {"name": "interleaved-1f1b", "in_flight": 1}}),
-        {"stack": KNOBS},
-        "pipeline.schedule.in_flight",
-        "in_flight = 1 < 2 stages of a pipeline rank",
-        "in_flight: 2",
-    ),
-    (
-        long_plan(pipeline={"schedule": {"name": "1f1b", "in_flight": 2}}),
-        {},
-        "pipeline.schedule.in_flight",
-        "test-stack@1.0 has no choice of it",
-        "take it out",
-    ),
-    (
         long_plan(pipeline={"schedule": {"name": "zero-bubble", "memory_limit": 0.2}}),
         {"stack": KNOBS},
         "pipeline.schedule.memory_limit",
@@ -443,8 +422,6 @@ def test_learned_positions_end_where_others_only_degrade():
         ({"name": "zero-bubble", "memory_limit": 7}, 1),
         ({"name": "interleaved-1f1b", "unit": 8}, 2),
         ({"name": "zeropp", "unit": 5}, 2),
-        ({"name": "1f1b", "in_flight": 1}, 1),
-        ({"name": "interleaved-1f1b", "unit": 8, "in_flight": 2}, 2),
     ],
 )
 def test_knobs_that_a_schedule_looks_at_may_be_turned(schedule, chunks):

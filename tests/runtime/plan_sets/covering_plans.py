@@ -276,29 +276,11 @@ MIXED = (
 """Layers that recompute different things, on different stages and within one."""
 TURNED = (
     Proven("llama", pp=4, schedule="zero-bubble", memory_limit=0.5, micro_batches=6, layers=4),
-    Proven(
-        "qwen3",
-        pp=2,
-        dp_shard=2,
-        sharding="zero2",
-        schedule="zb-v",
-        memory_limit=0.5,
-        micro_batches=4,
-        layers=4,
-    ),
+    replace(TOGETHER, sharding="zero2", schedule="zb-v", memory_limit=0.5),
     Proven("llama", pp=2, schedule="interleaved-1f1b", unit=3, micro_batches=6, layers=4),
     Proven("gpt2", pp=2, dp_shard=2, sharding="zero3", schedule="zeropp", unit=3, micro_batches=5, layers=4),
-    Proven("llama", pp=4, schedule="1f1b", in_flight=2, micro_batches=6, layers=4),
-    Proven(
-        "qwen3",
-        pp=2,
-        dp_shard=2,
-        sharding="zero1",
-        schedule="interleaved-1f1b",
-        in_flight=3,
-        micro_batches=4,
-        layers=4,
-    ),
+    Proven("llama", pp=4, in_flight=2, micro_batches=6, layers=4),
+    replace(TOGETHER, sharding="zero1", schedule="interleaved-1f1b", in_flight=3),
     replace(BY_UNIT, schedule="looped-bfs", in_flight=6, stages=None),
 )
 """Knobs of schedules."""
