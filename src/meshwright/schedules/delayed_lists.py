@@ -102,7 +102,9 @@ class _InOrder(EarliestFirst):
     ) -> None:
         super().__init__(pipeline)
         self.limits, self.order = limits, (0, 1) if forward_first else (1, 0)
-        self.forward, self.backward, self.behind = ([[] for _ in lists] for _ in range(3))
+        self.forward: list[list[Pass]] = [[] for _ in lists]
+        self.backward: list[list[Pass]] = [[] for _ in lists]
+        self.behind: list[list[int]] = [[] for _ in lists]
         for rank, actions in enumerate(lists):
             for action in actions:
                 assert action.stage is not None
