@@ -17,14 +17,14 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.constants import constants
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
-from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import Number
-from meshwright.program.model_states.state_elements import STATE_KINDS, Elements
+from meshwright.program.model_states.state_elements import STATE_KINDS
 from meshwright.program.model_states.zero_sharding import SHARDED, state_bytes
 from meshwright.program.pass_items import PassKind
 
@@ -92,7 +92,7 @@ def _state_bytes(group: PlanGroup, block: int) -> Number:
     """Return the bytes of a block's states on a rank; gathered or unreduced states count in full."""
     rule, stack = ZeroBufferRule(group.sharding, group.mode.gather, group.mode.reduce), group.setting.stack
     elements = group.block_elements[block]
-    whole = buffer_bytes(rule, elements, Elements(0, 0, 0), stack)
+    whole = stage_buffer_bytes(rule, elements, stack)
     kinds = [kind for kind in STATE_KINDS if kind != "gradient" or not rule.gradients_are_whole]
     held = (
         state_bytes(elements, kind, kind in SHARDED[group.sharding], group.prices.local.shape, stack)

@@ -136,6 +136,11 @@ def gathered_for_backward_bytes(op: Operator, shape: LocalShape, mode: Mode) -> 
     return gathered_bytes(op, shape, mode) if isinstance(op, LinearAttention) else 0
 
 
+def logit_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Bytes of a block's logits, which are free as soon as the backward pass of the loss has ended."""
+    return sum(inner_bytes(op, shape, mode, stack) for op in block.operators if isinstance(op, Loss))
+
+
 def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
     """Return the bytes of the residual stream at the entry of a block."""
     width = next(op.width for op in block.operators if isinstance(op, Norm | Residual))

@@ -9,17 +9,23 @@ Where steps are validated afterwards, what they overwrite is kept meanwhile.
 
 from collections.abc import Mapping, Sequence
 
+from meshwright.cost.memory.backward_moments import Moment, StageBlocks, moments, worst_moment
 from meshwright.cost.memory.memory_breakdown import workspace_bytes
-from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes, unit_buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import (
+    ZeroBufferRule,
+    stage_buffer_bytes,
+    unit_buffer_bytes,
+)
 from meshwright.plans.forms.short import ShardingName
+from meshwright.program.activation_bytes import kept_bytes, logit_bytes, working_bytes
 from meshwright.program.local_shape import Number
 from meshwright.program.lowering.optimizer_post_validation import saves_states
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_elements import Elements, block_elements
+from meshwright.program.model_states.state_elements import Elements, block_elements, embedding_names
 from meshwright.program.pipeline_vocabulary import ends_together
-from meshwright.program.program import Program
+from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import PASS_KINDS
 from meshwright.schedules.activation_offload import COPIES
 
@@ -28,23 +34,49 @@ def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str
     """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
     stages = program.parts_of(rank)
     every = block_elements(program.blocks, program.shape, ends_together=ends_together(program))
-    elements = {b: every[b] for s in stages for b in s.blocks}
-    whole = add(*(elements[b] for s in stages for b in s.blocks))
-    largest = max(elements.values(), key=lambda e: float(e.dense + e.expert), default=Elements(0, 0, 0))
+    whole = add(*(every[b] for s in stages for b in s.blocks))
     rule = ZeroBufferRule(
         effective_sharding(sharding, program.stack), program.mode.gather, program.mode.reduce
     )
+    found = [m for s in stages for m in moments(_stage_blocks(program, s, every), rule, program.stack)]
+    worst = worst_moment([Moment(0, 0), *found])
+    working, buffers, freed = (int(part) for part in (worst.working, worst.buffers, worst.freed))
     return {
         "parameters": program.held_bytes(rank, "parameter"),
         "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),
         "optimizer": program.held_bytes(rank, "optimizer") * (1 + saves_states(program, rank)),
-        "activations": peak_activation_bytes(program, rank),
-        "working": max(program.working_bytes[stage.index] for stage in stages),
+        "activations": peak_activation_bytes(program, rank) + min(working - freed, 0),
+        "working": max(working - freed, 0),
         "buffers": _unit_buffers(program, rank, every)
         if rule.by_unit
-        else int(buffer_bytes(rule, whole, largest, program.stack)),
+        else buffers + int(stage_buffer_bytes(rule, whole, program.stack)),
         "workspace": int(workspace_bytes()),
     }
+
+
+def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements]) -> StageBlocks:
+    """Return the blocks of a stage. With the head, and one stage a rank, they free what they kept."""
+    blocks, of_mode = program.blocks, (program.shape, program.mode, program.stack)
+    head = program.stages[-1].blocks[-1]
+    has_head = blocks[head].kind == "head" and head in stage.blocks and stage not in program.shares
+    alone = len(program.stages) == program.pipeline_ranks and not (program.split or program.shares)
+    frees = has_head and alone and not any(program.offloaded_bytes)
+    return StageBlocks(
+        blocks=stage.blocks,
+        elements=lambda block: every[block],
+        kept=lambda block: kept_bytes(blocks[block], *of_mode) if frees else 0,
+        working=lambda block: working_bytes(blocks[block], *of_mode),
+        logits=logit_bytes(blocks[head], *of_mode) if frees else 0,
+        head=head if has_head else None,
+        tied=program.stages[0].blocks[0] if has_head and _is_tied(program, head) else None,
+    )
+
+
+def _is_tied(program: Program, head: int) -> bool:
+    """Return true if the head trains the table of the embedding on its own rank."""
+    names = embedding_names(program.blocks)
+    tensors = [p for op in program.blocks[head].operators for p in op.parameters if p.name in names]
+    return ends_together(program) and any(p.trained for p in tensors)
 
 
 def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -> int:

@@ -35,7 +35,7 @@ from meshwright.cost.closed_form.evaluate_plans import (
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.lower_bounds.context_parallel_pruning import BYTES, SECONDS, undominated_in_costs
 from meshwright.cost.lower_bounds.representative_ranks import representative_ranks
-from meshwright.cost.memory.rank_ledgers import held_states
+from meshwright.cost.memory.rank_ledgers import least_held
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import pass_kinds, setting_hardware_times
 from meshwright.plans.arrays.distinct_rows import Distinct, distinct, map_distinct_rows
@@ -116,7 +116,7 @@ class VariantBounds:
         held = np.zeros((len(plans), self.ranks.count))
         for rows, group in pipeline_groups(plans, self.setting):
             ranks = self.ranks.of(plans.take(rows[:1]), "ranks")[0]
-            held[rows] = held_states(group)[:, ranks]
+            held[rows] = least_held(group)[:, ranks]
         return held
 
     def of(self, variant: PlanArrays) -> CoarseBounds:
@@ -341,7 +341,9 @@ class _Same:
         prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
         kept = {block: self.per_plan(prices.kept[block]) for block in blocks}
         at_work = np.zeros((len(self.plans), self.ranks.count))
-        for block, there in enumerate(self.ranks.of(self.plans, "own") > 0):
+        own = self.ranks.of(self.plans, "own") > 0
+        head = own[self.group.setting.model.chain[-1][0]]
+        for block, there in enumerate(own & ~head):
             np.maximum(at_work, there * self.per_plan(prices.working[block])[:, None], out=at_work)
         waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
         return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + np.floor(at_work))

@@ -5,48 +5,79 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.cost.closed_form.plan_group import Bools, Floats, Ints, PlanGroup
+from meshwright.cost.memory.backward_moments import (
+    Moment,
+    StageBlocks,
+    least_buffers,
+    moments,
+    worst_moment,
+)
 from meshwright.cost.memory.memory_breakdown import KEYS, fits_host_memory, workspace_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passes_on_host, sufficient
 from meshwright.cost.memory.per_unit_buffers import unit_buffers
-from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
+from meshwright.program.activation_bytes import logit_bytes
+from meshwright.program.local_shape import Number
 from meshwright.program.model_states.data_parallel_collectives import add
-from meshwright.program.model_states.state_elements import Elements, StateKind, bytes_per_element
+from meshwright.program.model_states.state_elements import bytes_per_element
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
-
-KINDS: tuple[StateKind, StateKind] = ("parameter", "gradient")
 
 
 def rank_ledgers(group: PlanGroup) -> dict[str, Floats]:
     """Every entry of the ledger for every plan and pipeline rank: (n, P)."""
-    of_lists = {"activations": _activations(group)}
+    fixed = ledgers_without_lists(group)
+    of_lists = {"activations": _activations(group) + fixed["activations"]}
     if group.by_unit:
         of_lists["buffers"] = unit_buffers(group)
-    return ledgers_without_lists(group) | of_lists
+    return fixed | of_lists
 
 
 def ledgers_without_lists(group: PlanGroup) -> dict[str, Floats]:
-    """Return the part of the ledger that does not depend on the schedule's lists, without unit buffers."""
-    return {**_of_states(group), "working": _working(group)}
+    """Return the part of the ledger that does not depend on the schedule's lists, without unit buffers.
+
+    Activations are those that are free at the peak beyond what a block works in, so that they are 0 or below.
+    """
+    found = _worst_moments(group)
+    working, buffers, freed = (
+        np.stack([np.floor(part) for part in parts], 1)
+        for parts in zip(*((m.working, m.buffers, m.freed) for m in found), strict=True)
+    )
+    return {
+        **_of_states(group),
+        "working": np.maximum(working - freed, 0),
+        "buffers": _whole_all_along(group) + buffers,
+        "activations": np.minimum(working - freed, 0),
+    }
 
 
-def held_states(group: PlanGroup) -> Floats:
-    """Bytes of states, of buffers for their exchanges and of workspace, of every plan and pipeline rank: (n, P)."""
-    return np.asarray(sum(_of_states(group).values(), start=np.zeros(1)))
+def least_held(group: PlanGroup) -> Floats:
+    """Bytes of states, workspace and buffers at least, beside what a block works in (0 with the head): (n, P)."""
+    rule, stack = _rule(group), group.setting.stack
+    of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
+    passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)
+    states = sum(_of_states(group).values(), start=np.zeros(1))
+    return np.asarray(states + _whole_all_along(group) + (0 if rule.by_unit else passing))
+
+
+def _most(of_kinds: Sequence[Floats], kinds: Ints) -> Floats:
+    return np.asarray(np.max([of_kinds[kind] for kind in kinds], axis=0))
+
+
+def _rule(group: PlanGroup) -> ZeroBufferRule:
+    return ZeroBufferRule(group.sharding, group.mode.gather, group.mode.reduce)
 
 
 def _of_states(group: PlanGroup) -> dict[str, Floats]:
-    stack, mode = group.setting.stack, group.mode
+    stack = group.setting.stack
     saved = group.steps_overlap and not stack.undoes_step_in_place
     copies = np.array([1 + (saved and rank + 1 < group.ranks) for rank in range(group.ranks)])
-    rule = ZeroBufferRule(group.sharding, mode.gather, mode.reduce)
     gradients = bytes_per_element("gradient", stack) * group.held("gradient")
     return {
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
-        "gradients": 0 * gradients if rule.gradients_are_whole else gradients,
+        "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
         "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer") * copies,
-        "buffers": 0 * gradients if rule.by_unit else _buffers(group, rule),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
 
@@ -119,29 +150,62 @@ def host_memory_suffices(group: PlanGroup) -> Bools:
     return np.asarray(fits_host_memory(devices * host_bytes(group).max(1), node.host_memory_bytes))
 
 
-def _working(group: PlanGroup) -> Floats:
-    extra = [group.per_plan(value) for value in group.prices.working]
-    stages = group.spread([np.max([extra[b] for b in kind], axis=0) for kind in group.stage_kinds])
-    return np.asarray(np.floor(stages[:, group.stages_at].max(1)))
-
-
-def _buffers(group: PlanGroup, rule: ZeroBufferRule) -> Floats:
-    if not rule.any:
+def _whole_all_along(group: PlanGroup) -> Floats:
+    """Bytes of gathered stages and of gradients that are reduced once a step: (n, P)."""
+    rule, stack = _rule(group), group.setting.stack
+    if rule.by_unit or not (rule.parameters_are_whole or rule.gradients_are_whole):
         return np.zeros((len(group.plans), group.ranks))
     per_rank = []
     for rank in range(group.ranks):
         blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
         blocks += group.setting.model.vocabulary
-        elements = [group.per_plan_elements(group.block_elements[b]) for b in dict.fromkeys(blocks)]
-        sums, trained = (_counts([e.of(kind) for e in elements]) for kind in KINDS)
-        where = sums.argmax(0), np.arange(len(group.plans))
-        largest = Elements(sums[where], 0, 0, Elements(trained[where], 0, 0))
         whole = group.per_plan_elements(add(*(group.block_elements[b] for b in blocks)))
-        value = buffer_bytes(rule, whole, largest, group.setting.stack)
-        per_rank.append(np.floor(np.broadcast_to(np.asarray(value, dtype=np.float64), len(group.plans))))
+        per_rank.append(np.floor(_per_plan(stage_buffer_bytes(rule, whole, stack), group)))
     return np.stack(per_rank, 1)
 
 
-def _counts(elements: Sequence[Elements]) -> Floats:
-    """Elements of every block and plan: (blocks, n)."""
-    return np.stack([np.asarray(e.dense, dtype=np.float64) + e.expert for e in elements])
+def _worst_moments(group: PlanGroup) -> list[Moment]:
+    """Return the moment that holds most beyond kept activations, on every pipeline rank; fields are (n,)."""
+    rule, stack = _rule(group), group.setting.stack
+    nothing = Moment(np.zeros(len(group.plans)), 0)
+    of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
+    share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
+    return [
+        worst_moment([nothing, *share, *(m for kind in group.kind_of[at] for m in of_kinds[kind])])
+        for at in group.stages_at.T
+    ]
+
+
+def _stages(group: PlanGroup) -> list[StageBlocks]:
+    """Return the blocks of every kind of stage. With the head, and one stage a rank, they free what they kept."""
+    head = group.setting.model.chain[-1][0]
+    frees = len(group.stages_at) == 1 and not group.split and group.copied is None and group.share is None
+    ends = group.setting.model.head.kind == "head"
+    return [
+        _stage_blocks(group, kind, head if ends and head in kind else None, frees)
+        for kind in group.stage_kinds
+    ]
+
+
+def _vocabulary(group: PlanGroup) -> StageBlocks:
+    return _stage_blocks(group, group.setting.model.vocabulary, None, False)
+
+
+def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: bool) -> StageBlocks:
+    prices, local = group.prices, group.prices.local
+    model, nothing = group.setting.model, np.zeros(len(group.plans))
+    counted = frees and head is not None
+    return StageBlocks(
+        blocks=blocks,
+        elements=lambda block: group.per_plan_elements(group.block_elements[block]),
+        kept=lambda block: group.per_plan(prices.kept[block]) if counted else nothing,
+        working=lambda block: group.per_plan(prices.working[block]),
+        logits=group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack)) if counted else 0,
+        head=head,
+        tied=group.shared[0] if head is not None and group.shared else None,
+    )
+
+
+def _per_plan(value: Number, group: PlanGroup) -> Floats:
+    """Spread a scalar over plans."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), len(group.plans))

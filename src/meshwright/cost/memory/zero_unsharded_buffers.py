@@ -1,10 +1,12 @@
 """Memory of ZeRO-sharded parameters and gradients while a rank holds them unsharded.
 
-Parameters gathered from shards are in 16 bit: two blocks per layer, whole stages otherwise. Gradients are whole until
-they are reduced: two blocks on their way where those of every micro-batch are reduced, all of a rank under zero2 and
-zero3 otherwise. Per unit: both of the stages that the list makes whole at once
+Parameters gathered from shards are in 16 bit: block by block, one ahead, or whole stages. Gradients of every
+micro-batch that are reduced as they come are whole in 16 bit until their block's backward pass ends; then they are
+copied into the message that is reduced, which is freed behind the next block's backward pass (torch 2.13,
+``_fsdp_param_group.py``: ``post_backward``, one reduce-scatter input in flight). Reduced once a step, all of a rank's
+are whole under zero2 and zero3. Per unit: both of the stages that the list makes whole at once
 (``program/model_states/peak_unsharded_stages.py``). The shards that a rank keeps are in
-``program/model_states/zero_sharding.py``.
+``program/model_states/zero_sharding.py``, the moment that counts is found in ``backward_moments.py``.
 """
 
 from dataclasses import dataclass
@@ -14,6 +16,9 @@ from meshwright.program.model_states.data_parallel_collectives import PARAMETER_
 from meshwright.program.model_states.state_elements import Elements, bytes_per_element
 from meshwright.stack.stack import Stack
 
+GRADIENT_BYTES = 2
+"""An element of a gradient as a backward pass makes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ZeroBufferRule:
@@ -22,11 +27,6 @@ class ZeroBufferRule:
     sharding: str
     gather: str
     reduce: str = "per-step"
-
-    @property
-    def any(self) -> bool:
-        """Anything is whole for a while."""
-        return self.gather != "never" or self.gradients_are_whole or self.gradients_pass
 
     @property
     def gradients_are_whole(self) -> bool:
@@ -39,6 +39,11 @@ class ZeroBufferRule:
         return self.gather == "per-unit"
 
     @property
+    def by_layer(self) -> bool:
+        """Parameters are gathered block by block."""
+        return self.gather == "per-layer"
+
+    @property
     def gradients_pass(self) -> bool:
         """Gradients of a micro-batch are reduced block by block, and then added to what is kept."""
         return self.reduce == "per-micro-batch"
@@ -49,20 +54,29 @@ class ZeroBufferRule:
         return self.gather in ("per-step", "per-micro-batch")
 
 
-def buffer_bytes(rule: ZeroBufferRule, stage: Elements, largest_block: Elements, stack: Stack) -> Number:
-    """Buffers of one stage (or of one rank, for all its stages together)."""
-    whole, block = stage.count, largest_block.count
-    trained, trained_block = stage.of("gradient").count, largest_block.of("gradient").count
+def stage_buffer_bytes(rule: ZeroBufferRule, stage: Elements, stack: Stack) -> Number:
+    """Bytes that are whole during all passes of one stage (or of one rank, for all its stages together)."""
     result: Number = 0
     if rule.parameters_are_whole:
-        result = result + PARAMETER_WIRE_BYTES * whole
-    if rule.gather == "per-layer":
-        result = result + 2 * PARAMETER_WIRE_BYTES * block
-    if rule.gradients_pass:
-        result = result + 2 * stack.gradient_communication_bytes * trained_block
+        result = result + PARAMETER_WIRE_BYTES * stage.count
     if rule.gradients_are_whole:
-        result = result + bytes_per_element("gradient", stack) * trained
+        result = result + bytes_per_element("gradient", stack) * stage.of("gradient").count
     return result
+
+
+def gathered_bytes(rule: ZeroBufferRule, *blocks: Elements) -> Number:
+    """Bytes of the parameters of blocks that are gathered at the same time."""
+    return sum((PARAMETER_WIRE_BYTES * block.count for block in blocks), start=0) if rule.by_layer else 0
+
+
+def own_gradient_bytes(rule: ZeroBufferRule, block: Elements) -> Number:
+    """Bytes of a block's gradients before they are reduced."""
+    return GRADIENT_BYTES * block.of("gradient").count if rule.gradients_pass else 0
+
+
+def message_bytes(rule: ZeroBufferRule, block: Elements, stack: Stack) -> Number:
+    """Bytes of a block's gradients in the message that is reduced."""
+    return stack.gradient_communication_bytes * block.of("gradient").count if rule.gradients_pass else 0
 
 
 def unit_buffer_bytes(parameters: Number, gradients: Number, stack: Stack) -> Number:

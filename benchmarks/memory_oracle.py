@@ -1,0 +1,184 @@
+"""The memory ledger beside PyTorch's own FSDP2 memory tracker, for released models with fake tensors on a CPU.
+
+Run: ``python benchmarks/memory_oracle.py [--write]``; about two minutes. Exits with 1 where a peak differs by more than
+5 %.
+
+Both have the same layout: FSDP2 over 8 ranks times tp, sequences cut over tp, one sequence of at most 4,096 tokens, bf16
+with fp32 shards, AdamW, the second micro-batch of a step. The ledger is that of the stack torchtitan; the loss is
+PyTorch's own, not compiled.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from meshwright import __version__
+from meshwright.cluster.load import load_cluster
+from meshwright.model.architecture import Architecture
+from meshwright.model.load import load_model
+from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
+from meshwright.plans.resolve import resolve_with
+from meshwright.stack.load import load_stack
+from meshwright.units import GIB
+from meshwright.verbs.predict.predict_plan import predicted
+from tracked_torch.trace import Layout, Traced, trace
+
+PAGE = Path(__file__).with_name("memory-oracle.md")
+MODELS = (
+    *("llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-2-7b", "llama-2-70b"),
+    *("mistral-7b-v0.3", "qwen2.5-7b", "qwen2.5-72b", "qwen3-8b", "qwen3-32b"),
+    *("gpt-1.7b", "gpt-7.5b", "gpt-22b", "gpt-3-175b"),
+)
+RECOMPUTES = ("none", "selective", "full")
+TENSOR_DEGREES = (1, 2, 4)
+LAYERS, DEEP_LAYERS, SHARDS, LONGEST, LIMIT = 8, 40, 8, 4096, 0.05
+"""Every model has its first 8 layers in all combinations; models of up to 40 layers have all of them in one more."""
+LOGIT_BYTES = {False: 12, True: 16}
+"""What PyTorch's cross-entropy holds of a logit at once in fp32, by whether tp cuts the vocabulary: the log-softmax and
+the gradients of loss and log-softmax; with ``loss_parallel`` the log-softmax, its exponential, the mask, their sum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model with its first ``layers`` in a layout."""
+
+    model: str
+    layers: int
+    recompute: Literal["none", "selective", "full"]
+    tp: int
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model, cut to its first layers, without dropout."""
+        arch = load_model(self.model).architecture
+        return replace(arch, layers=self.layers, windows=arch.windows[: self.layers], dropout=False)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence."""
+        return min(LONGEST, self.architecture.max_positions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The two sides of a case."""
+
+    case: Case
+    ledger: Traced
+    traced: Traced
+
+    def error(self, part: str) -> float:
+        """Ledger over tracker, less one."""
+        return float(getattr(self.ledger, part) / getattr(self.traced, part) - 1)
+
+
+def cases() -> Iterator[Case]:
+    """Every model in every combination with few layers, and some with all of them."""
+    for model in MODELS:
+        for what in RECOMPUTES:
+            for tp in TENSOR_DEGREES:
+                yield Case(model=model, layers=LAYERS, recompute=what, tp=tp)  # type: ignore[arg-type]
+    deep = [model for model in MODELS if load_model(model).architecture.layers <= DEEP_LAYERS]
+    for number, model in enumerate(deep):
+        layers, what = load_model(model).architecture.layers, RECOMPUTES[number % 3]
+        yield Case(model=model, layers=layers, recompute=what, tp=TENSOR_DEGREES[number // 3 % 3])  # type: ignore[arg-type]
+
+
+def compared(case: Case) -> Line:
+    """Trace a case, and predict it."""
+    layout = Layout(dp=SHARDS, tp=case.tp, recompute=case.recompute, seq_len=case.seq_len)
+    return Line(case=case, ledger=of_ledger(case), traced=trace(case.architecture, layout))
+
+
+def of_ledger(case: Case) -> Traced:
+    """Return the ledger of a case in the tracker's parts; the workspace of a context and libraries has no tensors."""
+    arch, cluster = case.architecture, f"h100-sxm-80gb x {SHARDS * case.tp}"
+    plan = ShortPlan(
+        plan=1,
+        model=case.model,
+        cluster=cluster,
+        workload=WorkloadSpec(seq_len=case.seq_len, global_batch=2 * SHARDS),
+        stack="torchtitan",
+        layout=ShortLayout(dp_shard=SHARDS, tp=case.tp),
+        sharding="zero3",
+        gather="per-layer",
+        recompute=case.recompute,
+        pipeline=ShortPipeline(),
+    )
+    stack = replace(load_stack("torchtitan"), logit_bytes=LOGIT_BYTES[case.tp > 1])
+    memory = predicted(resolve_with(plan, build_graph(arch), load_cluster(cluster), stack)).memory_bytes
+    logits = stack.logit_bytes * arch.vocab * case.seq_len // case.tp
+    return Traced(
+        states_bytes=memory["parameters"] + memory["gradients"] + memory["optimizer"],
+        kept_bytes=memory["activations"] - logits,
+        at_peak_bytes=memory["activations"] + memory["working"],
+        unsharded_bytes=memory["buffers"],
+        peak_bytes=memory["total"] - memory["workspace"],
+    )
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The cases in Markdown."""
+    head = (
+        "| model | layers | recompute | tp | states GiB, ledger | tracker | error | kept GiB, ledger | tracker | error "
+        "| at the peak GiB, ledger | tracker | unsharded GiB, ledger | tracker | peak GiB, ledger | tracker | error |\n"
+        "|---|--:|---|" + "--:|" * 14
+    )
+    return "\n".join((head, *map(_row, lines)))
+
+
+def _row(line: Line) -> str:
+    case = line.case
+
+    def both(part: str) -> str:
+        return " | ".join(f"{getattr(side, part) / GIB:.2f}" for side in (line.ledger, line.traced))
+
+    parts = " | ".join(f"{both(p)} | {line.error(p):+.1%}" for p in ("states_bytes", "kept_bytes"))
+    return (
+        f"| {case.model} | {case.layers} | {case.recompute} | {case.tp} | {parts} | {both('at_peak_bytes')} "
+        f"| {both('unsharded_bytes')} | {both('peak_bytes')} | {line.error('peak_bytes'):+.1%} |"
+    )
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """Mean absolute and largest error of each part, by recomputation."""
+    parts = {"states": "states_bytes", "kept": "kept_bytes", "peak": "peak_bytes"}
+    rows = ["| recompute | cases | " + " | ".join(f"{p}, mean | largest" for p in parts) + " |", "|---|" + "--:|" * 7]
+    for what in (*RECOMPUTES, "all"):
+        mine = [line for line in lines if what in (line.case.recompute, "all")]
+        cells = []
+        for part in parts.values():
+            errors = [line.error(part) for line in mine]
+            cells += [f"{sum(map(abs, errors)) / len(errors):.1%}", f"{max(errors, key=abs):+.1%}"]
+        rows.append(f"| {what} | {len(mine)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def page(lines: Sequence[Line]) -> str:
+    """The page."""
+    return f"""# The memory ledger beside PyTorch's memory tracker
+
+Meshwright {__version__}, {date.today()}; `python benchmarks/memory_oracle.py --write`.
+
+{summary(lines)}
+
+{table(lines)}
+"""
+
+
+def main() -> int:
+    """Print the page, write it where asked to; return 1 where a peak is off."""
+    lines = [compared(case) for case in cases()]
+    text = page(lines)
+    print(text)
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(text, encoding="utf-8")
+    return int(any(abs(line.error("peak_bytes")) > LIMIT for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Moments of a micro-batch's last forward and its backward pass that may be a stage's peak.
+
+Kept activations are at their most when the forward pass ends. From there on blocks free what they kept, from the last
+to the first, while others are gathered, recomputed and reduced. At a moment a stage holds, beyond all that it kept,
+
+    working + buffers - freed
+
+The loss: nothing is freed, and the head alone is gathered. The backward pass of block i, behind block i+1 and ahead of
+block i-1: what blocks behind it kept is freed (of the head that has begun, the logits); the block's recomputed tensors
+(``working_bytes``), parameters of blocks i and i-1, own gradients of i and the message of i+1 are there. The end of
+block i: its parameters are free, and its gradients are in their own buffers and in the message. A tied table
+stays gathered from the embedding's to the end of the embedding's backward pass, and from the head on so do its gradients.
+Ignored: gradients of activations, and messages of data parallelism at more than one level.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cost.memory.zero_unsharded_buffers import (
+    ZeroBufferRule,
+    gathered_bytes,
+    message_bytes,
+    own_gradient_bytes,
+)
+from meshwright.program.local_shape import Number
+from meshwright.program.model_states.state_elements import Elements
+from meshwright.stack.stack import Stack
+
+NOTHING = Elements(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Bytes that a stage holds beyond what it kept, and those of what it kept that are free."""
+
+    working: Number
+    buffers: Number
+    freed: Number = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageBlocks:
+    """Facts of the blocks of a stage, by their indices in the model. ``logits``: bytes that the head frees first.
+
+    ``head``: the block with the loss, None if another stage has it; ``tied``: the block whose table the head reads.
+    """
+
+    blocks: Sequence[int]
+    elements: Callable[[int], Elements]
+    kept: Callable[[int], Number]
+    working: Callable[[int], Number]
+    logits: Number = 0
+    head: int | None = None
+    tied: int | None = None
+
+
+def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[Moment]:
+    """Yield every moment that may be the peak; those that another exceeds whatever the sizes are left out."""
+    if stage.head is not None:
+        yield Moment(0, _gathered_for_loss(stage, stage.head, rule))
+    freed = _Freed(stage)
+    for before, block, behind in _neighbours(stage):
+        if freed.is_first(before, block, behind):
+            is_free, ahead = freed.during(block), gathered_bytes(rule, _unit(stage, before))
+            own = own_gradient_bytes(rule, stage.elements(block)) + _of_table(stage, block, rule)
+            yield Moment(stage.working(block), _during(stage, before, block, behind, rule, stack), is_free)
+            yield Moment(0, ahead + own + message_bytes(rule, stage.elements(block), stack), is_free)
+        freed.add(block)
+
+
+def least_buffers(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Number:
+    """Return bytes that buffers take at least at the stage's peak, on top of what a block works in unless it has the head."""
+    if stage.head is not None:
+        return _gathered_for_loss(stage, stage.head, rule)
+    found = [_during(stage, *near, rule, stack) for near in dict.fromkeys(_neighbours(stage))]
+    return np.min(np.broadcast_arrays(*found), axis=0) if found else 0
+
+
+def _neighbours(stage: StageBlocks) -> Iterator[tuple[int | None, int, int | None]]:
+    """Yield the block before, a block and the block behind, from the last to the first."""
+    blocks = stage.blocks
+    for i in reversed(range(len(blocks))):
+        before = blocks[i - 1] if i else None
+        yield before, blocks[i], blocks[i + 1] if i + 1 < len(blocks) else None
+
+
+def _during(
+    stage: StageBlocks,
+    before: int | None,
+    block: int,
+    behind: int | None,
+    rule: ZeroBufferRule,
+    stack: Stack,
+) -> Number:
+    """Bytes of buffers while a block's backward pass runs."""
+    here = stage.elements(block)
+    gathered = gathered_bytes(rule, here, _unit(stage, before))
+    sent = message_bytes(rule, _unit(stage, behind), stack)
+    return gathered + own_gradient_bytes(rule, here) + sent + _of_table(stage, block, rule)
+
+
+def _unit(stage: StageBlocks, block: int | None) -> Elements:
+    """Return what a neighbour gathers and reduces; a tied table comes and goes at other times."""
+    return NOTHING if block is None or block == stage.tied else stage.elements(block)
+
+
+def _of_table(stage: StageBlocks, block: int, rule: ZeroBufferRule) -> Number:
+    """Bytes of a tied table and its gradients during another block's backward pass."""
+    if stage.tied is None or block == stage.tied:
+        return 0
+    table = stage.elements(stage.tied)
+    return gathered_bytes(rule, table) + own_gradient_bytes(rule, table)
+
+
+def _gathered_for_loss(stage: StageBlocks, head: int, rule: ZeroBufferRule) -> Number:
+    tables = () if stage.tied is None else (stage.elements(stage.tied),)
+    return gathered_bytes(rule, stage.elements(head), *tables)
+
+
+class _Freed:
+    """Bytes of what a stage kept that are free behind the blocks so far."""
+
+    def __init__(self, stage: StageBlocks) -> None:
+        self.stage, self.seen = stage, set[tuple[int | None, ...]]()
+        self.total: Number = 0
+
+    def is_first(self, *near: int | None) -> bool:
+        """Return true for the first block with such neighbours: ahead of it less is free."""
+        known = near in self.seen
+        self.seen.add(near)
+        return not known
+
+    def during(self, block: int) -> Number:
+        """Return the bytes that are free while a block's backward pass runs."""
+        return self.total + (self.stage.logits if block == self.stage.head else 0)
+
+    def add(self, block: int) -> None:
+        """End a block's backward pass."""
+        self.total = self.total + self.stage.kept(block)
+
+
+def worst_moment(found: Sequence[Moment]) -> Moment:
+    """Return the moment that holds most, plan by plan."""
+    parts = np.broadcast_arrays(*(part for m in found for part in (m.working, m.buffers, m.freed)))
+    every = np.array(parts, dtype=np.float64).reshape(len(found), 3, *parts[0].shape)
+    which = (every[:, 0] + every[:, 1] - every[:, 2]).argmax(0)
+    worst = np.take_along_axis(every, which[None, None], 0)[0]
+    return Moment(*worst)
