@@ -17,11 +17,13 @@ from typing import Literal
 
 from meshwright import __version__
 from meshwright.cluster.load import load_cluster
+from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.model.operators.blocks import build_graph
+from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
-from meshwright.plans.resolve import resolve_with
+from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.stack.load import load_stack
 from meshwright.units import GIB
 from meshwright.verbs.predict.predict_plan import predicted
@@ -35,8 +37,15 @@ MODELS = (
 )
 RECOMPUTES = ("none", "selective", "full")
 TENSOR_DEGREES = (1, 2, 4)
-LAYERS, DEEP_LAYERS, SHARDS, LONGEST, LIMIT = 8, 40, 8, 4096, 0.05
-"""Every model has its first 8 layers in all combinations; models of up to 40 layers have all of them in one more."""
+LAYERS, DEEP_LAYERS, SHARDS, LONGEST, LIMIT = 4, 40, 8, 4096, 0.05
+"""Every model has its first 4 layers in all combinations; models of up to 40 layers have all of them in one more."""
+PARTS = {
+    "states": "states_bytes",
+    "kept": "kept_bytes",
+    "buffers": "buffers_bytes",
+    "all but states": "passing_bytes",
+    "peak": "peak_bytes",
+}
 LOGIT_BYTES = {False: 12, True: 16}
 """What PyTorch's cross-entropy holds of a logit at once in fp32, by whether tp cuts the vocabulary: the log-softmax and
 the gradients of loss and log-softmax; with ``loss_parallel`` the log-softmax, its exponential, the mask, their sum."""
@@ -110,48 +119,46 @@ def of_ledger(case: Case) -> Traced:
         pipeline=ShortPipeline(),
     )
     stack = replace(load_stack("torchtitan"), logit_bytes=LOGIT_BYTES[case.tp > 1])
-    memory = predicted(resolve_with(plan, build_graph(arch), load_cluster(cluster), stack)).memory_bytes
-    logits = stack.logit_bytes * arch.vocab * case.seq_len // case.tp
+    resolved = resolve_with(plan, build_graph(arch), load_cluster(cluster), stack)
+    memory = predicted(resolved).memory_bytes
     return Traced(
         states_bytes=memory["parameters"] + memory["gradients"] + memory["optimizer"],
-        kept_bytes=memory["activations"] - logits,
-        at_peak_bytes=memory["activations"] + memory["working"],
-        unsharded_bytes=memory["buffers"],
+        kept_bytes=int(kept(resolved)) - stack.logit_bytes * arch.vocab * case.seq_len // case.tp,
+        buffers_bytes=memory["buffers"],
         peak_bytes=memory["total"] - memory["workspace"],
     )
 
 
+def kept(resolved: Resolved) -> float:
+    """Return the bytes that all blocks keep from the forward pass, logits included."""
+    assert resolved.short is not None
+    ((_, group),) = pipeline_groups(from_shorts([resolved.short]), resolved.setting)
+    return float(group.kept.sum())
+
+
 def table(lines: Sequence[Line]) -> str:
     """The cases in Markdown."""
-    head = (
-        "| model | layers | recompute | tp | states GiB, ledger | tracker | error | kept GiB, ledger | tracker | error "
-        "| at the peak GiB, ledger | tracker | unsharded GiB, ledger | tracker | peak GiB, ledger | tracker | error |\n"
-        "|---|--:|---|" + "--:|" * 14
-    )
+    names = " | ".join(f"{name} GiB, ledger | tracker | error" for name in PARTS)
+    head = f"| model | layers | recompute | tp | {names} |\n|---|--:|---|" + "--:|" * (1 + 3 * len(PARTS))
     return "\n".join((head, *map(_row, lines)))
 
 
 def _row(line: Line) -> str:
-    case = line.case
-
-    def both(part: str) -> str:
-        return " | ".join(f"{getattr(side, part) / GIB:.2f}" for side in (line.ledger, line.traced))
-
-    parts = " | ".join(f"{both(p)} | {line.error(p):+.1%}" for p in ("states_bytes", "kept_bytes"))
-    return (
-        f"| {case.model} | {case.layers} | {case.recompute} | {case.tp} | {parts} | {both('at_peak_bytes')} "
-        f"| {both('unsharded_bytes')} | {both('peak_bytes')} | {line.error('peak_bytes'):+.1%} |"
-    )
+    case, cells = line.case, list[str]()
+    for part in PARTS.values():
+        cells += [f"{getattr(side, part) / GIB:.2f}" for side in (line.ledger, line.traced)]
+        cells.append(f"{line.error(part):+.1%}")
+    return f"| {case.model} | {case.layers} | {case.recompute} | {case.tp} | {' | '.join(cells)} |"
 
 
 def summary(lines: Sequence[Line]) -> str:
     """Mean absolute and largest error of each part, by recomputation."""
-    parts = {"states": "states_bytes", "kept": "kept_bytes", "peak": "peak_bytes"}
-    rows = ["| recompute | cases | " + " | ".join(f"{p}, mean | largest" for p in parts) + " |", "|---|" + "--:|" * 7]
+    names = " | ".join(f"{name}, mean | largest" for name in PARTS)
+    rows = [f"| recompute | cases | {names} |", "|---|" + "--:|" * (1 + 2 * len(PARTS))]
     for what in (*RECOMPUTES, "all"):
         mine = [line for line in lines if what in (line.case.recompute, "all")]
         cells = []
-        for part in parts.values():
+        for part in PARTS.values():
             errors = [line.error(part) for line in mine]
             cells += [f"{sum(map(abs, errors)) / len(errors):.1%}", f"{max(errors, key=abs):+.1%}"]
         rows.append(f"| {what} | {len(mine)} | {' | '.join(cells)} |")

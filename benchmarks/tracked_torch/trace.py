@@ -8,6 +8,7 @@ count them, so that it looks away meanwhile.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker, _FSDPRefType
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.distributed.tensor.parallel import loss_parallel
@@ -28,27 +30,26 @@ from tracked_torch.decoder import Decoder
 from tracked_torch.parallel import cut_over_tp, recompute, shard
 
 STATES = (_FSDPRefType.SHARDED_PARAM, _FSDPRefType.SHARDED_GRAD, _FSDPRefType.OPT)
-UNSHARDED = (
-    _FSDPRefType.UNSHARDED_PARAM,
-    _FSDPRefType.UNSHARDED_GRAD,
-    _FSDPRefType.ALL_GATHER,
-    _FSDPRefType.REDUCE_SCATTER,
-)
+BUFFERS = (_FSDPRefType.UNSHARDED_PARAM, _FSDPRefType.ALL_GATHER, _FSDPRefType.REDUCE_SCATTER)
 PASSING = (_FSDPRefType.ACT, _FSDPRefType.TEMP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """Bytes of one rank: states, what layers keep at the end of the forward pass, and two parts of the peak.
+    """Bytes of one rank: states, what blocks keep at the end of the forward pass, buffers of FSDP2 at the peak.
 
-    ``at_peak_bytes``: activations with what the moment's operators work in; ``unsharded_bytes``: buffers of FSDP2.
+    ``kept_bytes`` are without logits. ``passing_bytes``: all but states at the peak.
     """
 
     states_bytes: int
     kept_bytes: int
-    at_peak_bytes: int
-    unsharded_bytes: int
+    buffers_bytes: int
     peak_bytes: int
+
+    @property
+    def passing_bytes(self) -> int:
+        """All but states at the peak: activations, what operators work in, buffers."""
+        return self.peak_bytes - self.states_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +63,28 @@ class Layout:
 
 
 class _Tracker(FSDPMemTracker):
-    """Count nothing while DTensor works out shapes."""
+    """Count nothing while DTensor works out shapes; count the gradients of a unit that are not reduced as buffers."""
 
-    looks_away = False
+    looks_away, highest, buffers_bytes = False, 0, 0
+
+    def _update_peak_stats(self, peak_state: Any) -> None:
+        super()._update_peak_stats(peak_state)
+        (now,) = self._curr_mem_snap.values()
+        if now["Total"] > self.highest:
+            self.highest = now["Total"]
+            self.buffers_bytes = sum(now[kind] for kind in BUFFERS) + self._own_gradient_bytes()
+
+    def _own_gradient_bytes(self) -> int:
+        if not self._mod_tracker.is_bw:
+            return 0
+        gradients = (p._unsharded_param.grad for p in self.sharded if hasattr(p, "_unsharded_param"))
+        return sum(_local(gradient).nbytes for gradient in gradients if gradient is not None)
+
+    @cached_property
+    def sharded(self) -> list[Any]:
+        """The parameters that FSDP2 shards."""
+        units = (module._get_fsdp_state()._fsdp_param_group for module in self._root_mod.modules() if isinstance(module, FSDPModule))
+        return [parameter for unit in units if unit for parameter in unit.fsdp_params]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.looks_away:
@@ -135,8 +155,7 @@ def _traced(model: nn.Module, layout: Layout, tp_mesh: DeviceMesh) -> Traced:
     return Traced(
         states_bytes=states,
         kept_bytes=kept,
-        at_peak_bytes=_bytes(peak, PASSING),
-        unsharded_bytes=_bytes(peak, UNSHARDED),
+        buffers_bytes=tracker.buffers_bytes,
         peak_bytes=_bytes(peak, ("Total",)),
     )
 

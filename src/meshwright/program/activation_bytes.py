@@ -39,6 +39,7 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
 from meshwright.program.context_parallel.linear_attention_collectives import gathered_bytes, state_bytes
 from meshwright.program.local_shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
+from meshwright.program.selective_products import kept_product_bytes, keeps_products
 from meshwright.stack.stack import Stack
 
 MASK_BYTES = 1
@@ -83,6 +84,8 @@ def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Num
     """Bytes kept from F to the backward pass by one block for one micro-batch."""
     if block.full_recompute:
         return block_input_bytes(block, shape, mode)
+    if keeps_products(block, stack):
+        return block_input_bytes(block, shape, mode) + kept_product_bytes(block, shape, mode)
     kept: Number = 0
     rules = saved_tensors_by_operator(block)
     for op in block.operators:

@@ -107,6 +107,9 @@ class Stack:
         which of the shardings run together with pp > 1.
     selective_recompute
         the recomputation sets that ``selective`` means in this stack.
+    selective_keeps_products
+        it then keeps results of attention and of every second product instead (``program/selective_products.py``);
+        what runs again is still counted by the sets.
     fp8_recipes
         recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.
     recomputes_by_layer
@@ -187,6 +190,7 @@ class Stack:
     pipeline_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
+    selective_keeps_products: bool = False
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     recomputes_by_layer: bool = False
     offloads_activations: bool = False
