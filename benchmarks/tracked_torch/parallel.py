@@ -1,10 +1,10 @@
 """Tensor parallelism, recomputation and FSDP2 around a decoder, in the order and with the units of torchtitan 0.3.
 
-Sequences are cut over tp outside of attention and feed-forward; the head's logits stay cut by the vocabulary. Embedding,
-every layer, and final norm with head are units of their own (with a tied table embedding, norm and head are one, here the
-model's own), and only layers and embedding are freed after the forward pass (torchtitan's distributed/fsdp.py,
-``default``). Selective
-recomputation is torchtitan's: outputs of attention, of every second product, and of all products with a bias are kept (activation_checkpoint.py).
+Sequences are cut over tp outside of attention and feed-forward; the head's logits stay cut by the vocabulary.
+Embedding, every layer, and final norm with head are units of their own; with a tied table embedding, norm and head are
+one, here the model's own. Only layers and embedding are freed after the forward pass (torchtitan's
+``distributed/fsdp.py``, ``default``). Selective recomputation is torchtitan's (``activation_checkpoint.py``): results
+of attention, of every second product, and of all products with a bias are kept.
 """
 
 from functools import partial

@@ -83,7 +83,11 @@ class _Tracker(FSDPMemTracker):
     @cached_property
     def sharded(self) -> list[Any]:
         """The parameters that FSDP2 shards."""
-        units = (module._get_fsdp_state()._fsdp_param_group for module in self._root_mod.modules() if isinstance(module, FSDPModule))
+        units = (
+            module._get_fsdp_state()._fsdp_param_group
+            for module in self._root_mod.modules()
+            if isinstance(module, FSDPModule)
+        )
         return [parameter for unit in units if unit for parameter in unit.fsdp_params]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -8,8 +8,8 @@ to the first, while others are gathered, recomputed and reduced. At a moment a s
 The loss: nothing is freed, and the head alone is gathered. The backward pass of block i, behind block i+1 and ahead of
 block i-1: what blocks behind it kept is freed (of the head that has begun, the logits); the block's recomputed tensors
 (``working_bytes``), parameters of blocks i and i-1, own gradients of i and the message of i+1 are there. The end of
-block i: its parameters are free, and its gradients are in their own buffers and in the message. A tied table
-stays gathered from the embedding's to the end of the embedding's backward pass, and from the head on so do its gradients.
+block i: what it kept and its parameters are free too; its gradients are in their own buffers and in the message. A tied
+table stays gathered until the embedding's backward pass ends, and from the head's on so do its gradients.
 Ignored: gradients of activations, and messages of data parallelism at more than one level.
 """
 
@@ -62,16 +62,15 @@ def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[
         yield Moment(0, _gathered_for_loss(stage, stage.head, rule))
     freed = _Freed(stage)
     for before, block, behind in _neighbours(stage):
-        if freed.is_first(before, block, behind):
-            is_free, ahead = freed.during(block), gathered_bytes(rule, _unit(stage, before))
-            own = own_gradient_bytes(rule, stage.elements(block)) + _of_table(stage, block, rule)
-            yield Moment(stage.working(block), _during(stage, before, block, behind, rule, stack), is_free)
-            yield Moment(0, ahead + own + message_bytes(rule, stage.elements(block), stack), is_free)
+        is_first, is_free = freed.is_first(before, block, behind), freed.during(block)
         freed.add(block)
+        if is_first:
+            yield Moment(stage.working(block), _during(stage, before, block, behind, rule, stack), is_free)
+            yield Moment(0, _at_end(stage, before, block, rule, stack), freed.total)
 
 
 def least_buffers(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Number:
-    """Return bytes that buffers take at least at the stage's peak, on top of what a block works in unless it has the head."""
+    """Return bytes that buffers take at least at the peak of a stage with the head; of others beside ``working``."""
     if stage.head is not None:
         return _gathered_for_loss(stage, stage.head, rule)
     found = [_during(stage, *near, rule, stack) for near in dict.fromkeys(_neighbours(stage))]
@@ -99,6 +98,13 @@ def _during(
     gathered = gathered_bytes(rule, here, _unit(stage, before))
     sent = message_bytes(rule, _unit(stage, behind), stack)
     return gathered + own_gradient_bytes(rule, here) + sent + _of_table(stage, block, rule)
+
+
+def _at_end(stage: StageBlocks, before: int | None, block: int, rule: ZeroBufferRule, stack: Stack) -> Number:
+    """Bytes of buffers when a block's gradients have been copied into their message."""
+    here, ahead = stage.elements(block), gathered_bytes(rule, _unit(stage, before))
+    sent = message_bytes(rule, here, stack)
+    return ahead + own_gradient_bytes(rule, here) + sent + _of_table(stage, block, rule)
 
 
 def _unit(stage: StageBlocks, block: int | None) -> Elements:

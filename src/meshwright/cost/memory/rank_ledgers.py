@@ -200,7 +200,9 @@ def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, fre
         elements=lambda block: group.per_plan_elements(group.block_elements[block]),
         kept=lambda block: group.per_plan(prices.kept[block]) if counted else nothing,
         working=lambda block: group.per_plan(prices.working[block]),
-        logits=group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack)) if counted else 0,
+        logits=group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))
+        if counted
+        else 0,
         head=head,
         tied=group.shared[0] if head is not None and group.shared else None,
     )
