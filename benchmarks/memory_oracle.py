@@ -1,4 +1,4 @@
-"""The memory ledger beside PyTorch's own FSDP2 memory tracker, for released models with fake tensors on a CPU.
+"""Compare predicted memory with PyTorch's FSDP2 memory tracker, for released models with fake tensors on a CPU.
 
 Run: ``python benchmarks/memory_oracle.py [--write]``; about two minutes. Exits with 1 where a peak differs by more than
 5 %.
@@ -174,7 +174,7 @@ def page(lines: Sequence[Line]) -> str:
     models, torch_release = len({line.case.model for line in lines}), torch.__version__.split("+")[0]
     compiled = load_stack("torchtitan").logit_bytes
     loss = f"{LOGIT_BYTES[False]} bytes of a logit at once, {LOGIT_BYTES[True]} with `loss_parallel`"
-    return f"""# The memory ledger beside PyTorch's memory tracker
+    return f"""# Predicted memory against PyTorch's memory tracker
 
 Meshwright {__version__}, {date.today()}; `python benchmarks/memory_oracle.py --write`. Nothing is fitted.
 

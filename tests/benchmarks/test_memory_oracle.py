@@ -1,4 +1,4 @@
-"""The memory ledger beside PyTorch's FSDP2 memory tracker, for few layers of released models."""
+"""Predicted memory against PyTorch's FSDP2 memory tracker, for few layers of released models."""
 
 import sys
 

@@ -39,7 +39,7 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
 from meshwright.program.context_parallel.linear_attention_collectives import gathered_bytes, state_bytes
 from meshwright.program.local_shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
-from meshwright.program.selective_products import keeps_products, kept_product_bytes
+from meshwright.program.operator_recompute import keeps_products, kept_product_bytes
 from meshwright.stack.stack import Stack
 
 MASK_BYTES = 1

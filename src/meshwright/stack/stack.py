@@ -108,7 +108,7 @@ class Stack:
     selective_recompute
         the recomputation sets that ``selective`` means in this stack.
     selective_keeps_products
-        it then keeps results of attention and of every second product instead (``program/selective_products.py``);
+        it then keeps results of attention and of every second product instead (``program/operator_recompute.py``);
         what runs again is still counted by the sets.
     fp8_recipes
         recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.

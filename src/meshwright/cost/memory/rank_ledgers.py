@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.cost.closed_form.plan_group import Bools, Floats, Ints, PlanGroup
-from meshwright.cost.memory.backward_moments import (
+from meshwright.cost.memory.backward_peak import (
     Moment,
     StageBlocks,
     least_buffers,
@@ -53,7 +53,10 @@ def ledgers_without_lists(group: PlanGroup) -> dict[str, Floats]:
 
 
 def least_held(group: PlanGroup) -> Floats:
-    """Bytes of states, workspace and buffers at least, beside what a block works in (0 with the head): (n, P)."""
+    """Return a lower bound of states, workspace and buffers in bytes: (n, P).
+
+    On ranks without the head the largest ``working`` adds to it.
+    """
     rule, stack = _rule(group), group.setting.stack
     of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
     passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)

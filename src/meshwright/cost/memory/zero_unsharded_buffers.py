@@ -3,10 +3,10 @@
 Parameters gathered from shards are in 16 bit: block by block, one ahead, or whole stages. Gradients of every
 micro-batch that are reduced as they come are whole in 16 bit until their block's backward pass ends; then they are
 copied into the message that is reduced, which is freed behind the next block's backward pass (torch 2.13,
-``_fsdp_param_group.py``: ``post_backward``, one reduce-scatter input in flight). Reduced once a step, all of a rank's
-are whole under zero2 and zero3. Per unit: both of the stages that the list makes whole at once
+``FSDPParamGroup.post_backward``: one reduce-scatter input in flight). Reduced once a step, all of a rank's are whole
+under zero2 and zero3. Per unit: both of the stages that the list makes whole at once
 (``program/model_states/peak_unsharded_stages.py``). The shards that a rank keeps are in
-``program/model_states/zero_sharding.py``, the moment that counts is found in ``backward_moments.py``.
+``program/model_states/zero_sharding.py``; ``backward_peak.py`` finds the moment that counts.
 """
 
 from dataclasses import dataclass

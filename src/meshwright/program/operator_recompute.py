@@ -1,9 +1,9 @@
-"""Selective recomputation by operator: kept are attention's result and the results of every second matrix product.
+"""Selective recomputation by operator: attention and every second matrix product keep their results.
 
-torchtitan 0.3 (``distributed/activation_checkpoint.py``, ``SelectiveAC``): of a layer's products, in the order of their
-calls, the first, third, … results are kept; products with a bias are other operators (``addmm``), whose results are all
-kept; those of routers and grouped ones are not. Everything else runs again from the layer's input, exchanges included:
-with tp the result of a row-cut product is kept before it is summed up, for all tokens.
+torchtitan 0.3 (``SelectiveAC``): of a layer's products, in the order of their calls, the first, third, … results are
+kept; products with a bias are other operators (``addmm``), whose results are all kept; those of routers and grouped
+ones are not. Everything else runs again from the layer's input, exchanges included: with tp the result of a row-cut
+product is kept before it is summed up, for all tokens.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.cost.memory.backward_moments import Moment, StageBlocks, least_buffers, moments, worst_moment
+from meshwright.cost.memory.backward_peak import Moment, StageBlocks, least_buffers, moments, worst_moment
 from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule
 from meshwright.program.model_states.state_elements import Elements
 from meshwright.stack.load import load_stack

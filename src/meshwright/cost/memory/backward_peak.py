@@ -1,4 +1,4 @@
-"""Moments of a micro-batch's last forward and its backward pass that may be a stage's peak.
+"""The peak of a stage beyond its kept activations, over the moments of a backward pass.
 
 Kept activations are at their most when the forward pass ends. From there on blocks free what they kept, from the last
 to the first, while others are gathered, recomputed and reduced. At a moment a stage holds, beyond all that it kept,
@@ -57,7 +57,7 @@ class StageBlocks:
 
 
 def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[Moment]:
-    """Yield every moment that may be the peak; those that another exceeds whatever the sizes are left out."""
+    """Yield every moment that may be the peak."""
     if stage.head is not None:
         yield Moment(0, _gathered_for_loss(stage, stage.head, rule))
     freed = _Freed(stage)
@@ -70,7 +70,10 @@ def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[
 
 
 def least_buffers(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Number:
-    """Return bytes that buffers take at least at the peak of a stage with the head; of others beside ``working``."""
+    """Return a lower bound of a stage's buffers at its peak, in bytes.
+
+    Without the head the largest ``working`` adds to it.
+    """
     if stage.head is not None:
         return _gathered_for_loss(stage, stage.head, rule)
     found = [_during(stage, *near, rule, stack) for near in dict.fromkeys(_neighbours(stage))]
