@@ -10,8 +10,8 @@ plans that are equal in what it depends on, and looked up for the rest. A step i
   nothing there: the first rank's list ends with a backward pass, behind which its next step begins.
 
 A device holds no less than a rank's states with the buffers of their exchanges, workspace, what one pass works in
-(without the head: its logits may be free by then), and activations: as many forward passes as its schedule has in flight there where it declares that, else one of each of its
-stages; of these the smallest counts.
+(without the head: its logits may be free by then), and activations: as many forward passes as its schedule has in
+flight there where it declares that, else one of each of its stages; of these the smallest counts.
 
 Of ranks that have equal layers the first one stands for all: it has most in flight. Left out are messages, gathers and
 reductions of whole stages, norm and optimizer, and all that happens inside a pipeline. Neither bound is above what
