@@ -1,7 +1,7 @@
 """Compare predicted memory with PyTorch's FSDP2 memory tracker, for released models with fake tensors on a CPU.
 
-Run: ``python benchmarks/memory_oracle.py [--write]``; about three minutes. Exits with 1 where a peak differs by more than
-5 %.
+Run: ``python benchmarks/memory_oracle.py [--write]``; about three minutes. Exits with 1 where a peak differs by more
+than 5 %.
 
 Both have the same layout: FSDP2 over 8 ranks times tp, sequences cut over tp, one sequence of at most 4,096 tokens,
 bf16 with fp32 shards, AdamW, the second micro-batch of a step. The ledger is that of the stack torchtitan; the loss is
@@ -172,7 +172,7 @@ def page(lines: Sequence[Line]) -> str:
     """The page."""
     worst = max((line.error("peak_bytes") for line in lines), key=abs)
     models, torch_release = len({line.case.model for line in lines}), torch.__version__.split("+")[0]
-    compiled = load_stack("torchtitan").logit_bytes
+    in_file = load_stack("torchtitan").logit_bytes
     loss = f"{LOGIT_BYTES[False]} bytes of a logit at once, {LOGIT_BYTES[True]} with `loss_parallel`"
     return f"""# Predicted memory against PyTorch's memory tracker
 
@@ -188,14 +188,15 @@ tensors in a fake process group. The ledger is that of `stack: torchtitan`, `sha
 | numbers | fp32 shards of parameters, bf16 while gathered, gradients reduced in fp32; AdamW |
 | time | the second micro-batch of a step: sharded gradients and moments are there |
 | kernels | flash attention; RMSNorm, SwiGLU and rotary positions fused, as on CUDA or compiled; no dropout |
-| loss | `cross_entropy` of fp32 logits, whole: {loss} (the stack's own, compiled: {compiled}) |
+| loss | `cross_entropy` of fp32 logits, whole: {loss} |
 | recomputation | full: `checkpoint` around each layer; selective: torchtitan's policy |
 
 Kept: what all blocks keep from the forward pass, without logits. Buffers: gathered parameters, gradients before they
 are reduced, and messages, at the peak. The ledger ignores gradients of activations; where the backward pass of a layer
 is the peak, its buffers have all gradients of the layer already. Where two moments hold about as much, each side may
-name another one, so that buffers differ and peaks do not. The ledger's workspace of {workspace_bytes() / GIB:.1f} GiB has
-no tensors and is left out.
+name another one, so that buffers differ and peaks do not. The workspace of the ledger has no tensors and is left out
+({workspace_bytes() / GIB:.1f} GiB). The file of the stack says {in_file} bytes of a logit, as for other stacks;
+torchtitan's own configurations compute the loss in chunks, which the ledger does not know.
 
 {summary(lines)}
 

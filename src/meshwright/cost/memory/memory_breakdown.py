@@ -2,7 +2,7 @@
 
 parameters, gradients, optimizer  states (``program/model_states/``); these twice where copies can undo a step
 activations  Σ over stages of micro-batches in flight × bytes kept (schedule's lists × ``program/activation_bytes.py``)
-working      what recomputation brings back for one block
+working      what recomputation brings back for one block, beyond what is free by then (``backward_peak.py``)
 buffers      parameters and gradients that are whole for a while (``zero_unsharded_buffers.py``)
 workspace    a constant for context and libraries
 
