@@ -127,14 +127,8 @@ TURNED_SPLIT = (
     ScheduleChoice("zeropp", unit=8),
 )
 """The same with knobs turned."""
-WITH_UNITS = (
-    "zeropp",
-    ScheduleChoice("zeropp", unit=12),
-    "looped-bfs",
-    *TURNED_WHOLE,
-    "interleaved-1f1b",
-    *DELAYED[1:],
-)
+WITH_UNITS = ("zeropp", ScheduleChoice("zeropp", unit=12), "looped-bfs", *TURNED_WHOLE, "interleaved-1f1b")
+DELAYED_UNITS = DELAYED[1:]
 """Schedules that exchange states unit by unit."""
 
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "megatron-lm-2021")
@@ -196,7 +190,7 @@ def family(
         workload=WorkloadSpec(**workload),
         stack=stack,
         layout=ShortLayout(rank_order=rng.choice(RANK_ORDERS)),
-        gather="per-unit" if schedules is WITH_UNITS else None,
+        gather="per-unit" if schedules in (WITH_UNITS, DELAYED_UNITS) else None,
     )
     found: dict[str, ShortPlan] = {}
     for plan in _legal_plans(header, setting, rng, schedules):

@@ -60,7 +60,7 @@ def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements])
     head = program.stages[-1].blocks[-1]
     has_head = blocks[head].kind == "head" and head in stage.blocks and stage not in program.shares
     alone = len(program.stages) == program.pipeline_ranks and not (program.split or program.shares)
-    frees = has_head and alone and not any(program.offloaded_bytes)
+    frees = has_head and alone and not _copies(program, stage)
     return StageBlocks(
         blocks=stage.blocks,
         elements=lambda block: every[block],
@@ -70,6 +70,12 @@ def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements])
         head=head if has_head else None,
         tied=program.stages[0].blocks[0] if has_head and _is_tied(program, head) else None,
     )
+
+
+def _copies(program: Program, stage: Stage) -> bool:
+    """Return true if a stage's rank has some of its activations on the host at some time."""
+    copied = (action for action in program.lists[stage.rank] if action.kind in COPIES)
+    return any(program.offloaded_bytes[action.stage or 0] for action in copied)
 
 
 def _is_tied(program: Program, head: int) -> bool:

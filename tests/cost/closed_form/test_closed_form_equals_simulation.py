@@ -14,6 +14,7 @@ from lattice_plans import (
     CLUSTERS,
     CONTEXTS,
     DELAYED,
+    DELAYED_UNITS,
     LINEAR_MODELS,
     MODELS,
     SEQ_LEN,
@@ -272,13 +273,14 @@ def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts
     assert (quicker < usual).any()
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("beside", list(BESIDE))
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("model", list(MODELS))
-def test_closed_forms_equal_the_simulated_program_unit_by_unit(model, cluster, beside):
-    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=4, schedules=WITH_UNITS)
-    assert len({plan.pipeline.choice for plan in chosen.plans}) == len(WITH_UNITS)
+@pytest.mark.parametrize("schedules", [WITH_UNITS, DELAYED_UNITS], ids=["usual", "delayed"])
+def test_closed_forms_equal_the_simulated_program_unit_by_unit(schedules, model, cluster, beside):
+    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=4, schedules=schedules)
+    assert len({plan.pipeline.choice for plan in chosen.plans}) == len(schedules)
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))
     hold_together(replace(chosen, setting=changed))

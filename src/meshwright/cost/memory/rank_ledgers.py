@@ -182,7 +182,7 @@ def _worst_moments(group: PlanGroup) -> list[Moment]:
 def _stages(group: PlanGroup) -> list[StageBlocks]:
     """Return the blocks of every kind of stage. With the head, and one stage a rank, they free what they kept."""
     head = group.setting.model.chain[-1][0]
-    frees = len(group.stages_at) == 1 and not group.split and group.copied is None and group.share is None
+    frees = _frees_with_head(group)
     ends = group.setting.model.head.kind == "head"
     return [
         _stage_blocks(group, kind, head if ends and head in kind else None, frees)
@@ -190,20 +190,27 @@ def _stages(group: PlanGroup) -> list[StageBlocks]:
     ]
 
 
+def _frees_with_head(group: PlanGroup) -> Floats:
+    """Return 1 for plans whose blocks free what they kept on the rank with the head, where nothing is on a host."""
+    if len(group.stages_at) > 1 or group.split or group.share is not None:
+        return np.zeros(len(group.plans))
+    return np.asarray(host_bytes(group)[:, -1] == 0, dtype=np.float64)
+
+
 def _vocabulary(group: PlanGroup) -> StageBlocks:
-    return _stage_blocks(group, group.setting.model.vocabulary, None, False)
+    return _stage_blocks(group, group.setting.model.vocabulary, None, np.zeros(len(group.plans)))
 
 
-def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: bool) -> StageBlocks:
+def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: Floats) -> StageBlocks:
     prices, local = group.prices, group.prices.local
     model, nothing = group.setting.model, np.zeros(len(group.plans))
-    counted = frees and head is not None
+    counted = head is not None and bool(frees.any())
     return StageBlocks(
         blocks=blocks,
         elements=lambda block: group.per_plan_elements(group.block_elements[block]),
-        kept=lambda block: group.per_plan(prices.kept[block]) if counted else nothing,
+        kept=lambda block: frees * group.per_plan(prices.kept[block]) if counted else nothing,
         working=lambda block: group.per_plan(prices.working[block]),
-        logits=group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))
+        logits=frees * group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))
         if counted
         else 0,
         head=head,
