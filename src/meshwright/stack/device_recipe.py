@@ -1,4 +1,4 @@
-"""What a stack's recipes do on one family of devices beyond what they do on all."""
+"""Facts about a stack's recipes that hold on one family of devices."""
 
 from typing import Literal
 

@@ -86,13 +86,11 @@ class Stack:
     orders_experts
         a plan may say which experts lie on which rank; False: as the model has them.
     deduplicates_exchange
-        a token goes to another node once, however many of its experts are there, and inside the node to each rank once
-        (DeepEP, HybridEP).
+        a token goes once to a node with some of its experts, and once to each rank there (DeepEP, HybridEP).
     overlap_expert_exchange
         exchanges with the experts overlap the compute of another micro-batch's pass over the same layers.
     capacity_scopes
-        scopes in which it bounds the tokens of an expert (``workload/expert_capacity.py``); none: experts take all
-        tokens.
+        scopes in which it bounds the tokens of an expert (``workload/expert_capacity.py``); none: no bound.
     vocab_multiple
         the vocabulary is padded to a multiple of this × tp.
     schedules, shardings, recomputes
@@ -126,20 +124,17 @@ class Stack:
         which pieces of a sequence a rank of cp has: one from either end, or neighbouring ones.
     tp_families, ep_families
         families of models that tp or ep cuts as a plan says; None: all.
-    models
-        the models that it has (``stack/stack_model.py``); None: all.
+    models, device_recipes
+        the models that it has (``stack/stack_model.py``; None: all), and what its recipes do on families of devices.
     recomputes_exchanges
         selective recomputation keeps nothing that an exchange has brought: it repeats all exchanges of a layer's
         forward pass; False: only those that recomputed operators begin with or make themselves.
-    device_recipes
-        what its recipes capture and fuse on some families of devices (``stack/device_recipe.py``).
     weights_expert_activations
-        the router's weights multiply what enters an expert's second product, so that its result is not kept.
+        the router's weights multiply what enters an expert's second product; its result is not kept.
     host_s_per_layer
         launch time of one layer's forward on the host (fitted).
     expert_host_s
-        what experts add to that of a layer that has some: routing, dispatch, a product for each
-        (fitted); 0: unknown.
+        what experts add to it (fitted); 0: unknown.
     elementwise_factor
         memory-bound passes relative to the model's count of bytes (fitted).
     fsdp_communication_factor
@@ -218,12 +213,6 @@ class Stack:
         """``name@release``."""
         return f"{self.name}@{self.release}"
 
-    @property
-    def rows(self) -> dict[str, list[dict[str, object]]]:
-        """Return its lists of rows that are not empty, as a file holds them."""
-        lists = {"models": self.models or (), "device_recipes": self.device_recipes}
-        return {name: [row.said() for row in rows] for name, rows in lists.items() if rows}
-
     def on(self, device: str) -> DeviceRecipe:
         """Return what the recipes do on a family of devices."""
         plain = DeviceRecipe(device=device, source=self.source)
@@ -232,3 +221,9 @@ class Stack:
     def recipe_of(self, workload: Workload) -> Fp8Recipe | None:
         """Return the recipe of fp8 of a workload, the stack's usual one unless it names one; None without fp8."""
         return workload.fp8_recipe or self.fp8_recipes[0] if workload.precision == "fp8" else None
+
+
+def file_rows(stack: Stack) -> dict[str, list[dict[str, object]]]:
+    """Return the stack's lists of rows that are not empty, as a file holds them."""
+    lists = {"models": stack.models or (), "device_recipes": stack.device_recipes}
+    return {name: [row.said() for row in rows] for name, rows in lists.items() if rows}

@@ -22,7 +22,7 @@ from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import with_files_read
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
 from meshwright.stack.load import load_stack, stack_names
-from meshwright.stack.stack import Stack
+from meshwright.stack.stack import Stack, file_rows
 from meshwright.workload.workload import MAX_SEQ_LEN
 
 MISSPELLED = 0.7
@@ -92,7 +92,7 @@ def describe_stack(stack: Stack) -> dict[str, object]:
         "id": stack.id,
         **facts,
         **lists,
-        **stack.rows,
+        **file_rows(stack),
         "axes": {name: getattr(stack, name) for name in axes},
         "limits": [limit.reason for limit in STACK_LIMITS.get(stack.name, ())],
     }

@@ -52,17 +52,17 @@ class Local:
 
     @property
     def recipe(self) -> DeviceRecipe:
-        """What the stack's recipes do on this family of devices."""
+        """Return the stack's recipe for this family of devices."""
         return self.stack.on(self.forms.kernels.family)
 
     @property
     def fuses_experts(self) -> bool:
-        """Whether products of experts permute, activate and quantise in the same kernel."""
+        """True if products of experts permute, activate and quantise in the same kernel."""
         return self.recipe.fuses_experts and self.forms.precision == "mxfp8"
 
     @property
     def overlaps_exchange(self) -> bool:
-        """Whether the exchange of a pass with experts runs beside compute of another micro-batch."""
+        """True if the exchange of a pass with experts overlaps compute of another micro-batch."""
         by_recipe = self.recipe.overlaps_exchange and self.forms.precision == "mxfp8"
         return self.stack.overlap_expert_exchange or by_recipe
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, fields, replace
 
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.plans.files.plan_file import plan_text
-from meshwright.stack.stack import Stack
+from meshwright.stack.stack import Stack, file_rows
 
 PREFIX = "stack."
 DATA_PARALLEL = ("overlap_gradient_reduction", "overlap_parameter_gather", "gradient_communication_bytes")
@@ -29,4 +29,4 @@ def stack_text(stack: Stack) -> str:
     """Return a stack as the text of a stack file, without defaults."""
     usual = {field.name: field.default for field in fields(Stack)}
     said = {name: value for name, value in asdict(stack).items() if value != usual[name]}
-    return plan_text(said | stack.rows)
+    return plan_text(said | file_rows(stack))

@@ -14,7 +14,7 @@ from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_schema import CalibratedName
 from meshwright.cluster.plausibility import implausible_figures
 from meshwright.errors import InputError
-from meshwright.ingestion.measured_cluster.device_spread import (
+from meshwright.ingestion.measured_cluster.device_differences import (
     measured_step_jitter,
     step_jitter_findings,
 )

@@ -1,4 +1,4 @@
-"""How much the devices of a measured machine differ in speed: ``step_jitter`` of its cluster file.
+"""Compute ``step_jitter`` of a cluster file: the difference in speed between the devices of a measured machine.
 
 A device's speed is its mean over all products, in the logarithm and relative to the median device, so that the spread
 of single timings averages out. Processes that share the cores of a host differ by their scheduling, not by the device:
