@@ -257,10 +257,10 @@ stack of that release. Host time of experts and the rate of fused products were 
 
 {releases_table(of_releases())}
 
-- *Launches*: with one sequence in a micro-batch and no captured graphs a layer takes 9.2 to 9.7 ms in six rows, on B200
-  as on H100, in 25.11 as in 26.06: the host sets the pace. Experts add `expert_host_s` to a layer's launches. On GB200
-  and GB300 recipes of 26.02 capture attention and router (scripts/performance/configs of v0.3.0), those of 26.06 the
-  whole step (v0.5.0: `full_iteration`).
+- *Launches*: with one sequence in a micro-batch and no captured graphs a layer takes 9.2 to 9.7 ms in five rows, on
+  B200 as on H100, in 25.11 as in 26.06: the host sets the pace. Experts add `expert_host_s` to a layer's launches. On
+  GB200 and GB300 recipes of 26.02 capture attention and router (scripts/performance/configs of v0.3.0), those of 26.06
+  in mxfp8 the whole step (v0.5.0: `full_iteration`).
 - *Fused products*: 26.06 multiplies, activates and quantises experts' tokens in one kernel on GB200 and GB300
   (`cutedsl_fused_grouped_mlp`), and runs the exchange beside compute (`moe_a2a_overlap`). Its attention in 8 bit is not
   priced.

@@ -28,8 +28,9 @@ Step times of published runs, predicted with constants that were fitted without 
 teach is at its prior in `calibration/priors.csv`. Each fit begins at the present constants with their derivatives,
 which its steps correct and no fit computes anew, and takes about 150 runs of a source. The priors of four constants
 know a little of published runs, as their origins say: messages inside a node, grouped products, sharded communication
-and host time; the figures are that much too good where those matter. The passes that were timed beside Zero Bubble's
-steps are fitted with its steps. Written on {date.today().isoformat()} by
+and host time; the figures are that much too good where those matter. That of the host time of experts comes from five
+rows of Megatron-Bridge itself: of that source, left out, the figure is too good. The passes that were timed beside
+Zero Bubble's steps are fitted with its steps. Written on {date.today().isoformat()} by
 `python scripts/write_error_parts.py RUNS.csv --write` from the constants of
 `python scripts/fit_left_out.py RUNS.csv --write`, which are in
 [left-out-constants.csv](left-out-constants.csv). In-sample errors of the same runs are in [accuracy](accuracy.md).

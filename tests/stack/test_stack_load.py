@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.stack.device_recipe import NO_RECIPE
 from meshwright.stack.load import DEFAULT_STACK, load_stack, load_stack_until, parse_stack, stack_names
 from meshwright.stack.stack import Stack
 from meshwright.verbs.describe import describe_stack
@@ -55,14 +56,20 @@ def test_a_file_says_only_what_differs_from_another_release():
     old, new = load_stack("megatron-bridge@26.02"), load_stack("megatron-bridge@26.06")
     changed = {field.name for field in fields(Stack) if getattr(old, field.name) != getattr(new, field.name)}
     assert changed == {"release", "source", "device_recipes"}
-    assert new.on("gb300").captures == "step"
-    assert old.on("gb300").captures == "attention"
-    assert new.on("h100").captures == old.on("h100").captures == "nothing"
+    assert new.device_recipe("gb300", "mxfp8").captures == "step"
+    assert new.device_recipe("gb300", "bf16").captures == "attention"
+    assert not new.device_recipe("gb300", "bf16").fuses_experts
+    assert old.device_recipe("gb300", "mxfp8").captures == "attention"
+    assert new.device_recipe("h100", "fp8") == old.device_recipe("h100", "bf16") == NO_RECIPE
     own = parse_stack(
         "like: torchtitan\nname: ours\nrelease: '1'\nsource: our cluster\nhost_s_per_layer: 0.001\n"
     )
     assert (own.id, own.host_s_per_layer) == ("ours@1", 0.001)
     assert own.schedules == load_stack("torchtitan").schedules
+    newest = parse_stack("like: megatron-bridge\nname: ours\nrelease: '1'\nsource: our cluster\n")
+    assert (newest.device_recipes, newest.schedules) == (new.device_recipes, old.schedules)
+    with pytest.raises(InputError, match="must name a stack"):
+        parse_stack("like: [5]\nname: ours\nrelease: '1'\nsource: our cluster\n")
     with pytest.raises(InputError, match="no stack of this name"):
         parse_stack("like: nothing\nname: ours\nrelease: '1'\nsource: our cluster\n")
 

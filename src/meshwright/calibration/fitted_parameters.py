@@ -1,10 +1,10 @@
 """Fitted parameters: their priors, and how far the data may move them.
 
 Every parameter is positive and fitted in its logarithm with a normal prior: ``priors.csv`` has its centre, its width
-and its origin: kernels and links that were measured separately, published figures, or counting. Three of
+and its origin: kernels and links that were measured separately, published figures, or counting. Four of
 them already use some published runs, and their origins say so: messages inside a node (profiled with Zero Bubble's
-runs), sharded communication (earlier fits), host time (a bound seen in runs). Widths are narrow
-if something was measured and wide if only whole runs depend on the constant (host time, element-wise
+runs), sharded communication (earlier fits), host time (a bound seen in runs) and that of experts (rows of one source).
+Widths are narrow if something was measured and wide if only whole runs depend on the constant (host time, element-wise
 factors). A parameter belongs to everything, to one kernel family (``a100:…``) or to one stack (``*/…`` in the table:
 the same prior for all stacks).
 """

@@ -1,4 +1,4 @@
-"""Time what the host needs for a layer of the runtime: forward and backward of so few tokens that launches are all.
+"""Time the launches of one layer of the runtime, by training steps of very few tokens on a CPU.
 
 Every rank trains two models that differ in layers, by itself but while all others do the same; the difference of their
 steps is the time of the layers between, and what a step needs besides them drops out.

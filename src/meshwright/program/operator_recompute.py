@@ -1,4 +1,4 @@
-"""Selective recomputation by operator: attention and every second matrix product keep their results.
+"""Count the bytes that torchtitan's selective recomputation keeps: results of attention and of every second product.
 
 torchtitan 0.3 (``SelectiveAC``): of a layer's products, in the order of their calls, the first, third, … results are
 kept; products with a bias are other operators (``addmm``), whose results are all kept; those of routers and grouped

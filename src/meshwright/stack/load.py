@@ -91,10 +91,7 @@ def own_stack(other: Stack) -> Stack:
 
 def parse_stack(text: str, where: str = "stack") -> Stack:
     """Parse the text of a stack file. Raise InputError with every problem."""
-    keys = dict(read_mapping(text, where))
-    if isinstance(base := keys.pop(LIKE, None), str):
-        keys = _keys_of(base) | keys
-    spec = validated(_file_type(), keys)
+    spec = validated(_file_type(), _keys(text, where))
     return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
 
 
@@ -105,11 +102,17 @@ def load_stack_until(name: str, release: str) -> Stack:
     return _packaged_stack(name, before[-1] if before else releases[0])
 
 
-def _keys_of(name: str) -> dict[str, Any]:
-    """Return the keys of a packaged stack's file. Raises InputError."""
-    stack, _, release = stack_in_our_words(name).strip().partition("@")
-    entry = files("meshwright.stack").joinpath("files", _packaged()[_find(stack, release, name)])
-    return dict(read_mapping(entry.read_text(encoding="utf-8"), name))
+def _keys(text: str, where: str) -> dict[str, Any]:
+    """Return the keys of a stack file, with those of the packaged stack that it is like. Raises InputError."""
+    keys = dict(read_mapping(text, where))
+    if LIKE not in keys:
+        return keys
+    like = keys.pop(LIKE)
+    if not isinstance(like, str):
+        raise InputError(Problem(LIKE, like, "must name a stack", f"like: {load_stack().id}"))
+    name, _, release = stack_in_our_words(like).strip().partition("@")
+    entry = files("meshwright.stack").joinpath("files", _packaged()[_find(name, release, like)])
+    return _keys(entry.read_text(encoding="utf-8"), like) | keys
 
 
 def _find(name: str, release: str, given: str) -> tuple[str, str]:

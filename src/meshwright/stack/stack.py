@@ -10,7 +10,7 @@ from typing import Literal
 from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.forms.short import Gather
 from meshwright.schedules.choice import StepValidation
-from meshwright.stack.device_recipe import DeviceRecipe
+from meshwright.stack.device_recipe import NO_RECIPE, DeviceRecipe
 from meshwright.stack.stack_model import StackModel
 from meshwright.workload.fp8_recipe import Fp8Recipe
 from meshwright.workload.workload import Workload
@@ -213,10 +213,9 @@ class Stack:
         """``name@release``."""
         return f"{self.name}@{self.release}"
 
-    def on(self, device: str) -> DeviceRecipe:
-        """Return what the recipes do on a family of devices."""
-        plain = DeviceRecipe(device=device, source=self.source)
-        return next((recipe for recipe in self.device_recipes if recipe.device == device), plain)
+    def device_recipe(self, device: str, precision: str) -> DeviceRecipe:
+        """Return what the recipes do on a family of devices: the first row of it at this precision."""
+        return next((row for row in self.device_recipes if row.is_for(device, precision)), NO_RECIPE)
 
     def recipe_of(self, workload: Workload) -> Fp8Recipe | None:
         """Return the recipe of fp8 of a workload, the stack's usual one unless it names one; None without fp8."""

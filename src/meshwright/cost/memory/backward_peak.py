@@ -1,4 +1,4 @@
-"""The peak of a stage beyond its kept activations, over the moments of a backward pass.
+"""Find the peak of a stage's memory during its backward pass, beyond the activations that it kept.
 
 Kept activations are at their most when the forward pass ends. From there on blocks free what they kept, from the last
 to the first, while others are gathered, recomputed and reduced. At a moment a stage holds, beyond all that it kept,

@@ -51,20 +51,9 @@ class Local:
         return self.shape.sequence_tokens(self.mode) if op.place == "sequence" else self.shape.tokens
 
     @property
-    def recipe(self) -> DeviceRecipe:
-        """Return the stack's recipe for this family of devices."""
-        return self.stack.on(self.forms.kernels.family)
-
-    @property
-    def fuses_experts(self) -> bool:
-        """True if products of experts permute, activate and quantise in the same kernel."""
-        return self.recipe.fuses_experts and self.forms.precision == "mxfp8"
-
-    @property
-    def overlaps_exchange(self) -> bool:
-        """True if the exchange of a pass with experts overlaps compute of another micro-batch."""
-        by_recipe = self.recipe.overlaps_exchange and self.forms.precision == "mxfp8"
-        return self.stack.overlap_expert_exchange or by_recipe
+    def device_recipe(self) -> DeviceRecipe:
+        """The stack's recipe for this family of devices and precision."""
+        return self.stack.device_recipe(self.forms.kernels.family, self.forms.precision)
 
     def moved(self, elements: Number, bytes_per_element: float) -> Number:
         """Return the seconds of a memory-bound pass, with the stack's factor."""
@@ -244,7 +233,7 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     experts = op.experts / shape.ep
     unsaid = np.minimum(c["expert_imbalance"], shape.most_busy) if shape.busiest is None else 1.0
     imbalance = 1.0 + (unsaid - 1.0) * (shape.ep > 1)
-    if local.fuses_experts:
+    if local.device_recipe.fuses_experts:
         imbalance = imbalance / c["fused_expert_rate"]
     if phase != "W":
         return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
@@ -255,7 +244,7 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
 
 
 def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Number:
-    if local.fuses_experts:
+    if local.device_recipe.fuses_experts:
         return 0.0
     rows = local.shape.busiest_rows(local.mode, op.experts_per_token)
     return _elementwise(op.width * rows / local.shape.etp, op.gated, phase, local)
@@ -263,7 +252,7 @@ def _expert_activation(op: ExpertActivation, phase: Phase, local: Local) -> Numb
 
 def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
     """Tokens are put in the order of their experts, and back in the combine: both are counted here."""
-    if phase == "W" or local.fuses_experts:
+    if phase == "W" or local.device_recipe.fuses_experts:
         return 0.0
     rows = local.shape.sent_rows(local.mode, op.experts_per_token)
     return local.moved(op.width * rows, local.forms.constants["permute_bytes"])

@@ -199,7 +199,7 @@ class Prices:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
             parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
-            if self.local.overlaps_exchange and EXCHANGED in parts:
+            if self._overlaps_exchange and EXCHANGED in parts:
                 parts = self.with_overlap(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
                 hidden = 0.0 if self.local.forms.synchronous else total(parts)
@@ -247,21 +247,23 @@ class Prices:
         local = self.local
         return [working_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
 
+    @property
+    def _overlaps_exchange(self) -> bool:
+        local = self.local
+        return local.stack.overlap_expert_exchange or local.device_recipe.overlaps_exchange
+
     def _host(self, block: int, kind: PassKind) -> float:
         """Launch time of one layer's pass; I and W share a backward pass's launches evenly.
 
         Experts add their own, in proportion to a host that was measured. What is captured is launched at once.
         """
-        forms, stack = self.local.forms, self.local.stack
-        captured = self.local.recipe.captures
-        if captured == "step":
-            return 0.0
-        forward = forms.constants.get("host_s_per_layer", stack.host_s_per_layer)
+        constants, stack = self.local.forms.constants, self.local.stack
+        forward = constants.get("host_s_per_layer", stack.host_s_per_layer)
         if any(isinstance(operator, Dispatch) for operator in self.blocks[block].operators):
+            captured = {"nothing": 0.0, "attention": constants["captured_attention"], "step": 1.0}
             forward *= 1 + stack.expert_host_s / max(stack.host_s_per_layer, SHORTEST_S)
-        if captured == "attention":
-            forward *= 1 - forms.constants["captured_attention"]
-        backward = forward * self.local.forms.constants["backward_host_ratio"]
+            forward *= 1 - captured[self.local.device_recipe.captures]
+        backward = forward * constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
 
 

@@ -14,13 +14,10 @@ from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.file_schema import CalibratedName
 from meshwright.cluster.plausibility import implausible_figures
 from meshwright.errors import InputError
-from meshwright.ingestion.measured_cluster.device_differences import (
-    measured_step_jitter,
-    step_jitter_findings,
-)
 from meshwright.ingestion.measured_cluster.hardware import checked_base, cluster_of, rounded
 from meshwright.ingestion.measured_cluster.kernel_constants import KernelConstant, fit_kernels
 from meshwright.ingestion.measured_cluster.node_links import node_links
+from meshwright.ingestion.measured_cluster.step_jitter import measured_step_jitter
 from meshwright.ingestion.nccl_tests.constant_fit import fit_collectives
 from meshwright.ingestion.nccl_tests.fitted_values import FittedCollectives
 from meshwright.ingestion.nccl_tests.table import Measurement
@@ -68,7 +65,10 @@ def cluster_from(results: Results, base: Cluster | None = None) -> MeasuredClust
         step_jitter=cluster.step_jitter if jitter is None else jitter,
         source=source[-LONGEST_SOURCE:],
     )
-    findings += step_jitter_findings(cluster)
+    if jitter is not None:
+        findings.append(
+            f"step_jitter {jitter:.3g}, the devices' log-sigma of speed: a step waits for the slowest"
+        )
     return MeasuredCluster(cluster, dump_cluster(cluster), kernels, tuple(findings))
 
 
