@@ -11,7 +11,7 @@ that device are predicted before and after. Where ``calibrate`` expects no gain 
 
 import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -22,9 +22,13 @@ import numpy as np
 from accuracy import table
 
 from meshwright import __version__
-from meshwright.calibration.calibrate_cluster import fit_cluster_constants
-from meshwright.calibration.observations import Floats, Observation, with_values
+from meshwright.calibration.calibrate_cluster import WIDTHS, fit_cluster_constants
+from meshwright.calibration.fitted_constants import FitTables, FittedConstants
+from meshwright.calibration.observations import Floats, Observation
 from meshwright.calibration.usable_runs import usable_runs
+from meshwright.cost.constant_values import with_values
+from meshwright.cost.uncertainty.constant_draws import ConstantDraws
+from meshwright.cost.uncertainty.constants_error import log_responses, middle_of
 from meshwright.cost.uncertainty.error_parts import error_parts
 from meshwright.cost.uncertainty.interval import Interval
 from meshwright.cost.uncertainty.seen_runs import models
@@ -35,27 +39,37 @@ DRAWS, SIZES = 50, (3, 8)
 HELD_OUT = 60
 """Runs that a draw is judged by, at most: more would only take longer."""
 HERE = Path(__file__).parent
+LEFT_OUT = FitTables(HERE / "left-out-constants.csv", HERE / "left-out-factors.csv")
 TABLE = HERE.parent / "src/meshwright/cost/data/calibrated_error.csv"
 
 
-def left_out_values() -> dict[str, dict[str, float]]:
-    """The constants that were fitted without each source."""
-    found: dict[str, dict[str, float]] = {}
-    with (HERE / "left-out-constants.csv").open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            found.setdefault(row["left_out"], {})[row["constant"]] = float(row["value"])
-    return found
+class SingleRun(NamedTuple):
+    """A run under constants fitted without its source, and what the doubt about the constants alone does to it.
+
+    ``fitted``: the interval if all constants are drawn; ``calibrated``: without those that ``calibrate`` fits.
+    """
+
+    observation: Observation
+    fitted: Interval
+    calibrated: Interval
 
 
-def single_runs(observations: Sequence[Observation], values: Mapping[str, float]) -> list[Observation]:
-    """One observation per run, its setting with the given constants."""
+def single_runs(observations: Sequence[Observation], constants: FittedConstants) -> list[SingleRun]:
+    """Return every run by itself."""
+    every = constants.draws
+    known = np.isin([name.rpartition(":")[2].rpartition("/")[2] for name in every.names], list(WIDTHS))
+    rest = replace(every, log_factors=np.where(known, 0.0, every.log_factors))
     return [
-        Observation(
-            with_values(o.setting, values), o.plans.take(np.array([i])), o.measured_s[i : i + 1], ("own",)
-        )
+        SingleRun(Observation(setting, o.plans.take(np.array([i])), o.measured_s[i : i + 1], ("own",)), *ends)
         for o in observations
-        for i in range(len(o.plans))
+        for setting in [with_values(o.setting, constants.values)]
+        for i, *ends in zip(range(len(o.plans)), _intervals(o, every), _intervals(o, rest), strict=True)
     ]
+
+
+def _intervals(one: Observation, draws: ConstantDraws) -> list[Interval]:
+    low, high = middle_of(log_responses(one.plans, one.setting, draws))
+    return [Interval(*ends) for ends in zip(np.exp(low).tolist(), np.exp(high).tolist(), strict=True)]
 
 
 class Draw(NamedTuple):
@@ -72,17 +86,24 @@ class Draw(NamedTuple):
     inside: float
 
 
-def draw(runs: Sequence[Observation], size: int, rng: np.random.Generator) -> Draw:
+def draw(runs: Sequence[SingleRun], size: int, rng: np.random.Generator) -> Draw:
     """Calibrate on runs that are drawn, and predict the others. A refused calibration changes nothing."""
     order = rng.permutation(len(runs))
-    own, rest = [runs[i] for i in order[:size]], [runs[i] for i in order[size : size + HELD_OUT]]
-    found = fit_cluster_constants(own)
+    held = [runs[i] for i in order[size : size + HELD_OUT]]
+    rest = [run.observation for run in held]
+    found = fit_cluster_constants([runs[i].observation for i in order[:size]])
     before = _errors(rest, {})
     after = _errors(rest, found.values) if found.helps else before
-    unseen = error_parts()[f"{models(runs[0].setting)} unseen"].interval
-    interval = Interval.around(found.sigma) if found.helps else unseen
-    inside = float(((np.log(interval.low) <= -after) & (-after <= np.log(interval.high))).mean())
+    unseen = error_parts()[f"{models(rest[0].setting)} unseen"].interval
+    other = Interval.around(found.sigma) if found.helps else unseen
+    intervals = [other.combined(run.calibrated if found.helps else run.fitted) for run in held]
+    ratios = np.exp(-after).tolist()
+    inside = _mean_of(one.low <= ratio <= one.high for one, ratio in zip(intervals, ratios, strict=True))
     return Draw(_mean(before), _mean(after), found.helps, found.sigma, inside)
+
+
+def _mean_of(values: Iterable[bool]) -> float:
+    return float(np.mean(list(values)))
 
 
 def _mean(errors: Floats) -> float:
@@ -105,9 +126,7 @@ def _errors(runs: Sequence[Observation], values: Mapping[str, float]) -> Floats:
     return np.concatenate(found)
 
 
-def drawn(
-    source: str, device: str, runs: Sequence[Observation], size: int
-) -> tuple[str, str, int, list[Draw]]:
+def drawn(source: str, device: str, runs: Sequence[SingleRun], size: int) -> tuple[str, str, int, list[Draw]]:
     """Draw many times."""
     rng = np.random.default_rng(0)
     return source, device, size, [draw(runs, size, rng) for _ in range(DRAWS)]
@@ -131,10 +150,10 @@ def all_draws(path: str, sizes: Sequence[int]) -> list[tuple[str, str, int, list
     """The draws of every source, device and number of runs."""
     observations = usable_runs([run for run in read_runs(path) if isinstance(run, Run)]).observations
     asked = []
-    for source, values in left_out_values().items():
+    for source, constants in LEFT_OUT.read().items():
         mine = [o for o in observations if source in o.sources]
         for device in dict.fromkeys(o.setting.cluster.pool.device.id for o in mine):
-            runs = single_runs([o for o in mine if o.setting.cluster.pool.device.id == device], values)
+            runs = single_runs([o for o in mine if o.setting.cluster.pool.device.id == device], constants)
             asked += [(source, device, runs, size) for size in sizes if len(runs) >= 2 * max(SIZES)]
     with ProcessPoolExecutor() as processes:
         return list(processes.map(drawn, *zip(*asked, strict=True)))
@@ -162,7 +181,8 @@ on {date.today().isoformat()}. Errors are means of abs(predicted/measured − 1)
 not drawn. *Accepted* are draws in which `calibrate` expected a gain; in the others nothing changes. *Worse* are draws
 after which the error is larger. *Expected sigma* is the mean standard deviation of log(measured/predicted) that
 `calibrate` writes into the cluster file, *inside* the share of the runs that were not drawn in the 80 % interval that
-follows. Made by `python benchmarks/calibration_draws.py RUNS.csv --write`.
+follows from it and from what is not known of the other constants. Made by
+`python benchmarks/calibration_draws.py RUNS.csv --write`.
 
 {table(header, lines)}"""
 

@@ -101,8 +101,8 @@ def of_releases() -> list[OfRelease]:
     """Every run of ``benchmarks/moe/releases.csv``, predicted."""
     runs = [run for run in read_runs(FOLDER / "releases.csv") if isinstance(run, Run)]
     plain = [replace(run, given=replace(run.given, release="26.02")) for run in runs]
-    found = zip(runs, predict_runs(runs).step_s, predict_runs(plain).step_s, strict=True)
-    return [OfRelease(run, float(now), float(before)) for run, now, before in found]
+    now, before = (predict_runs(ones, intervals=False).step_s.tolist() for ones in (runs, plain))
+    return [OfRelease(*one) for one in zip(runs, now, before, strict=True)]
 
 
 def releases_table(found: Sequence[OfRelease]) -> str:

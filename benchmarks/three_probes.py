@@ -23,9 +23,9 @@ import numpy as np
 from synthetic_measurement import KEPT, synthetic_results
 
 from meshwright import __version__, api
-from meshwright.calibration.observations import with_values
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.constant_values import with_values
 from meshwright.cost.constants import constants, kernels
 from meshwright.ingestion.measured_cluster.cluster_file import cluster_from
 from meshwright.measurement.results import read_results

@@ -23,7 +23,7 @@ COLUMNS = ("device", "precision", "mfu", "runs", "origin")
 def rows(path: str) -> list[tuple[object, ...]]:
     """One row for each device and precision of the runs that have a measured time."""
     runs = [item for item in read_runs(path) if isinstance(item, Run)]
-    ideal = predict_runs(runs).ideal_s
+    ideal = predict_runs(runs, intervals=False).ideal_s
     found: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for run, seconds in zip(runs, ideal.tolist(), strict=True):
         if run.step_time_s and seconds == seconds:  # not NaN

@@ -21,6 +21,7 @@ from pass_profiles import PassProfile, profiles_of, read_notes
 from meshwright.calibration.fit import fit
 from meshwright.calibration.fitted_parameters import priors
 from meshwright.calibration.observations import Observation
+from meshwright.calibration.seeded_draws import seeded_draws, write_draws
 from meshwright.calibration.usable_runs import usable_runs
 from meshwright.validation.read_run_table import Run, read_runs
 
@@ -126,6 +127,8 @@ def main(path: str, options: list[str]) -> None:
         )
     if "--write" in options:
         write(fitted.values)
+        draws = seeded_draws(fitted.values, np.linalg.cholesky(fitted.covariance), priors())
+        write_draws(draws, PACKAGE / "cost/data/constant_draws.csv")
 
 
 if __name__ == "__main__":

@@ -2,24 +2,21 @@
 
     python scripts/fit_left_out.py RUNS.csv --write
 
-Writes the constants of every fit to ``benchmarks/left-out-constants.csv``, from which ``write_error_parts.py`` tells
-how far predictions are off. Begins at the present constants: ``fit_constants.py`` comes first.
+Writes the constants of every fit to ``benchmarks/left-out-constants.csv``, and what each fit leaves open to
+``left-out-factors.csv``; from both ``write_error_parts.py`` tells how far predictions are off. Begins at the present
+constants: ``fit_constants.py`` comes first.
 """
 
-import csv
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from fit_constants import show
-from left_out_fits import LeftOut, left_out_fits
+from left_out_fits import LEFT_OUT, LeftOut, left_out_fits
 from pass_profiles import profiles_of, read_notes
 
 from meshwright.calibration.usable_runs import usable_runs
 from meshwright.validation.read_run_table import Run, read_runs
-
-CONSTANTS = Path(__file__).parents[1] / "benchmarks" / "left-out-constants.csv"
 
 
 def main(path: str, options: Sequence[str]) -> None:
@@ -28,9 +25,7 @@ def main(path: str, options: Sequence[str]) -> None:
     profiles = profiles_of(runs, read_notes(path))
     left = left_out_fits(usable_runs(runs).observations, _show, profiles)
     if "--write" in options:
-        constants = [(o.name, name, f"{value:.5g}") for o in left for name, value in o.values.items()]
-        with CONSTANTS.open("w", encoding="utf-8", newline="") as lines:
-            csv.writer(lines, lineterminator="\n").writerows([("left_out", "constant", "value"), *constants])
+        LEFT_OUT.write({one.name: one.constants for one in left})
 
 
 def _show(left: LeftOut) -> None:

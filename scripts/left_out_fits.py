@@ -4,17 +4,20 @@ A left-out source tells the error on a new cluster and stack; a fold tells that 
 runs are known.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.calibration.fit import FitStarts, fit, fit_start
+from meshwright.calibration.fitted_constants import FitTables, FittedConstants
 from meshwright.calibration.fitted_parameters import Parameter, priors
-from meshwright.calibration.observations import Observation, Target, kernel_family
+from meshwright.calibration.observations import Observation, Target
+from meshwright.cost.constant_values import kernel_family
 from meshwright.cost.constants import constants, kernels
 
 Floats = NDArray[np.float64]
@@ -25,17 +28,19 @@ ANY_STACK = "*"
 FOLDS = 5
 MOST_RUNS = 150
 FOLD = "fold"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+LEFT_OUT = FitTables(BENCHMARKS / "left-out-constants.csv", BENCHMARKS / "left-out-factors.csv")
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Observations that were left out of a fit, the constants of the fit, and log(predicted/measured) of their runs.
+    """Observations that were left out of a fit, what the fit found, and log(predicted/measured) of their runs.
 
     ``name`` is that of a source that was left out as a whole, or of a fold of every source's groups.
     """
 
     name: str
-    values: Mapping[str, float]
+    constants: FittedConstants
     observations: tuple[Observation, ...]
     errors: tuple[Floats, ...]
 
@@ -105,11 +110,11 @@ def is_of(name: str, observations: Sequence[Observation]) -> Callable[[Target], 
     return lambda one: isinstance(one, Observation) and group_of(one) in held
 
 
-def left_out_under(name: str, values: Mapping[str, float], observations: Sequence[Observation]) -> LeftOut:
+def left_out_under(name: str, constants: FittedConstants, observations: Sequence[Observation]) -> LeftOut:
     """Predict what is left out under a name with the constants that were fitted without it."""
     is_left_out = is_of(name, observations)
     own = tuple(o for o in observations if is_left_out(o))
-    return LeftOut(name, values, own, tuple(o.log_errors(values) for o in own))
+    return LeftOut(name, constants, own, tuple(o.log_errors(constants.values) for o in own))
 
 
 def without(
@@ -123,8 +128,10 @@ def without(
     is_left_out = is_of(name, observations)
     others = [(o, first) for o, first in zip(fitted, begun, strict=True) if not is_left_out(o)]
     starts = [first for _, first in others]
-    values = fit([o for o, _ in others], parameters, begun=starts, iterations=1).values
-    return left_out_under(name, values, observations)
+    found = fit([o for o, _ in others], parameters, begun=starts, iterations=1)
+    return left_out_under(
+        name, FittedConstants(found.values, np.linalg.cholesky(found.covariance)), observations
+    )
 
 
 def some_of_each(observations: Sequence[Observation]) -> list[Observation]:

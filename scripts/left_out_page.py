@@ -5,10 +5,9 @@ from datetime import date
 from math import comb
 
 import numpy as np
-from error_parts import Found, Groups, grouped, parts_of, student
+from error_parts import Found, Groups, grouped, joined, parts_of, student, whole_sigma
 from left_out_fits import Floats, source_of
 
-from meshwright.cost.uncertainty.error_parts import ErrorParts
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.validation.error_metrics import ordered_pairs
 
@@ -38,7 +37,8 @@ Zero Bubble's steps are fitted with its steps. Written on {date.today().isoforma
 ## Each source left out
 
 What a new cluster and stack would find. *In the others' interval*: the share of a source's dense runs inside the 80 %
-interval that all other sources' left-out errors give, with the range that a binomial share of so many runs has. Its
+interval that follows from all other sources' left-out errors and from what its own fit leaves open of the constants
+(each run has its own), with the range that a binomial share of so many runs has. Its
 mean over the sources is {weighed:.1%}.
 
 | source | runs | MAPE | bias | in the others' interval |
@@ -59,14 +59,15 @@ The mean MAPE over sources of dense models is {_mean_mape(grouped(seen, "dense")
 
 ## Parts of the error
 
-Standard deviations of log(measured/predicted); `scripts/error_parts.py` says how they are found.
+Standard deviations of log(measured/predicted) beyond what the doubt about the constants explains;
+`scripts/error_parts.py` says how they are found. *Constants*: what that doubt adds, the mean over the sources' runs.
 
-| runs | stack | group | run | whole | 80 % interval | runs | sources |
-| --- | --: | --: | --: | --: | --: | --: | --: |
-{_part_line("dense, source left out", parts_of(dense, False))}
-{_part_line("experts, source left out", parts_of(experts, False))}
-{_part_line("dense, group left out", parts_of(grouped(seen, "dense"), True))}
-{_part_line("experts, group left out", parts_of(grouped(seen, "experts"), True))}
+| runs | stack | group | run | together | 80 % interval | constants | runs | sources |
+| --- | --: | --: | --: | --: | --: | --: | --: | --: |
+{_part_line("dense, source left out", dense, False)}
+{_part_line("experts, source left out", experts, False)}
+{_part_line("dense, group left out", grouped(seen, "dense"), True)}
+{_part_line("experts, group left out", grouped(seen, "experts"), True)}
 """
 
 
@@ -75,9 +76,8 @@ def coverage(groups: Groups) -> dict[str, tuple[float, int]]:
     held = {}
     for source, own in groups.items():
         others = {name: errors for name, errors in groups.items() if name != source}
-        most = student(len(others)) * parts_of(others, False).sigma
-        errors = np.concatenate(own)
-        held[source] = float((np.abs(errors) <= most).mean()), len(errors)
+        inside = joined(own).within(whole_sigma(others), student(len(others)))
+        held[source] = float(inside.mean()), len(inside)
     return held
 
 
@@ -130,10 +130,13 @@ def _figures(errors: Floats) -> str:
 
 
 def _mean_mape(groups: Groups) -> float:
-    return float(np.mean([np.abs(np.expm1(-np.concatenate(own))).mean() for own in groups.values()]))
+    return float(np.mean([np.abs(np.expm1(-joined(own).values)).mean() for own in groups.values()]))
 
 
-def _part_line(name: str, parts: ErrorParts) -> str:
+def _part_line(name: str, groups: Groups, stack_is_known: bool) -> str:
+    parts = parts_of(groups, stack_is_known)
     low, high = parts.interval.low, parts.interval.high
     numbers = " | ".join(f"{value:.3f}" for value in (parts.stack, parts.group, parts.run, parts.sigma))
-    return f"| {name} | {numbers} | {low - 1:+.0%} to {high - 1:+.0%} | {parts.runs} | {parts.sources} |"
+    constants = np.mean([joined(own).constants.mean() for own in groups.values()])
+    interval = f"{low - 1:+.0%} to {high - 1:+.0%}"
+    return f"| {name} | {numbers} | {interval} | {constants:.3f} | {parts.runs} | {parts.sources} |"

@@ -13,9 +13,10 @@ from itertools import chain
 
 import numpy as np
 
-from meshwright.calibration.observations import Floats, Observation, with_values
+from meshwright.calibration.observations import Floats, Observation
 from meshwright.calibration.usable_runs import usable_runs
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
+from meshwright.cost.constant_values import with_values
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.schedules.generators import SCHEDULES

@@ -3,7 +3,7 @@
     python scripts/write_error_parts.py RUNS.csv            prints the page
     python scripts/write_error_parts.py RUNS.csv --write    also writes the tables of the cost model and the page
 
-Takes the constants of every fit from ``benchmarks/left-out-constants.csv``, predicts what each fit left out, and writes
+Takes what every fit found from ``benchmarks/left-out-*.csv``, predicts what each left out, and writes
 ``error_parts.csv``, ``seen_runs.csv`` and ``memory_error.csv`` of ``cost/data`` and ``benchmarks/left-out.md``.
 ``fit_left_out.py`` makes the constants.
 """
@@ -11,16 +11,18 @@ Takes the constants of every fit from ``benchmarks/left-out-constants.csv``, pre
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
-from error_parts import Found, grouped, pair_parts, parts_of
-from left_out_fits import FOLD, Floats, LeftOut, left_out_under, weighted_quantiles
+from error_parts import Errors, Found, grouped, joined, pair_parts, parts_of, whole_sigma
+from left_out_fits import FOLD, LEFT_OUT, Floats, LeftOut, left_out_under, weighted_quantiles
 from left_out_page import left_out_page
 
 from meshwright.calibration.observations import Observation
 from meshwright.calibration.usable_runs import usable_runs
+from meshwright.cost.uncertainty.constants_error import log_responses, middle_of
 from meshwright.cost.uncertainty.error_parts import ErrorParts
 from meshwright.cost.uncertainty.interval import QUANTILE
 from meshwright.cost.uncertainty.seen_runs import SCALES, RunKind, models, run_kind, scale_of
@@ -32,7 +34,6 @@ MANY = 30
 """So many runs of a kind have an error of their own."""
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "src" / "meshwright" / "cost" / "data"
-CONSTANTS = ROOT / "benchmarks" / "left-out-constants.csv"
 PAGE = ROOT / "benchmarks" / "left-out.md"
 UNSEEN = "log-sigmas of measured/predicted; each source left out of the fit"
 SEEN = "log-sigmas of measured/predicted; one of five folds of each source's groups left out of the fit"
@@ -47,16 +48,20 @@ SEEN_COLUMNS = (
 
 def read_left_out(observations: Sequence[Observation]) -> list[LeftOut]:
     """Predict everything that a fit left out, with that fit's constants."""
-    values: dict[str, dict[str, float]] = {}
-    with CONSTANTS.open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            values.setdefault(row["left_out"], {})[row["constant"]] = float(row["value"])
-    return [left_out_under(name, of_fit, observations) for name, of_fit in values.items()]
+    return [left_out_under(name, fitted, observations) for name, fitted in LEFT_OUT.read().items()]
 
 
 def found_in(left: Iterable[LeftOut]) -> list[Found]:
-    """Return the observations of several fits with their errors."""
-    return [Found(o, e) for one in left for o, e in zip(one.observations, one.errors, strict=True)]
+    """Return the observations of several fits with their errors, and the spread that the fits' doubt gives them."""
+    asked = [(one, o, e) for one in left for o, e in zip(one.observations, one.errors, strict=True)]
+    with ProcessPoolExecutor() as processes:
+        return list(processes.map(_found, *zip(*asked, strict=True), chunksize=8))
+
+
+def _found(left: LeftOut, observation: Observation, errors: Floats) -> Found:
+    """Return an observation with the spread of the side on which its measured times lie."""
+    low, high = middle_of(log_responses(observation.plans, observation.setting, left.constants.draws))
+    return Found(observation, errors, np.where(errors < 0, high, -low) / QUANTILE)
 
 
 def part_rows(unseen: Sequence[Found], seen: Sequence[Found]) -> Iterator[tuple[object, ...]]:
@@ -80,21 +85,16 @@ def seen_rows(seen: Sequence[Found]) -> Iterator[tuple[object, ...]]:
         for kind in (run_kind(setting), RunKind("any", "any", models(setting), "any")):
             kinds.setdefault(kind, []).append(one)
     for kind, found in sorted(kinds.items()):
-        errors = np.concatenate([one.errors for one in found])
+        errors = joined([Errors(one.errors, one.constants) for one in found])
         scales = np.array([astuple(scale_of(one.observation.setting)) for one in found])
         ends = (f"{value:g}" for value in (*scales.min(0), *scales.max(0)))
         is_known = kind.stack != "any" and len(errors) >= MANY
-        yield *kind, len(errors), *ends, f"{_sigma(errors):.4f}" if is_known else ""
-
-
-def _sigma(errors: Floats) -> float:
-    """Return the standard deviation of a normal distribution with these errors' 80 % quantile of abs(e)."""
-    return float(np.quantile(np.abs(errors), 0.8)) / QUANTILE
+        yield *kind, len(errors), *ends, f"{whole_sigma({'': [errors]}):.4f}" if is_known else ""
 
 
 def memory_row(runs: Sequence[Run]) -> tuple[object, ...]:
     """80 % of measured/predicted peaks of memory, every source with the same weight; nothing is fitted to them."""
-    peaks = predict_runs(runs).memory_bytes / GIB
+    peaks = predict_runs(runs, intervals=False).memory_bytes / GIB
     errors: dict[str, list[float]] = {}
     for run, peak in zip(runs, peaks, strict=True):
         if run.memory_gib and peak > 0:

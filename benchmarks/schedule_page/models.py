@@ -71,7 +71,7 @@ class Measured:
 def measured_runs(path: str, source: str) -> list[Measured]:
     """The runs of the source whose name begins so, predicted. Nothing may be skipped."""
     runs = [run for run in read_runs(path) if isinstance(run, Run) and run.source.startswith(source)]
-    found = predict_runs(runs)
+    found = predict_runs(runs, intervals=False)
     assert found.made.all(), found.reasons
     return [
         Measured(run, float(found.step_s[i]), float(found.memory_bytes[i]) / GIB)

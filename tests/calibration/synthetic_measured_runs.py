@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from meshwright.calibration.observations import Observation, with_values
+from meshwright.calibration.observations import Observation
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.constant_values import with_values
 from meshwright.model.load import load_model
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import ShortPlan

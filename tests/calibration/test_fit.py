@@ -7,7 +7,7 @@ from synthetic_measured_runs import PLANS, observation
 
 from meshwright.calibration.fit import fit, fit_start
 from meshwright.calibration.fitted_parameters import Parameter, Prior, priors
-from meshwright.calibration.observations import with_values
+from meshwright.cost.constant_values import with_values
 from meshwright.cost.constants import constants, kernels
 
 

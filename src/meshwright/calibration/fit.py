@@ -8,7 +8,7 @@ does not improve is halved. The fit ends when steps with new derivatives improve
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,20 @@ ENOUGH = 1e-3
 
 @dataclass(frozen=True)
 class Fitted:
-    """Values of the parameters, the objective before and after, and the posterior width of each."""
+    """Values of the parameters, the objective before and after.
+
+    ``covariance`` is that of the parameters' logarithms, in their order: (parameters, parameters).
+    """
 
     values: Mapping[str, float]
     before: float
     after: float
-    widths: Mapping[str, float]
+    covariance: Floats = field(compare=False)
+
+    @property
+    def widths(self) -> Mapping[str, float]:
+        """Return the standard deviation of each parameter's logarithm."""
+        return dict(zip(self.values, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
 
 
 def fit(
@@ -68,9 +76,8 @@ def fit(
             progress(iteration, value)
         if last - value <= ENOUGH * last:
             break
-    widths = np.sqrt(np.diag(np.linalg.inv(hessian)))
-    names = [p.name for p in parameters]
-    return Fitted(problem.values(theta), before, value, dict(zip(names, widths.tolist(), strict=True)))
+    covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
+    return Fitted(problem.values(theta), before, value, covariance)
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,8 @@ from importlib.resources import files
 from math import log
 from typing import NamedTuple
 
-from meshwright.calibration.observations import Target, kernel_family
-from meshwright.plans.choices.sharding import SHARDINGS
-from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-
-SHARDING_ONLY = "fsdp_communication_factor"
-"""A number of a stack that only runs with sharded parameters depend on."""
-EXPERTS_ONLY = "expert_host_s"
-"""A number of a stack that only runs of models with experts depend on."""
+from meshwright.calibration.observations import Target
+from meshwright.cost.constant_values import matters
 
 
 class Prior(NamedTuple):
@@ -63,19 +57,4 @@ class Parameter:
 
     def concerns(self, observation: Target) -> bool:
         """Return whether the parameter can change the prediction of an observation."""
-        if "/" in self.name:
-            owner, field = self.name.split("/")
-            stack = observation.setting.stack
-            cut = {
-                effective_sharding(SHARDINGS[index], stack) for index in observation.plans.sharding.tolist()
-            }
-            if field == EXPERTS_ONLY and observation.setting.model.architecture.moe is None:
-                return False
-            return owner == stack.name and (field != SHARDING_ONLY or "zero3" in cut)
-        if ":" in self.name:
-            return self.name.split(":")[0] == kernel_family(observation.setting)
-        if self.name.endswith("_speed_up"):
-            return self.name.startswith(observation.setting.workload.precision)
-        if self.name.startswith(("grouped", "fused_expert")):
-            return observation.setting.model.architecture.moe is not None
-        return True
+        return matters(self.name, observation.setting, observation.plans)

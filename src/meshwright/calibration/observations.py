@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
-from meshwright.cost.constants import kernels
+from meshwright.cost.constant_values import with_values
 from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
@@ -67,33 +67,3 @@ def on_cluster(observations: Sequence[Observation], base: Cluster) -> list[Obser
         replace(o, setting=replace(o.setting, cluster=of_size(base, base.pool, o.setting.cluster.devices)))
         for o in observations
     ]
-
-
-def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
-    """Return the setting with changed constants: global ones, those of its device, those of its stack.
-
-    Names: ``hbm_efficiency`` (global), ``a100:gemm_efficiency`` (a kernel family's), ``llm-foundry/elementwise_factor``
-    (a stack's).
-    """
-    family = kernel_family(setting)
-    stack = setting.stack
-    calibration, numbers = {}, {}
-    for name, value in values.items():
-        if "/" in name:
-            owner, field = name.split("/")
-            if owner == stack.name:
-                numbers[field] = value
-        elif ":" in name:
-            owner, field = name.split(":")
-            if owner == family:
-                calibration[field] = value
-        else:
-            calibration[name] = value
-    merged = dict(setting.cluster.calibration) | calibration
-    cluster = replace(setting.cluster, calibration=tuple(merged.items()))
-    return replace(setting, cluster=cluster, stack=replace(stack, **numbers))  # type: ignore[arg-type]
-
-
-def kernel_family(setting: Setting) -> str:
-    """Return the family of kernel constants that a setting's device uses."""
-    return kernels(setting.cluster.pool.device.id).family

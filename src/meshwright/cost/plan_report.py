@@ -15,8 +15,10 @@ from meshwright.cost.flops_per_token import model_flops_per_token, recomputed_fl
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
-from meshwright.cost.uncertainty.step_error import StepError, step_error
+from meshwright.cost.uncertainty.step_error import StepError, plan_errors
+from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import from_shorts
+from meshwright.plans.forms.conversion import short_of_only_layout, shorten_ignoring_layers
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layer_assignment import stage_layers
@@ -75,7 +77,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
     tokens_per_s = workload.tokens_per_step / step_s
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
-    error = step_error(setting)
+    (error,) = plan_errors(_as_array(plan, setting), setting)
     return Report(
         kind="predicted",
         unit="step",
@@ -96,6 +98,15 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
         origin=_origins(estimate, setting, error),
         remarks=_remarks(memory),
     )
+
+
+def _as_array(plan: LongPlan, setting: Setting) -> PlanArrays:
+    """Return the plan as an array; without what a short form cannot say, which its constants hardly depend on."""
+    short = shorten_ignoring_layers(plan)
+    if short is not None:
+        recomputes = layer_recomputes(plan, setting.model.architecture.layers)
+        return replace(from_shorts([short]), stages=plan.pipeline.stages, layer_recomputes=recomputes)
+    return from_shorts([short_of_only_layout(plan)])
 
 
 def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[str, Any]:

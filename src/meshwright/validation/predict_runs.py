@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.flops_per_token import model_flops_per_token
-from meshwright.cost.uncertainty.step_error import step_error
+from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.errors import InputError
 from meshwright.plans.setting import Setting
 from meshwright.validation.read_run_table import Run
@@ -45,8 +45,8 @@ class Predictions:
         return np.isfinite(self.step_s)
 
 
-def predict_runs(runs: Sequence[Run]) -> Predictions:
-    """Predict every run that can be priced."""
+def predict_runs(runs: Sequence[Run], *, intervals: bool = True) -> Predictions:
+    """Predict every run that can be priced; without ``intervals``, which cost most of the time, those are NaN."""
     count = len(runs)
     result = Predictions(
         step_s=np.full(count, np.nan),
@@ -61,11 +61,11 @@ def predict_runs(runs: Sequence[Run]) -> Predictions:
     for number, run in enumerate(runs):
         same.setdefault(id(run.given), []).append(number)
     for numbers in same.values():
-        _predict_setting(runs, np.array(numbers, dtype=np.int64), result)
+        _predict_setting(runs, np.array(numbers, dtype=np.int64), result, intervals)
     return result
 
 
-def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) -> None:
+def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions, intervals: bool) -> None:
     """Fill in the runs of one setting."""
     try:
         setting = setting_of(runs[numbers[0]].given)
@@ -85,17 +85,24 @@ def _predict_setting(runs: Sequence[Run], numbers: Ints, result: Predictions) ->
     if not legal.any():
         return
     good = np.flatnonzero(legal)
-    step_s, memory = np.full(len(plans), np.nan), np.full(len(plans), np.nan)
+    step_s, memory, low, high = (np.full(len(plans), np.nan) for _ in range(4))
     fits = np.zeros(len(plans), dtype=np.bool_)
     for members, arrays in plan_arrays([plans[number] for number in good], setting):
         estimates = evaluate(arrays, setting)
         step_s[good[members]], memory[good[members]] = estimates.step_s, estimates.total_bytes
         fits[good[members]] = estimates.fits
-    interval = step_error(setting).interval
+        if intervals:
+            low[good[members]], high[good[members]] = _ends(plan_errors(arrays, setting))
     result.step_s[numbers], result.memory_bytes[numbers] = step_s[which], memory[which]
-    result.low_s[numbers] = interval.low * step_s[which]
-    result.high_s[numbers] = interval.high * step_s[which]
+    result.low_s[numbers] = low[which] * step_s[which]
+    result.high_s[numbers] = high[which] * step_s[which]
     result.fits[numbers] = fits[which]
+
+
+def _ends(errors: Sequence[StepError]) -> tuple[Floats, Floats]:
+    """Return the ends of each 80 % interval, as factors."""
+    intervals = [error.interval for error in errors]
+    return np.array([one.low for one in intervals]), np.array([one.high for one in intervals])
 
 
 def ideal_step_s(setting: Setting) -> float:

@@ -5,6 +5,9 @@ one number of one kind of device) + a part of the run. ``cost/data/error_parts.c
 dense models and for models with experts. ``unseen``: whole sources were left out of the fit. ``seen``: one of five
 folds of every source's groups was. ``scripts/error_parts.py`` says how they are estimated.
 
+Beside them stands what the doubt about the constants does to the plan at hand (``constants_error.py``): the parts are
+what left-out errors had beyond it.
+
 ``pair`` rows hold the part of the ratio of two plans' times in one setting, where the stack's and the group's cancel;
 ``calibrated``, in ``calibrated_error.csv``, what is usual after a calibration on three runs.
 """
@@ -17,12 +20,15 @@ from math import hypot
 
 from meshwright.cost.uncertainty.interval import QUANTILE, Interval
 
+NONE = Interval(1.0, 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorParts:
     """Standard deviations of the logarithm of measured/predicted, and the quantile that makes 80 % of them.
 
-    ``quantile`` is Student's where few sources tell the parts, else the normal distribution's.
+    ``quantile`` is Student's where few sources tell the parts, else the normal distribution's. ``constants`` is the
+    interval that the doubt about the constants alone gives the plan at hand.
     """
 
     stack: float
@@ -31,16 +37,17 @@ class ErrorParts:
     quantile: float = QUANTILE
     runs: int = 0
     sources: int = 0
+    constants: Interval = NONE
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the whole error."""
+        """Standard deviation of the error beyond that of the constants."""
         return hypot(self.stack, self.group, self.run)
 
     @property
     def interval(self) -> Interval:
         """The 80 % interval of the whole error."""
-        return Interval.around(self.sigma, self.quantile)
+        return Interval.around(self.sigma, self.quantile).combined(self.constants)
 
     def with_further_group_error(self, sigma: float) -> "ErrorParts":
         """Return the parts with another, independent error of the group."""
@@ -52,8 +59,8 @@ class ErrorParts:
         return replace(self, stack=0.0, group=share * self.group, run=share * self.run, quantile=QUANTILE)
 
     def to_json(self) -> dict[str, float]:
-        """Return the three parts."""
-        return {"stack": self.stack, "group": self.group, "run": self.run}
+        """Return the parts."""
+        return {"stack": self.stack, "group": self.group, "run": self.run, "constants": self.constants.sigma}
 
 
 @cache

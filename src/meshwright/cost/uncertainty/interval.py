@@ -1,7 +1,7 @@
 """An 80 % interval as two factors on a predicted value."""
 
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, hypot, log
 
 QUANTILE = 1.2816
 """Standard deviations from the middle of a normal distribution to its 90 % quantile."""
@@ -22,6 +22,11 @@ class Interval:
     def widened(self, factor: float) -> "Interval":
         """Return an interval that is wider by a factor in the logarithm."""
         return Interval(self.low**factor, self.high**factor)
+
+    def combined(self, other: "Interval") -> "Interval":
+        """Return the interval of the product of two independent errors, both of which have 1 inside."""
+        low, high = hypot(log(self.low), log(other.low)), hypot(log(self.high), log(other.high))
+        return Interval(exp(-low), exp(high))
 
     @property
     def sigma(self) -> float:

@@ -4,15 +4,20 @@ A stack is *seen* where runs of it were fitted on the same kernels, with the sam
 The error is then what left-out groups of its runs had. Else the stack's part comes on top. Where the setting lies
 outside the range of the runs, the group's part grows by ``PER_DOUBLING`` of the scale that lies farthest outside, an
 assumption.
-A cluster file with ``calibrated`` has the error of the user's own runs of that stack instead.
+A cluster file with ``calibrated`` has the error of the user's own runs of that stack instead. What the doubt about
+the constants does to the plan at hand comes on top of all.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import hypot
 
+import numpy as np
+
 from meshwright.cost.constants import kernels
-from meshwright.cost.uncertainty.error_parts import ErrorParts, error_parts
+from meshwright.cost.uncertainty.constants_error import log_responses, middle_of
+from meshwright.cost.uncertainty.error_parts import NONE, ErrorParts, error_parts
 from meshwright.cost.uncertainty.interval import Interval
 from meshwright.cost.uncertainty.seen_runs import (
     Scale,
@@ -23,6 +28,7 @@ from meshwright.cost.uncertainty.seen_runs import (
     scale_of,
     seen_runs,
 )
+from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 
 PER_DOUBLING: Mapping[str, float] = {"devices": 0.03, "nodes": 0.03, "nic_gbit_per_s": 0.03, "seq_len": 0.08}
@@ -58,25 +64,35 @@ class StepError:
         }
 
 
-def step_error(setting: Setting) -> StepError:
-    """Return the error of step times that are predicted in a setting."""
+def plan_errors(plans: PlanArrays, setting: Setting) -> list[StepError]:
+    """Return the error of each plan's predicted step time."""
+    ends = zip(*(np.exp(end).tolist() for end in middle_of(log_responses(plans, setting))), strict=True)
+    return [step_error(setting, Interval(low, high)) for low, high in ends]
+
+
+def step_error(setting: Setting, constants: Interval = NONE) -> StepError:
+    """Return the error of step times that are predicted in a setting.
+
+    ``constants`` is the interval that the doubt about the constants alone gives a plan (``constants_error.py``).
+    """
+    at_scale = partial(_at_scale, setting, constants)
     of, own = models(setting), setting.cluster.calibrated
     seen = seen_runs().get(run_kind(setting))
     ranges, unseen = runs_of_any_stack(setting), error_parts()[f"{of} unseen"]
     if own is not None and own.stack == setting.stack.name:
         origin = f"{own.runs} runs of {own.stack} on this cluster"
-        return _at_scale(setting, unseen.scaled_to(own.sigma), ranges, origin)
+        return at_scale(unseen.scaled_to(own.sigma), ranges, origin)
     if seen is not None and seen.sigma is not None:
         origin = f"{seen.runs} published runs of this stack, device, kind of model and precision"
-        return _at_scale(setting, unseen.scaled_to(seen.sigma), seen, origin)
+        return at_scale(unseen.scaled_to(seen.sigma), seen, origin)
     published = f"published runs of {'dense models' if of == 'dense' else 'models with experts'}"
     if seen is not None:
         origin = f"{published}, groups of which were left out of the fit"
-        return _at_scale(setting, error_parts()[f"{of} seen"], seen, origin)
+        return at_scale(error_parts()[f"{of} seen"], seen, origin)
     if not kernels(setting.cluster.pool.device.id).measured:
         unseen = replace(unseen, group=UNMEASURED_KERNELS * unseen.group)
     origin = f"{published}, each source left out of the fit"
-    return _at_scale(setting, unseen, ranges, origin, seen=False)
+    return at_scale(unseen, ranges, origin, seen=False)
 
 
 def pair_interval(setting: Setting) -> Interval:
@@ -86,7 +102,13 @@ def pair_interval(setting: Setting) -> Interval:
 
 
 def _at_scale(
-    setting: Setting, parts: ErrorParts, ranges: SeenRuns, origin: str, *, seen: bool = True
+    setting: Setting,
+    constants: Interval,
+    parts: ErrorParts,
+    ranges: SeenRuns,
+    origin: str,
+    *,
+    seen: bool = True,
 ) -> StepError:
     """Return the error at the scale of a setting, wider than ``parts`` outside the range of the runs."""
     scale = scale_of(setting)
@@ -95,7 +117,7 @@ def _at_scale(
         beyond["nic_gbit_per_s"] = 0.0
     further = {name: PER_DOUBLING[name] * doublings for name, doublings in beyond.items()}
     network = max(further[name] for name in NETWORK)
-    wider = parts.with_further_group_error(hypot(network, further["seq_len"]))
+    wider = replace(parts, constants=constants).with_further_group_error(hypot(network, further["seq_len"]))
     extrapolated = tuple(_extrapolated(scale, ranges, beyond))
     advice = None
     if extrapolated or not seen:
