@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from meshwright.errors import InputError, Problem, nearest
@@ -12,23 +12,29 @@ from meshwright.frameworks.importing.imported_file import ImportedFile, Importer
 from meshwright.frameworks.megatron.importing.importer import import_megatron
 from meshwright.frameworks.megatron_bridge.importing.importer import import_bridge
 from meshwright.frameworks.torchtitan.importing.importer import import_torchtitan
+from meshwright.frameworks.torchtitan.importing.job_file import MARK as JOB_FILE
+from meshwright.frameworks.torchtitan.importing.job_file import is_job_file
 
 
 class Format(NamedTuple):
-    """An importer, what in a text betrays its format, and whether it reads shell scripts."""
+    """An importer, what in a text betrays its format, and whether a text is a shell script to it."""
 
     read: Importer
     mark: str
-    is_script: bool = False
+    is_script: Callable[[str], bool] = lambda text: False
 
 
 FORMATS: Mapping[str, Format] = {
-    "torchtitan": Format(import_torchtitan, r"--parallelism[.]|--training[.]|-m torchtitan", is_script=True),
+    "torchtitan": Format(
+        import_torchtitan,
+        rf"--parallelism[.]|--training[.]|-m torchtitan|{JOB_FILE}",
+        is_script=lambda text: not is_job_file(text),
+    ),
     "bridge": Format(
         import_bridge,
         r"(?m)^model:\s*$[\s\S]*^\s+tensor_model_parallel_size:|\bmodel\.[a-z_]*parallel_size="
         r"|_pretrain_\w*config",
-        is_script=True,
+        is_script=lambda text: True,
     ),
     "deepspeed": Format(
         import_deepspeed, r'"(zero_optimization|train_micro_batch_size_per_gpu|train_batch_size)"\s*:'
@@ -40,7 +46,7 @@ FORMATS: Mapping[str, Format] = {
     "megatron": Format(
         import_megatron,
         r"-?-?tensor[-_]model[-_]parallel[-_]size|pretrain_gpt|--micro-batch-size|--num-layers\b",
-        is_script=True,
+        is_script=lambda text: True,
     ),
 }
 """The most telling marks first."""
@@ -58,8 +64,8 @@ def read_framework_file(text: str, source: str | None = None, variables: Iterabl
         raise InputError(Problem("file", text[:60], "is a plan already", "meshwright check, or predict"))
     name = source or detected(text)
     assignments = [_assignment(variable) for variable in variables]
-    if assignments and not FORMATS[name].is_script:
-        rule = f"a file of {name} has no shell variables"
+    if assignments and not FORMATS[name].is_script(text):
+        rule = f"this file of {name} has no shell variables"
         raise InputError(Problem("variable", assignments[0], rule, "leave it out"))
     return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text)
 

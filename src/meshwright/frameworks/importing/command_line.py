@@ -29,7 +29,7 @@ LAUNCHER = frozenset(_LAUNCHER.split())
 
 @dataclass(frozen=True, slots=True)
 class GivenOption:
-    """An option as a script gives it."""
+    """An option as a script gives it; ``line`` 0 where the format does not number its lines."""
 
     name: str
     values: tuple[str, ...]
@@ -138,7 +138,8 @@ def whole_number(option: GivenOption, problems: list[Problem]) -> int | None:
         hint = f"write the number into line {option.line}, or say it with --variable NAME=value"
         problems.append(Problem(option.name, text, rule, hint))
     else:
-        rule = f"line {option.line}: must be a whole number from 1"
+        place = f"line {option.line}: " if option.line else ""
+        rule = f"{place}must be a whole number from 1"
         problems.append(Problem(option.name, text, rule, f"{option.name} 1"))
     return None
 

@@ -28,6 +28,7 @@ PP, SCHEDULE = f"{P}pipeline_parallel_degree", f"{P}pipeline_parallel_schedule"
 MODULES, MICRO_BATCH = f"{P}module_fqns_per_model_part", f"{P}pipeline_parallel_microbatch_size"
 LOCAL_BATCH, GLOBAL_BATCH = f"{T}local_batch_size", f"{T}global_batch_size"
 DTYPE = f"{T}mixed_precision_param"
+PRECISION = "workload.precision"
 
 
 def _number_or_open(values: OptionValues, name: str) -> int | None:

@@ -1,38 +1,20 @@
-"""Import from torchtitan 0.3.0: its command line, in a launch script or by itself.
+"""Import from torchtitan: the command line of release 0.3.0, and job files (TOML) of the releases before it.
 
-Source: torchtitan 0.3.0, ``config/job_config.py`` defaults and ``distributed/pipeline_parallel.py``. tyro takes
-hyphens for underscores. What the configuration function sets in Python and the line does not override (degrees, batch,
-recomputation) stands in ``frameworks/torchtitan/torchtitan-0.3.0-defaults.csv``, read from the release's own functions;
-of the three in 8 bit, which start on newer devices only, from their siblings and the repository of August 2026.
+Each format is read as a ``Job`` with the options of 0.3.0, and what these mean for a plan is said here once.
 """
 
-import csv
 from collections.abc import Mapping
-from importlib.resources import files
 
-from meshwright.errors import InputError, Problem, nearest
-from meshwright.frameworks.importing.command_line import (
-    CommandLine,
-    GivenOption,
-    conditional_variables,
-    given_options,
-    last_of_each,
-    raise_on_unknown_options,
-    repeated,
-    unknown_option_problems,
-    whole_number,
-)
+from meshwright.errors import Problem
+from meshwright.frameworks.importing.command_line import CommandLine, GivenOption, whole_number
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
-from meshwright.frameworks.importing.shell_script import Script, Word, read_script
 from meshwright.frameworks.option_table import read_facts
 from meshwright.frameworks.torchtitan import options as names
+from meshwright.frameworks.torchtitan.importing.command_line_job import read_command_line
+from meshwright.frameworks.torchtitan.importing.file_words import in_file_words
+from meshwright.frameworks.torchtitan.importing.job_file import is_job_file, read_job_file
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
-from meshwright.stack.load import load_stack
-from meshwright.stack.stack_model import StackModel
 
-DEFAULTS = "torchtitan-0.3.0-defaults.csv"
-OWN_CHECKPOINT = "--activation_checkpoint"
-"""The column of the defaults that is a subcommand on the line."""
 WHY: Mapping[str, str] = {
     f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
     "--compile.enable_async_tensor_parallel": "overlap of tp is not priced: a shorter step than predicted",
@@ -43,79 +25,24 @@ WHY: Mapping[str, str] = {
 
 
 def import_torchtitan(text: str) -> ImportedFile:
-    """Read a torchtitan command line."""
-    script = read_script(text)
-    options = [_normal(option) for option in given_options(script.words)]
-    kept = last_of_each(options)
-    if not any(name.startswith((names.P, names.T)) or name == names.MODULE for name in kept):
-        rule = "has none of torchtitan's options"
-        raise InputError(
-            Problem("file", " ".join(list(kept)[:5]), rule, f"{names.P}tensor_parallel_degree 8")
-        )
-    said, kept = kept, {**_defaults(kept), **kept}
-    problems = list(
-        unknown_option_problems(said, names.TABLE.names, names.TABLE.other_names, names.TABLE.full_name)
-    )
-    raise_on_unknown_options(problems)
-    problems += [*repeated(options, names.NUMBERS), *conditional_variables(script)]
+    """Read a torchtitan command line, or a job file of an older release."""
+    job = read_job_file(text) if is_job_file(text) else read_command_line(text)
+    kept, problems = job.options, job.problems
     line = CommandLine(kept, problems, "the default")
     facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(names.TABLE.rows, line)
-    shipped = _shipped(kept, problems)
-    facts |= _model_facts(shipped) | _devices(kept, script)
+    facts |= job.facts
     facts |= _batch(kept, facts, problems) | _layout(kept, facts)
-    facts |= _workload(kept, shipped) | _recompute(script.words, kept, problems)
+    facts |= _workload(kept, facts)
     facts |= stage_facts(kept, facts, problems)
     unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
-    return ImportedFile(
+    file = ImportedFile(
         source="torchtitan",
-        release=names.TABLE.full_name,
+        release=job.release,
         facts=facts,
-        unread=unread,
+        unread=(*unread, *job.unread),
         problems=tuple(problems),
     )
-
-
-def _normal(option: GivenOption) -> GivenOption:
-    """Return the option with underscores, without the subcommand words that follow it."""
-    name = "--" + option.name[2:].replace("-", "_")
-    values = tuple(value for value in option.values if not value.startswith("activation-checkpoint:"))
-    return GivenOption(name, values, option.line, option.known, option.conditional)
-
-
-def _shipped(options: Mapping[str, GivenOption], problems: list[Problem]) -> StackModel | None:
-    given = options.get(names.CONFIG)
-    if given is None or not given.values:
-        return None
-    models = {model.config: model for model in load_stack("torchtitan").models or ()}
-    if given.values[0] not in models:
-        rule = "is none of the configurations that we know by shape"
-        problems.append(
-            Problem(names.CONFIG, given.values[0], rule, nearest(given.values[0], models), "warning")
-        )
-    return models.get(given.values[0])
-
-
-def _model_facts(shipped: StackModel | None) -> dict[str, Fact]:
-    """Return the shape of the configuration's model as fields of ``Architecture``."""
-    if shipped is None:
-        return {}
-    names = ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "experts")
-    words = f"--config {shipped.config}"
-    return {f"model.{n}": Fact(value, words) for n in names if (value := getattr(shipped, n)) is not None}
-
-
-def _devices(options: Mapping[str, GivenOption], script: Script) -> dict[str, Fact]:
-    nodes = next((options[n] for n in ("--nnodes", "--nodes") if n in options), None)
-    each = options.get("--nproc_per_node")
-    if nodes and each and _count(nodes) and _count(each):
-        return {"devices": Fact(_count(nodes) * _count(each), f"{nodes.words} {each.words}")}
-    alone = script.variables.get("NGPU", "")
-    return {"devices": Fact(int(alone[:9]), f"NGPU={alone}")} if alone.isdecimal() and nodes is None else {}
-
-
-def _count(option: GivenOption) -> int:
-    text = option.values[0] if option.values else ""
-    return int(text[:9]) if text.isdecimal() else 0
+    return in_file_words(file, job.labels) if job.labels else file
 
 
 def _batch(
@@ -178,40 +105,12 @@ def _sharding(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dic
     return {"sharding": Fact("zero3", words), "gather": Fact("per-layer" if whole else "per-step", words)}
 
 
-def _workload(options: Mapping[str, GivenOption], shipped: StackModel | None) -> dict[str, Fact]:
+def _workload(options: Mapping[str, GivenOption], facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Read the precision: the given type of parameters, unless the job multiplies in 8 bit."""
+    precision = facts.get(names.PRECISION, Fact("bf16", "the default"))
     given = options.get(names.DTYPE)
-    plain = given is not None and given.values[:1] == ("float32",)
-    quantised = shipped is not None and not {"bf16", "fp32"} & set(shipped.precisions)
-    precision = "fp32" if plain else shipped.precisions[0] if shipped and quantised else "bf16"
-    words = given.words if given else f"--config {shipped.config}" if shipped else "the default"
-    return {"workload.precision": Fact(precision, words), "workload.optimizer": Fact("adamw", "the default")}
-
-
-def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
-    """Return the options that the line's configuration function sets by itself."""
-    config = options.get(names.CONFIG)
-    if config is None or not config.values:
-        return {}
-    table = files("meshwright.frameworks.torchtitan").joinpath(DEFAULTS).read_text(encoding="utf-8")
-    rows = {row.pop("config"): row for row in csv.DictReader(table.splitlines())}
-    found = rows.get(config.values[0], {})
-    return {f"--{name}": GivenOption(f"--{name}", (value,), config.line) for name, value in found.items()}
-
-
-def _recompute(
-    words: tuple[Word, ...], options: Mapping[str, GivenOption], problems: list[Problem]
-) -> dict[str, Fact]:
-    """Read the recomputation subcommand; without one the configuration's own choice holds."""
-    chosen = [word.text for word in words if word.text.startswith("activation-checkpoint:")]
-    if not chosen:
-        own = options.get(OWN_CHECKPOINT)
-        return {"recompute": Fact(own.values[0], options[names.CONFIG].words)} if own else {}
-    name = chosen[-1].partition(":")[2]
-    if name in ("none", "selective", "full"):
-        return {"recompute": Fact(name, chosen[-1])}
-    rule = "recomputes what a memory budget asks for: no plan says it"
-    severe = name != "memory-budget"
-    rule = "is no subcommand of torchtitan 0.3.0" if severe else rule
-    hint = nearest(name, ("none", "selective", "full", "memory-budget"))
-    problems.append(Problem("activation-checkpoint", name, rule, hint, "error" if severe else "warning"))
-    return {}
+    if given and given.values[:1] == ("float32",):
+        precision = Fact("fp32", given.words)
+    elif given and precision.value == "bf16":
+        precision = Fact("bf16", given.words)
+    return {names.PRECISION: precision, "workload.optimizer": Fact("adamw", "the default")}

@@ -1,0 +1,37 @@
+"""A torchtitan job as a file states it, whatever the file's format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meshwright.errors import Problem, Severity, nearest
+from meshwright.frameworks.importing.command_line import GivenOption
+from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
+
+RECOMPUTATIONS = ("none", "selective", "full", "memory-budget")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Options by the names of today's command line, and facts that each format states in its own way.
+
+    ``labels`` are the file's own names of options, where they are others.
+    """
+
+    release: str
+    options: Mapping[str, GivenOption]
+    facts: Mapping[str, Fact]
+    problems: list[Problem]
+    unread: tuple[UnmappedOption, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def recomputation(name: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
+    """Return the fact of a named recomputation; none and a problem for what no plan says."""
+    if name in RECOMPUTATIONS[:3]:
+        return {"recompute": Fact(name, words)}
+    known = name == RECOMPUTATIONS[3]
+    rule = "recomputes what a memory budget asks for: no plan says it"
+    rule = rule if known else "is no activation checkpointing of torchtitan"
+    severity: Severity = "warning" if known else "error"
+    problems.append(Problem("activation-checkpoint", name, rule, nearest(name, RECOMPUTATIONS), severity))
+    return {}
