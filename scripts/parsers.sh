@@ -28,7 +28,14 @@ for target in "${targets[@]}"; do
       "${folder}/megatron/bin/pip" install --quiet --no-deps megatron-core==0.19.2
       ;;
     # FSDP knows torchtitan's default backend, spmd_types, from torch 2.14 on.
-    torchtitan) make torchtitan "${PYTHON:-python3}" 'torch==2.14.*' torchtitan==0.3.0 triton ;;
+    # Of the releases before 0.3 only the configuration classes are asked: their wheels lie beside it, unpacked.
+    torchtitan)
+      make torchtitan "${PYTHON:-python3}" 'torch==2.14.*' torchtitan==0.3.0 triton
+      for release in 0.1.0 0.2.2; do
+        "${folder}/torchtitan/bin/pip" install --quiet --no-deps --target "${folder}/torchtitan-${release}" \
+          "torchtitan==${release}"
+      done
+      ;;
     deepspeed) make deepspeed "${PYTHON:-python3}" 'torch==2.13.*' deepspeed==0.19.8 'transformers==5.23.*' ;;
     bridge)
       # For benchmarks/bridge_accepts.py: without CUDA Bridge answers in part only, so it is made when it is named.

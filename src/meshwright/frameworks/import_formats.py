@@ -27,7 +27,7 @@ class Format(NamedTuple):
 FORMATS: Mapping[str, Format] = {
     "torchtitan": Format(
         import_torchtitan,
-        rf"--parallelism[.]|--training[.]|-m torchtitan|{JOB_FILE}",
+        rf"--parallelism[.]|--training[.]|-m torchtitan|--job[.]config|{JOB_FILE}",
         is_script=lambda text: not is_job_file(text),
     ),
     "bridge": Format(

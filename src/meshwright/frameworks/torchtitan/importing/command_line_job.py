@@ -28,6 +28,7 @@ from meshwright.stack.load import load_stack
 from meshwright.stack.stack_model import StackModel
 
 DEFAULTS = "torchtitan-0.3.0-defaults.csv"
+JOB_FILE = "--job.config_file"
 OWN_CHECKPOINT = "--activation_checkpoint"
 """The column of the defaults that is a subcommand on the line."""
 
@@ -37,11 +38,15 @@ def read_command_line(text: str) -> Job:
     script = read_script(text)
     options = [_normal(option) for option in given_options(script.words)]
     kept = last_of_each(options)
-    if not any(name.startswith((names.P, names.T)) or name == names.MODULE for name in kept):
+    if not any(name.startswith((names.P, names.T)) or name in (names.MODULE, JOB_FILE) for name in kept):
         rule = "has none of torchtitan's options"
         raise InputError(
             Problem("file", " ".join(list(kept)[:5]), rule, f"{names.P}tensor_parallel_degree 8")
         )
+    if JOB_FILE in kept:
+        rule = "names a job file of a release before 0.3: the file says the plan, and it is read by itself"
+        hint = f"meshwright check {' '.join(kept[JOB_FILE].values)}"
+        raise InputError(Problem(JOB_FILE, " ".join(kept[JOB_FILE].values), rule, hint))
     said, kept = kept, {**_defaults(kept), **kept}
     problems = list(
         unknown_option_problems(said, names.TABLE.names, names.TABLE.other_names, names.TABLE.full_name)
@@ -125,4 +130,4 @@ def _recompute(
     if not chosen:
         own = options.get(OWN_CHECKPOINT)
         return {"recompute": Fact(own.values[0], options[names.CONFIG].words)} if own else {}
-    return recomputation(chosen[-1].partition(":")[2], chosen[-1], problems)
+    return recomputation("activation-checkpoint", chosen[-1].partition(":")[2], chosen[-1], problems)

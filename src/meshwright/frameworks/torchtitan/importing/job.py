@@ -25,13 +25,13 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def recomputation(name: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
-    """Return the fact of a named recomputation; none and a problem for what no plan says."""
+def recomputation(field: str, name: str, words: str, problems: list[Problem]) -> dict[str, Fact]:
+    """Return the fact of a named recomputation; none and a problem of ``field`` for what no plan says."""
     if name in RECOMPUTATIONS[:3]:
         return {"recompute": Fact(name, words)}
     known = name == RECOMPUTATIONS[3]
     rule = "recomputes what a memory budget asks for: no plan says it"
     rule = rule if known else "is no activation checkpointing of torchtitan"
     severity: Severity = "warning" if known else "error"
-    problems.append(Problem("activation-checkpoint", name, rule, nearest(name, RECOMPUTATIONS), severity))
+    problems.append(Problem(field, name, rule, nearest(name, RECOMPUTATIONS), severity))
     return {}

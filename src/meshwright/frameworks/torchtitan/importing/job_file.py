@@ -20,6 +20,7 @@ from meshwright.frameworks.importing.toml_text import read_toml
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.job import Job, recomputation
 from meshwright.frameworks.torchtitan.importing.old_keys import (
+    DEFAULT,
     Given,
     by_newest_name,
     likely_release,
@@ -30,7 +31,10 @@ from meshwright.frameworks.torchtitan.importing.old_unread import lost_options
 from meshwright.frameworks.torchtitan.importing.quantization import quantization
 from meshwright.frameworks.torchtitan.importing.split_points import stage_modules
 
-SECTIONS = "parallelism|training|activation_checkpoint|model|job|optimizer|lr_scheduler|checkpoint|float8|quantize|compile"
+SECTIONS = (
+    "parallelism|training|activation_checkpoint|model|job|optimizer|lr_scheduler|checkpoint|float8|quantize"
+    "|compile"
+)
 MARK = (
     rf"(?m:^[ \t]*(?:\[[ \t]*(?:{SECTIONS})[ \t]*[.\]]"
     rf"|(?:{SECTIONS})(?:\.\w+)+[ \t]*=|(?:{SECTIONS})[ \t]*=[ \t]*\{{))"
@@ -68,7 +72,7 @@ def read_job_file(text: str) -> Job:
     hint = "meshwright export --to torchtitan writes today's options"
     problems = [Problem("file", release, rule, hint, "warning")]
     stated = by_newest_name(data, problems)
-    values = {name: Given(value, f"{name} left out:") for name, value in DEFAULTS.items()} | stated
+    values = {name: Given(value, name, stated=False) for name, value in DEFAULTS.items()} | stated
     recompute, layers = _recomputation(values, problems)
     precision, lost = quantization(values)
     facts = _model(values, problems) | recompute | precision
@@ -108,12 +112,13 @@ def _recomputation(
     """Read the recomputation, and what is lost of it: selective by layers is selective by operators today."""
     mode, option = values[MODE], values[OPTION]
     if mode.value != "selective":
-        return recomputation(mode.text.replace("_", "-"), mode.words, problems), []
+        return recomputation(mode.key, mode.text.replace("_", "-"), mode.words, problems), []
     each = option.text
     if each != "op" and not each.isdecimal():
         problems.append(Problem(option.key, each[:80], "must be op, or n for every n-th layer", "op"))
     whole = each.isdecimal() and int(each[:9]) < 2
-    found = recomputation("full" if whole else "selective", f"{mode.words}, {option.words}", problems)
+    name, words = "full" if whole else "selective", f"{mode.words}, {option.words}"
+    found = recomputation(mode.key, name, words, problems)
     why = "this release recomputes every n-th layer whole; today's choice by operator is priced"
     lost = [UnmappedOption(option.key, each[:80], why)] if each != "op" and not whole else []
     return found, lost
@@ -126,9 +131,10 @@ def _options(values: Mapping[str, Given], problems: list[Problem]) -> dict[str, 
         option = f"--{name}"
         if option not in names.TABLE.names or given.value in ("", []) or given.value == USUAL.get(name):
             continue
-        value = _truth(given, problems) if _is_flag(option) else given.value
-        if value is not False:
-            found[option] = GivenOption(option, _words(value), 0)
+        if not _is_flag(option):
+            found[option] = GivenOption(option, _words(given), 0)
+        elif _truth(given, problems):
+            found[option] = GivenOption(option, (), 0)
     return found
 
 
@@ -146,10 +152,8 @@ def _truth(given: Given, problems: list[Problem]) -> bool:
     return bool(value)
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(given: Given) -> tuple[str, ...]:
     """Return a value as words of a command line: one for each item, commas between the items of an inner list."""
-    if value is True:
-        return ()
-    if not isinstance(value, list):
-        return (str(value),)
-    return tuple(",".join(map(str, item)) if isinstance(item, list) else str(item) for item in value)
+    if not isinstance(given.value, list):
+        return (given.text,) if given.stated else (given.text, DEFAULT)
+    return tuple(",".join(map(str, item)) if isinstance(item, list) else str(item) for item in given.value)

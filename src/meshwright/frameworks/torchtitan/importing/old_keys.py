@@ -18,13 +18,15 @@ from meshwright.frameworks.nested_keys import is_known, nested_keys, unknown_key
 from meshwright.frameworks.option_names import option_names
 
 RELEASES = ("0.1.0", "0.2.2")
+DEFAULT = "(the default)"
 
 
 class Given(NamedTuple):
-    """A value of a job file, and the key as the file spells it."""
+    """A value of a job file and the key as the file spells it; a default where the file leaves it out."""
 
     value: Any
     key: str
+    stated: bool = True
 
     @property
     def text(self) -> str:
@@ -34,7 +36,7 @@ class Given(NamedTuple):
     @property
     def words(self) -> str:
         """Key and value as the other formats show them."""
-        return f"{self.key} {self.text[:60]}"
+        return f"{self.key} {self.text[:60]}" + ("" if self.stated else f" {DEFAULT}")
 
 
 @cache
