@@ -13,8 +13,8 @@ from meshwright.frameworks.option_table import OptionRow
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.importer import WHY, import_torchtitan
 from meshwright.frameworks.torchtitan.importing.job_file import DEFAULTS, USUAL
-from meshwright.frameworks.torchtitan.importing.old_keys import RELEASES, known_keys, renamed_keys
-from meshwright.frameworks.torchtitan.importing.old_unread import LOSSES
+from meshwright.frameworks.torchtitan.importing.release_keys import RELEASES, known_keys, renamed_keys
+from meshwright.frameworks.torchtitan.importing.unread_options import LOSSES
 from meshwright.verbs.import_ import ImportRequest, import_text
 
 SAMPLES = sorted((Path(__file__).parent / "torchtitan_jobs").glob("*.toml"))

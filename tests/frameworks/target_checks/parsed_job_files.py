@@ -2,8 +2,8 @@
 
     PYTHON tests/frameworks/target_checks/parsed_job_files.py FOLDER FILE...
 
-FOLDER holds the unpacked wheel, a release before 0.3. Only its configuration is imported, for the rest of an old release
-needs an old PyTorch.
+FOLDER holds the unpacked wheel of a release before 0.3. Only its configuration is imported: the rest needs an old
+PyTorch.
 """
 
 import json

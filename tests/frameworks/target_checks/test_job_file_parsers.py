@@ -10,8 +10,8 @@ import pytest
 from meshwright.frameworks.nested_keys import nested_keys
 from meshwright.frameworks.option_names import option_names
 from meshwright.frameworks.torchtitan.importing.job_file import DEFAULTS, USUAL, read_job_file
-from meshwright.frameworks.torchtitan.importing.old_keys import RELEASES, renamed_keys
-from meshwright.frameworks.torchtitan.importing.old_unread import LOSSES
+from meshwright.frameworks.torchtitan.importing.release_keys import RELEASES, renamed_keys
+from meshwright.frameworks.torchtitan.importing.unread_options import LOSSES
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / "parsers" / "torchtitan" / "bin" / "python"

@@ -11,7 +11,7 @@ from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, Un
 from meshwright.frameworks.option_table import read_facts
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.command_line_job import read_command_line
-from meshwright.frameworks.torchtitan.importing.file_words import in_file_words
+from meshwright.frameworks.torchtitan.importing.file_labels import in_file_words
 from meshwright.frameworks.torchtitan.importing.job_file import is_job_file, read_job_file
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
 

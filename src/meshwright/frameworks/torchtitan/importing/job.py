@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from meshwright.errors import Problem, Severity, nearest
+from meshwright.errors import Problem, nearest
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
 
@@ -29,9 +29,10 @@ def recomputation(field: str, name: str, words: str, problems: list[Problem]) ->
     """Return the fact of a named recomputation; none and a problem of ``field`` for what no plan says."""
     if name in RECOMPUTATIONS[:3]:
         return {"recompute": Fact(name, words)}
-    known = name == RECOMPUTATIONS[3]
-    rule = "recomputes what a memory budget asks for: no plan says it"
-    rule = rule if known else "is no activation checkpointing of torchtitan"
-    severity: Severity = "warning" if known else "error"
-    problems.append(Problem(field, name, rule, nearest(name, RECOMPUTATIONS), severity))
+    if name == RECOMPUTATIONS[3]:
+        rule = "recomputes what a memory budget asks for: no plan says it"
+        problems.append(Problem(field, name, rule, "none, selective or full", "warning"))
+    else:
+        rule = "is no activation checkpointing of torchtitan"
+        problems.append(Problem(field, name, rule, nearest(name, RECOMPUTATIONS)))
     return {}

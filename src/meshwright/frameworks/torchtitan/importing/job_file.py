@@ -1,8 +1,8 @@
 """Read a job file (TOML) of torchtitan 0.1.0 to 0.2.2 as a job with today's options.
 
-Source: the classes of the two wheels (``old_keys.py``), and what reads them: ``distributed/activation_checkpoint.py``,
-``distributed/pipeline.py`` and ``components/quantization``. Sizes of the models stand in
-``torchtitan-0.2.2-flavors.csv``, read from ``models/*/__init__.py``. A file does not say its release: it is the one
+Source: the classes of the two wheels (``release_keys.py``), and what reads them, in
+``distributed/activation_checkpoint.py``, ``distributed/pipeline.py`` and ``components/quantization``. Model sizes are in
+``torchtitan-0.2.2-models.csv``, read from ``models/*/__init__.py``. A file does not say its release: it is the one
 that knows most of its keys.
 """
 
@@ -19,7 +19,8 @@ from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
 from meshwright.frameworks.importing.toml_text import read_toml
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.job import Job, recomputation
-from meshwright.frameworks.torchtitan.importing.old_keys import (
+from meshwright.frameworks.torchtitan.importing.precision import quantization
+from meshwright.frameworks.torchtitan.importing.release_keys import (
     DEFAULT,
     Given,
     by_newest_name,
@@ -27,9 +28,8 @@ from meshwright.frameworks.torchtitan.importing.old_keys import (
     unknown_options,
     wrong_sections,
 )
-from meshwright.frameworks.torchtitan.importing.old_unread import lost_options
-from meshwright.frameworks.torchtitan.importing.quantization import quantization
 from meshwright.frameworks.torchtitan.importing.split_points import stage_modules
+from meshwright.frameworks.torchtitan.importing.unread_options import lost_options
 
 SECTIONS = (
     "parallelism|training|activation_checkpoint|model|job|optimizer|lr_scheduler|checkpoint|float8|quantize"
@@ -40,13 +40,14 @@ MARK = (
     rf"|(?:{SECTIONS})(?:\.\w+)+[ \t]*=|(?:{SECTIONS})[ \t]*=[ \t]*\{{))"
 )
 """What betrays a job file: the header of a section, a dotted key, or a section in braces."""
-FLAVORS = "torchtitan-0.2.2-flavors.csv"
+FLAVORS = "torchtitan-0.2.2-models.csv"
 MODEL, FLAVOR = "model.name", "model.flavor"
 MODE, OPTION = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
 SPLIT_POINTS = "parallelism.pipeline_parallel_split_points"
 DEFAULTS: Mapping[str, Any] = {
     "training.local_batch_size": 8,
     "training.seq_len": 2048,
+    "training.mixed_precision_param": "bfloat16",
     MODEL: "llama3",
     MODE: "selective",
     OPTION: "2",

@@ -11,7 +11,7 @@ from itertools import pairwise
 from meshwright.errors import Problem
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import Fact
-from meshwright.frameworks.torchtitan.importing.old_keys import Given
+from meshwright.frameworks.torchtitan.importing.release_keys import Given
 from meshwright.frameworks.torchtitan.options import MODULES
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
-from meshwright.frameworks.torchtitan.importing.old_keys import Given
+from meshwright.frameworks.torchtitan.importing.release_keys import Given
 from meshwright.frameworks.torchtitan.options import PRECISION
 
 CONVERTERS = "model.converters"

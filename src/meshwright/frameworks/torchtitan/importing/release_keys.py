@@ -1,7 +1,7 @@
 """Keys of torchtitan's job files (TOML, releases 0.1.0 to 0.2.2) by the names of the last release that read them.
 
 ``torchtitan-0.1.0.txt`` and ``torchtitan-0.2.2.txt`` list what the classes of the two wheels accept
-(``torchtitan/config_manager.py`` and ``torchtitan/config/job_config.py``), ``torchtitan-renamed-keys.csv`` what a key
+(``torchtitan/config_manager.py`` and ``torchtitan/config/job_config.py``), ``torchtitan-spellings.csv`` what a key
 became and the last release that has the old name. Release 0.1.0 ignores a key that it does not know, 0.2.2 refuses it.
 """
 
@@ -42,7 +42,7 @@ class Given(NamedTuple):
 @cache
 def renamed_keys() -> Mapping[str, str]:
     """Return the newest name of each key that was renamed."""
-    table = files("meshwright.frameworks.torchtitan").joinpath("torchtitan-renamed-keys.csv")
+    table = files("meshwright.frameworks.torchtitan").joinpath("torchtitan-spellings.csv")
     rows = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
     return {row["key"]: row["now"] for row in rows}
 

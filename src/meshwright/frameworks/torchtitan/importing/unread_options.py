@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from meshwright.frameworks.importing.imported_file import UnmappedOption
-from meshwright.frameworks.torchtitan.importing.old_keys import Given
+from meshwright.frameworks.torchtitan.importing.release_keys import Given
 
 
 class Loss(NamedTuple):
-    """What is lost with any value of a key but the ``usual`` one, which is also its default."""
+    """A reason that holds for each value of a key but its default, the ``usual`` one."""
 
     usual: object
     why: str
