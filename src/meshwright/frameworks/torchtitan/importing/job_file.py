@@ -1,9 +1,9 @@
 """Read a job file (TOML) of torchtitan 0.1.0 to 0.2.2 as a job with today's options.
 
 Source: the classes of the two wheels (``release_keys.py``), and what reads them, in
-``distributed/activation_checkpoint.py``, ``distributed/pipeline.py`` and ``components/quantization``. Model sizes are in
-``torchtitan-0.2.2-models.csv``, read from ``models/*/__init__.py``. A file does not say its release: it is the one
-that knows most of its keys.
+``distributed/activation_checkpoint.py``, ``distributed/pipeline.py`` and ``components/quantization``. Sizes of models
+stand in ``torchtitan-0.2.2-models.csv``, read from ``models/*/__init__.py``. A file does not say its release: it is the
+one that knows most of its keys.
 """
 
 import csv
@@ -19,7 +19,7 @@ from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
 from meshwright.frameworks.importing.toml_text import read_toml
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.job import Job, recomputation
-from meshwright.frameworks.torchtitan.importing.precision import quantization
+from meshwright.frameworks.torchtitan.importing.job_precision import quantization
 from meshwright.frameworks.torchtitan.importing.release_keys import (
     DEFAULT,
     Given,
