@@ -69,6 +69,8 @@ def test_stages_are_cut_as_torchtitan_cuts_them(options, layers):
         (["--parallelism.pipeline_parallel_degree 40"], "--parallelism.pipeline_parallel_degree"),
         (["--parallelism.pipeline_parallel_degree 2 --training.local_batch_size 3",
           "--parallelism.pipeline_parallel_microbatch_size 2"], "--training.local_batch_size"),
+        (["--parallelism.fsdp_reshard_after_forward allways"], "--parallelism.fsdp_reshard_after_forward"),
+        (["--training.mixed_precision_param float16"], "--training.mixed_precision_param"),
         (["activation-checkpoint:ful"], "activation-checkpoint"),
         (["--config llama3_9b"], "--config"),
     ],

@@ -196,6 +196,10 @@ def test_problems_are_in_the_words_of_the_file():
         ('[parallelism]\ntensor_parallel_degree = "all"', "parallelism.tensor_parallel_degree"),
         ('[training]\nenable_cpu_offload = "perhaps"', "training.enable_cpu_offload"),
         ('[activation_checkpoint]\nmode = "ful"', "activation_checkpoint.mode"),
+        (
+            '[parallelism]\nfsdp_reshard_after_forward = "allways"',
+            "parallelism.fsdp_reshard_after_forward",
+        ),
         ('[activation_checkpoint]\nselective_ac_option = "layers"', "activation_checkpoint.selective_ac_option"),
         ('[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "Fast"',
          "parallelism.pipeline_parallel_schedule"),

@@ -3,9 +3,9 @@
 Each format is read as a ``Job`` with the options of 0.3.0, and what these mean for a plan is said here once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from meshwright.errors import Problem
+from meshwright.errors import Problem, nearest
 from meshwright.frameworks.importing.command_line import CommandLine, GivenOption, whole_number
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, UnmappedOption
 from meshwright.frameworks.option_table import read_facts
@@ -22,12 +22,18 @@ WHY: Mapping[str, str] = {
     f"{names.P}context_parallel_load_balancer": "context parallelism is one balanced ring",
     f"{names.P}enable_fsdp_symm_mem": "symmetric memory is not priced",
 }
+WORDS: Mapping[str, tuple[str, ...]] = {
+    names.RESHARD: ("default", "always", "never"),
+    names.DTYPE: ("bfloat16", "float32"),
+}
+"""The values of options that are words."""
 
 
 def import_torchtitan(text: str) -> ImportedFile:
     """Read a torchtitan command line, or a job file of an older release."""
     job = read_job_file(text) if is_job_file(text) else read_command_line(text)
     kept, problems = job.options, job.problems
+    problems += _unknown_words(kept)
     line = CommandLine(kept, problems, "the default")
     facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(names.TABLE.rows, line)
     facts |= job.facts
@@ -43,6 +49,14 @@ def import_torchtitan(text: str) -> ImportedFile:
         problems=tuple(problems),
     )
     return in_file_words(file, job.labels) if job.labels else file
+
+
+def _unknown_words(options: Mapping[str, GivenOption]) -> Iterator[Problem]:
+    """Yield the words that torchtitan does not know."""
+    for name, known in WORDS.items():
+        word = options[name].values[0] if name in options and options[name].values else known[0]
+        if word not in known and options[name].known:
+            yield Problem(name, word, f"must be {', '.join(known[:-1])} or {known[-1]}", nearest(word, known))
 
 
 def _batch(
