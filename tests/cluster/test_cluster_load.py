@@ -18,10 +18,10 @@ pools:
   - name: new
     count: 12
     device: {id: n1, peak_tflops: {bf16: 1200.5, fp8: 2401}, memory_gib: 160, memory_gbyte_per_s: 6000.3,
-             scaleup_gbyte_per_s_per_device: 700.1, power_w: null}
+             scaleup_gbyte_per_s_per_device: 700.1, power_w: unknown}
     node: {name: mine, devices: 4, scaleup_domain: 16, nic_count: 4, nic_gbit_per_s_per_node: 1600.7}
     usd_per_device_hour: 3
-  - {name: old, count: 3, device: {like: a100-sxm-80gb, power_w: 330}, usd_per_device_hour: null,
+  - {name: old, count: 3, device: {like: a100-sxm-80gb, power_w: 330}, usd_per_device_hour: unknown,
      node: {like: dgx-a100, nic_gbit_per_s_per_node: 800}}
 tiers: [{name: pod, devices: 128, oversubscription: 4.5}]
 failures_per_1000_node_days: {value: 2.5, source: our log, date: 2026-01}
@@ -55,11 +55,25 @@ def test_what_a_file_leaves_out_is_the_usual():
     assert cluster.failures_per_1000_node_days == usual is not None
 
 
-def test_null_says_that_nobody_knows():
-    text = "pools:\n  - {count: 64, device: h100, usd_per_device_hour: null}\nfailures_per_1000_node_days:\n"
-    cluster = load_cluster(text)
+def test_unknown_says_that_nobody_knows():
+    text = "pools:\n  - {count: 64, device: h100, usd_per_device_hour: unknown}\n"
+    cluster = load_cluster(f"{text}failures_per_1000_node_days: unknown\n")
     assert cluster.pool.usd_per_device_hour is None
     assert cluster.failures_per_1000_node_days is None
+    assert load_cluster(dump_cluster(cluster)) == cluster
+
+
+def test_a_key_without_a_value_is_refused_with_what_to_write():
+    text = "pools:\n  - {count: , device: {like: h100, power_w: }}\nfailures_per_1000_node_days:\nlinkz: []\n"
+    with pytest.raises(InputError) as caught:
+        load_cluster(text)
+    suggestions = {problem.field: problem.suggestion for problem in caught.value.problems}
+    assert suggestions == {
+        "pools.0.count": "add `count: 64`",
+        "pools.0.device.power_w": "write `power_w: unknown`, or take the key out",
+        "failures_per_1000_node_days": "write `failures_per_1000_node_days: unknown`, or take the key out",
+        "linkz": "did you mean links?",
+    }
 
 
 def test_devices_of_two_kinds_share_no_failure_rate():
@@ -91,7 +105,7 @@ def test_unscaled_is_the_exact_inverse_of_scaled(value, scale):
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=20)
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,20}", fullmatch=True)
-POWERS = st.none() | st.floats(1, 1e5)
+POWERS = st.just("unknown") | st.floats(1, 1e5)
 
 
 def device_files():
@@ -129,7 +143,7 @@ def node_files():
     return st.sampled_from(node_names()) | changed | written
 
 
-FIGURES = st.none() | st.fixed_dictionaries(
+FIGURES = st.just("unknown") | st.fixed_dictionaries(
     {"value": st.floats(0, 1e6)}, optional={"source": WORDS, "date": WORDS}
 )
 POOLS = st.lists(

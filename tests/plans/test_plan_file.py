@@ -67,9 +67,10 @@ def test_a_long_plan_takes_single_layers_as_bare_numbers():
 
 def test_the_written_order_is_the_documented_one_and_defaults_are_visible():
     text = dump_plan(parse_plan(TEXT))
-    keys = [line.split(":")[0] for line in text.splitlines()]
+    first, *keys, last = [line.split(":")[0] for line in text.splitlines()]
     expected = "plan model cluster workload stack layout sharding pipeline recompute"
     assert keys == expected.split()
+    assert (first, last) == ("# written by meshwright", "...")
     assert "optimizer: adamw" in text
     assert "rank_order: [tp, cp, dp_shard, dp_replicate, pp]" in text
 

@@ -14,14 +14,14 @@ pools:
       memory_gbyte_per_s: 24.07
       scaleup_gbyte_per_s_per_device: 2.7
       scaleup_link: gloo
-      power_w:
+      power_w: unknown
       source: measured 2026-11-21 with torch 2.13.0, backend gloo
       confidence: measured
     node:
       name: measured-{ID}
       devices: 2
       nic_gbit_per_s_per_node: 0.1
-    usd_per_device_hour:
+    usd_per_device_hour: unknown
 calibration:
   gemm_efficiency: 0.8409
   hbm_efficiency: 0.7046

@@ -2,18 +2,18 @@
 
 This holds for every cluster from a file, the shorthand or the catalogue. Devices and nodes that are
 exactly the catalogue's are written by name, all others in full; prices and failure rates always in full, and
-an empty value means unknown.
+``unknown`` stands for what nobody knows.
 """
 
 from dataclasses import asdict
-from io import StringIO
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from meshwright.cluster.catalog import device, device_ids, named_node, node_names
 from meshwright.cluster.cluster import Cluster, Device, Links, Node, Pool, Sourced
+from meshwright.cluster.file_schema import UNKNOWN
 from meshwright.cluster.file_units import DEVICE_SCALES, NODE_SCALES, unscaled
+from meshwright.plans.files.meshwright_file import write_file
 from meshwright.units import GIB, TERA
 
 
@@ -30,12 +30,7 @@ def dump_cluster(cluster: Cluster) -> str:
         **({} if cluster.calibrated is None else {"calibrated": asdict(cluster.calibrated)}),
         "source": cluster.source,
     }
-    yaml = YAML()
-    yaml.width = 2**20
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    stream = StringIO()
-    yaml.dump(data, stream)
-    return stream.getvalue()
+    return write_file(data)
 
 
 def _links(links: Links) -> dict[str, object]:
@@ -71,7 +66,7 @@ def _device(kind: Device) -> object:
         "memory_gib": kind.memory_bytes / GIB,
         **{key: unscaled(getattr(kind, name), scale) for key, (name, scale) in DEVICE_SCALES.items()},
         "scaleup_link": kind.scaleup_link,
-        "power_w": kind.power_w,
+        "power_w": _known(kind.power_w),
         "source": kind.source,
         "confidence": kind.confidence,
         "notes": kind.notes,
@@ -96,10 +91,14 @@ def _node(node: Node, kind: Device) -> object:
         },
         **({} if node.host_memory_bytes is None else {"host_memory_gib": node.host_memory_bytes / GIB}),
         "fabric": node.fabric,
-        "power_w": node.power_w,
+        "power_w": _known(node.power_w),
         "source": node.source,
     }
 
 
-def _figure(figure: Sourced | None) -> dict[str, object] | None:
-    return None if figure is None else asdict(figure)
+def _figure(figure: Sourced | None) -> object:
+    return UNKNOWN if figure is None else asdict(figure)
+
+
+def _known(value: float | None) -> object:
+    return UNKNOWN if value is None else value

@@ -18,7 +18,8 @@ Unequal links between nodes (``cluster/node_links.py``):
       between_groups_gbit_per_s_per_node: 100
 
 A device or node is a name of the catalogue, a name with changes (``like``), or written out. An omitted value takes
-the usual one; ``null`` means unknown. Bandwidths are one direction, peaks dense, G and T decimal, GiB binary.
+the usual one; ``unknown`` stands for a power, price or failure rate that nobody knows. Bandwidths are one direction,
+peaks dense, G and T decimal, GiB binary.
 """
 
 from typing import Annotated, Literal
@@ -28,12 +29,17 @@ from pydantic import BeforeValidator, Field
 from meshwright.plans.files.strict_types import Strict
 
 LARGE = 1e12
+UNKNOWN = "unknown"
 Positive = Annotated[float, Field(gt=0, le=LARGE)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGE)]
 Count = Annotated[int, Field(ge=1, le=10**6)]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 PeakName = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
+
+
+def _if_known(value: object) -> object:
+    return None if value == UNKNOWN else value
 
 
 def _named(value: object) -> object:
@@ -43,6 +49,9 @@ def _named(value: object) -> object:
 def _plain_figure(value: object) -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"value": value} if is_number else value
+
+
+PositiveOrUnknown = Annotated[Positive | None, BeforeValidator(_if_known)]
 
 
 class DeviceFile(Strict):
@@ -60,7 +69,7 @@ class DeviceFile(Strict):
     memory_gbyte_per_s: Positive | None = None
     scaleup_gbyte_per_s_per_device: Positive | None = None
     scaleup_link: Text = ""
-    power_w: Positive | None = None
+    power_w: PositiveOrUnknown = None
     source: Text = "the cluster file"
     confidence: Text = "as given"
     notes: Text = ""
@@ -78,7 +87,7 @@ class NodeFile(Strict):
     nic_count: Annotated[int, Field(ge=0, le=10**6)] | None = None
     nic_gbit_per_s_per_node: Positive | None = None
     fabric: Text = ""
-    power_w: Positive | None = None
+    power_w: PositiveOrUnknown = None
     host_gbyte_per_s_per_device: Positive | None = None
     host_memory_gib: Positive | None = None
     source: Text = "the cluster file"
@@ -94,7 +103,9 @@ class Figure(Strict):
 
 DeviceSpec = Annotated[DeviceFile, BeforeValidator(_named)]
 NodeSpec = Annotated[NodeFile, BeforeValidator(_named)]
-FigureSpec = Annotated[Figure, BeforeValidator(_plain_figure)]
+FigureOrUnknown = Annotated[
+    Annotated[Figure, BeforeValidator(_plain_figure)] | None, BeforeValidator(_if_known)
+]
 
 
 class PoolFile(Strict):
@@ -104,7 +115,7 @@ class PoolFile(Strict):
     count: Count
     device: DeviceSpec
     node: NodeSpec | None = None
-    usd_per_device_hour: FigureSpec | None = None
+    usd_per_device_hour: FigureOrUnknown = None
 
 
 class TierFile(Strict):
@@ -203,7 +214,7 @@ class ClusterFile(Strict):
     pools: Annotated[tuple[PoolFile, ...], Field(min_length=1, max_length=1000)]
     tiers: Annotated[tuple[TierFile, ...], Field(max_length=100)] = ()
     links: LinksFile | None = None
-    failures_per_1000_node_days: FigureSpec | None = None
+    failures_per_1000_node_days: FigureOrUnknown = None
     calibration: Annotated[dict[CalibratedName, Positive], Field(default_factory=dict)]
     calibrated: CalibratedFile | None = None
     step_jitter: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -4,14 +4,21 @@ from pathlib import Path
 
 from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster
-from meshwright.cluster.file_schema import ClusterFile
+from meshwright.cluster.file_schema import UNKNOWN, ClusterFile
 from meshwright.cluster.file_to_cluster import unfold
 from meshwright.cluster.plausibility import implausible_figures
 from meshwright.cluster.shorthand import EXAMPLE, parse_shorthand
 from meshwright.errors import InputError, Problem
+from meshwright.plans.files.meshwright_file import FileKind, read_keys
 from meshwright.plans.files.validation_messages import validated
-from meshwright.plans.files.yaml_text import read_file, read_mapping
+from meshwright.plans.files.yaml_text import read_file
 
+CLUSTER = FileKind(
+    "cluster",
+    ("name", "pools", "tiers", "failures_per_1000_node_days", "source"),
+    dict.fromkeys(("power_w", "usd_per_device_hour", "failures_per_1000_node_days"), UNKNOWN),
+    form="pools: [{device: h100-sxm-80gb, count: 64}]",
+)
 SUFFIXES = (".yaml", ".yml")
 HINT = f"check the path, or write {EXAMPLE[5:]}"
 
@@ -40,7 +47,9 @@ def load_cluster(text_or_path: str | Path) -> Cluster:
 
 def parse_cluster(text: str, where: str = "cluster") -> Cluster:
     """Return the cluster that the text of a cluster file describes. Raises InputError with every problem."""
-    cluster = unfold(validated(ClusterFile, read_mapping(text, where)))
+    problems: list[Problem] = []
+    data = read_keys(text, where, CLUSTER, problems)
+    cluster = unfold(validated(ClusterFile, data, others=problems))
     errors = [problem for problem in implausible_figures(cluster) if problem.severity == "error"]
     if errors:
         raise InputError(errors)

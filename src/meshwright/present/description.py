@@ -42,14 +42,14 @@ def render_description(data: dict[str, Any]) -> None:
 
 
 def _plan_file(data: dict[str, Any]) -> str:
-    lines = [f"# {name}: {', '.join(data[name])}" for name in ("given", "defaults") if data.get(name)]
-    lines += [f"# devices: {data['devices']}", "# stages:"]
+    lines = [f"{name}: {', '.join(data[name])}" for name in ("given", "defaults") if data.get(name)]
+    lines += [f"devices: {data['devices']}", "stages:"]
     for stage in data["stages"]:
         last = stage["first_layer"] + stage["layers"] - 1
         ends = "".join(f", {end}" for end in ("embed", "head") if stage[end])
         layers = f"layers {stage['first_layer']}..{last}" if stage["layers"] else "no layers"
-        lines.append(f"#   {stage['stage']} on pipeline rank {stage['pipeline_rank']}: {layers}{ends}")
-    return plan_text(data["plan"]) + "\n".join(lines) + "\n"
+        lines.append(f"  {stage['stage']} on pipeline rank {stage['pipeline_rank']}: {layers}{ends}")
+    return plan_text(data["plan"], below=lines)
 
 
 def _print_item(out: Console, key: str, item: Any, depth: int) -> None:

@@ -15,9 +15,10 @@ from pydantic import Field, create_model
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
+from meshwright.plans.files.meshwright_file import FileKind, read_keys
 from meshwright.plans.files.strict_types import Strict, one_of
 from meshwright.plans.files.validation_messages import validated
-from meshwright.plans.files.yaml_text import read_file, read_mapping
+from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import Axis, RecomputeName, RecomputeOperator, ShardingName
 from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.schedules.generators import SCHEDULES
@@ -27,6 +28,7 @@ from meshwright.workload.fp8_recipe import Fp8Recipe
 
 DEFAULT_STACK = "megatron-core"
 LIKE = "like"
+STACK = FileKind("stack", ("name", "release", "source"), form="like: megatron-core, and what differs from it")
 SUFFIXES = (".yaml", ".yml")
 
 ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
@@ -91,7 +93,8 @@ def own_stack(other: Stack) -> Stack:
 
 def parse_stack(text: str, where: str = "stack") -> Stack:
     """Parse the text of a stack file. Raise InputError with every problem."""
-    spec = validated(_file_type(), _keys(text, where))
+    problems: list[Problem] = []
+    spec = validated(_file_type(), _keys(text, where, problems), others=problems)
     return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
 
 
@@ -102,9 +105,12 @@ def load_stack_until(name: str, release: str) -> Stack:
     return _packaged_stack(name, before[-1] if before else releases[0])
 
 
-def _keys(text: str, where: str) -> dict[str, Any]:
-    """Return the keys of a stack file, with those of the packaged stack that it is like. Raises InputError."""
-    keys = dict(read_mapping(text, where))
+def _keys(text: str, where: str, problems: list[Problem]) -> dict[str, Any]:
+    """Return the keys of a stack file, with those of the packaged stack that it is like. Raises InputError.
+
+    Keys without a value are added to ``problems``.
+    """
+    keys = read_keys(text, where, STACK, problems)
     if LIKE not in keys:
         return keys
     like = keys.pop(LIKE)
@@ -112,7 +118,7 @@ def _keys(text: str, where: str) -> dict[str, Any]:
         raise InputError(Problem(LIKE, like, "must name a stack", f"like: {load_stack().id}"))
     name, _, release = stack_in_our_words(like).strip().partition("@")
     entry = files("meshwright.stack").joinpath("files", _packaged()[_find(name, release, like)])
-    return _keys(entry.read_text(encoding="utf-8"), like) | keys
+    return _keys(entry.read_text(encoding="utf-8"), like, problems) | keys
 
 
 def _find(name: str, release: str, given: str) -> tuple[str, str]:

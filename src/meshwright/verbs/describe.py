@@ -16,7 +16,7 @@ from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_name, zoo_names
 from meshwright.plans.describe import describe_plan
 from meshwright.plans.files.plan_file import load_plan
-from meshwright.plans.files.yaml_text import read_file, read_mapping
+from meshwright.plans.files.yaml_text import keys_read, read_file
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import with_files_read
@@ -53,7 +53,7 @@ def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
 def _describe_file(path: Path, long: bool) -> dict[str, Any]:
     """Describe the plan, cluster or stack of a YAML file, recognised by its keys."""
     text = read_file(path, "file", "check the path")
-    kind = _kind_of_file(read_mapping(text, str(path)))
+    kind = _kind_of_file(keys[0] for keys in keys_read(text) if len(keys) == 1)
     if kind == "cluster":
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if kind == "stack":

@@ -44,7 +44,7 @@ def test_a_link_stays_a_link(tmp_path):
     link.symlink_to(target)
     assert run(*PLAN, "-o", link).code == 0
     assert link.is_symlink()
-    assert target.read_text(encoding="utf-8").startswith("plan: 1\n")
+    assert target.read_text(encoding="utf-8").startswith("# written by meshwright\nplan: 1\n")
 
 
 def test_a_pipe_is_written_into_not_replaced(tmp_path):
@@ -52,7 +52,7 @@ def test_a_pipe_is_written_into_not_replaced(tmp_path):
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     assert run(*PLAN, "-o", pipe).code == 0
-    assert os.read(reader, 100).startswith(b"plan: 1\n")
+    assert os.read(reader, 100).startswith(b"# written by meshwright\nplan: 1\n")
     os.close(reader)
     assert pipe.is_fifo()
 

@@ -28,14 +28,14 @@ pools:
       memory_gbyte_per_s: 24.0
       scaleup_gbyte_per_s_per_device: 2.7
       scaleup_link: gloo
-      power_w:
+      power_w: unknown
       source: an example
       confidence: guess
     node:
       name: one
       devices: 1
       nic_gbit_per_s_per_node: 0.1
-    usd_per_device_hour:
+    usd_per_device_hour: unknown
 """
 
 

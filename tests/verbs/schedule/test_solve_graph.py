@@ -141,7 +141,7 @@ def test_a_circle_is_named(file):
 @pytest.mark.parametrize(
     ("data", "field", "rule"),
     [
-        ("7", "graph", "is no mapping"),
+        ("7", "graph", "must be a mapping of keys to values"),
         ("{}", "graph.operators", "is no mapping of names to operators"),
         (
             {"operators": {"a": dict.fromkeys(("forward_s", "input_s", "weight_s"), 0)}},

@@ -70,7 +70,7 @@ def test_the_file_of_times_is_what_the_plan_is_played_with(plan_file, tmp_path, 
     breakdown = api.predict(path).breakdown_s
     pipeline = sum(breakdown[name] for name in ("compute", "tp", "cp", "ep", "pp", "bubble", "host"))
     assert played["latency"] == pytest.approx(pipeline, rel=1e-5)
-    command = text.splitlines()[1]
+    command = text.splitlines()[2]
     assert "schedule auto --stages 4 --micro-batches 16" in command
     assert ("--chunks 2 --placement v" in command) == (chunks == 2)
     limit = float(command.partition("--memory-limit ")[2].split()[0])

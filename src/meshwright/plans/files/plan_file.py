@@ -4,18 +4,24 @@ The short form has ``layout``, the long form ``layouts``. A file is read up to 1
 so that a wrong path never exhausts memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem
+from meshwright.plans.files.meshwright_file import FileKind, read_keys, write_file
 from meshwright.plans.files.validation_messages import validated
-from meshwright.plans.files.yaml_text import read_file, read_mapping, write_mapping
+from meshwright.plans.files.yaml_output import commented
+from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 
 Plan = ShortPlan | LongPlan
 
 _ONE_LINE_SECTIONS = frozenset({"layout", "workload", "pipeline", "states", "pipeline.schedule", "sequence"})
+PLAN = FileKind(
+    "plan",
+    ("plan", "model", "cluster", "workload", "stack", "layout (layouts in the long form)", "pipeline"),
+)
 _LAYOUT_EXAMPLE = "layout: {pp: 1, dp_replicate: 1, dp_shard: 8, tp: 1}"
 _LEFT_OUT_WHEN_EMPTY = ("synchronise", "edges")
 
@@ -27,10 +33,12 @@ def load_plan(path: str | Path) -> Plan:
 
 def parse_plan(text: str, where: str = "plan") -> Plan:
     """Parse the plan that ``text`` holds; ``where`` names the text in problems. Raise InputError."""
-    data = read_mapping(text, where)
-    if "layouts" not in data:
-        return validated(ShortPlan, data, required={"layout": _LAYOUT_EXAMPLE})
-    if "layout" in data:
+    problems: list[Problem] = []
+    data = read_keys(text, where, PLAN, problems)
+    keys = {*data, *(problem.field for problem in problems)}
+    if "layouts" not in keys:
+        return validated(ShortPlan, data, {"layout": _LAYOUT_EXAMPLE}, problems)
+    if "layout" in keys:
         rule = "`layout` is the short form, `layouts` the long form: a plan has one of them"
         raise InputError(
             Problem(
@@ -40,7 +48,7 @@ def parse_plan(text: str, where: str = "plan") -> Plan:
                 "take `layout` out for the long form, or `layouts` for the short one",
             )
         )
-    return validated(LongPlan, data)
+    return validated(LongPlan, data, others=problems)
 
 
 def dump_plan(plan: Plan, notes: Mapping[str, str] | None = None) -> str:
@@ -48,10 +56,12 @@ def dump_plan(plan: Plan, notes: Mapping[str, str] | None = None) -> str:
     return plan_text(plan.to_data(), notes)
 
 
-def plan_text(data: Mapping[str, object], notes: Mapping[str, str] | None = None) -> str:
-    """Return a plan's data, of either form, as text."""
+def plan_text(
+    data: Mapping[str, object], notes: Mapping[str, str] | None = None, below: Sequence[str] = ()
+) -> str:
+    """Return a plan's data, of either form, as text, with lines of comments below it."""
     kept = {key: value for key, value in data.items() if value or key not in _LEFT_OUT_WHEN_EMPTY}
-    return write_mapping(kept, _flow_paths(kept), notes or {})
+    return write_file(commented(kept, _flow_paths(kept), notes or {}), below=below)
 
 
 def _flow_paths(data: Mapping[str, object]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 
 from meshwright.errors import InputError, Problem, near_names, nearest
+from meshwright.plans.files.meshwright_file import with_empty_keys
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.long import LATER, NOT_YET, Layout, LongPlan, Pipeline
 from meshwright.plans.forms.short import ShortPlan
@@ -83,10 +84,16 @@ LONG_SECTIONS: Mapping[tuple[str | int, ...], type[Strict]] = {
 """The section of the long form that corresponds to a section of the short form."""
 
 
-def validated(kind: type[P], data: Mapping[str, object], required: Mapping[str, str] | None = None) -> P:
+def validated(
+    kind: type[P],
+    data: Mapping[str, object],
+    required: Mapping[str, str] | None = None,
+    others: Sequence[Problem] = (),
+) -> P:
     """Return ``data`` as a ``kind``. Raise InputError with every problem at once.
 
-    ``required`` are keys that must be there although the type has a default, each with an example.
+    ``required`` are keys that must be there although the type has a default, each with an example; ``others`` are
+    problems that were found while ``data`` was read, of keys that are not in it.
     """
     found: list[Facts] = [
         {"type": "missing", "loc": (key,), "example": example}
@@ -98,8 +105,9 @@ def validated(kind: type[P], data: Mapping[str, object], required: Mapping[str, 
         plan = kind.model_validate(data)
     except ValidationError as error:
         found += error.errors(include_url=False)
-    if plan is None or found:
-        raise InputError(_problem(kind, facts) for facts in _causes(kind, found)) from None
+    if plan is None or found or others:
+        wrong = [_problem(kind, facts) for facts in _causes(kind, found)]
+        raise InputError(with_empty_keys(others, wrong)) from None
     return plan
 
 

@@ -1,4 +1,4 @@
-"""YAML text to plain data and back: the small, safe part of YAML 1.2 that plan files use.
+"""Read YAML text as plain data: the small, safe part of YAML 1.2 that plan files use.
 
 Accepted: one document of mappings, lists, text, numbers, booleans and null. Keys are always text (``5:`` is
 the key "5"). Refused with the place in the file: aliases and anchors (a few lines of them can expand without
@@ -6,19 +6,16 @@ limit), tags, dates, binary, control characters, endless nesting, duplicate keys
 Lists become tuples, because plans are frozen values.
 """
 
-import re
-from collections.abc import Mapping
-from io import StringIO
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
-from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from ruamel.yaml.tag import Tag
 
 from meshwright.errors import InputError, Problem
@@ -27,13 +24,20 @@ MAX_BYTES = 2**17
 MAX_DEPTH = 24
 PLAIN = "write plain YAML 1.2: one `key: value` a line"
 MAX_DIGITS = 40
-_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+ -]*").fullmatch
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null"))
 
 
 class PlainComposer(Composer):
-    """Composes nodes of the accepted part of YAML and refuses the rest where it stands."""
+    """Composes nodes of the accepted part of YAML and refuses the rest where it stands.
+
+    ``keys`` are the paths of the keys that were composed so far.
+    """
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader)
+        self.keys: list[tuple[str, ...]] = []
+        self._inside: tuple[str, ...] = ()
 
     def compose_node(self, parent: Node | None, index: Node | int | None) -> Node:
         """Compose the next node; keys of mappings (``index`` None) become text."""
@@ -42,12 +46,17 @@ class PlainComposer(Composer):
             raise ComposerError(None, None, "anchors and aliases are not used here", event.start_mark)
         if getattr(event, "ctag", None) is not None:
             raise ComposerError(None, None, "tags are not used here", event.start_mark)
+        around = self._inside
+        self._inside = (*around, index.value) if isinstance(index, ScalarNode) else around
         node = super().compose_node(parent, index)
+        self._inside = around
         is_key = isinstance(parent, MappingNode) and index is None
         if isinstance(node, ScalarNode):
             _check_scalar(node, is_key)
         elif is_key:
             raise ComposerError(None, None, "a key must be text", node.start_mark)
+        if is_key:
+            self.keys.append((*around, node.value))
         return node
 
 
@@ -62,13 +71,20 @@ def _check_scalar(node: ScalarNode, is_key: bool) -> None:
         raise ComposerError(None, None, f"a number of more than {MAX_DIGITS} digits", node.start_mark)
 
 
-def read_mapping(text: str, where: str) -> dict[str, object]:
-    """Read the mapping that ``text`` holds; ``where`` names the text in problems. Raise InputError."""
+def read_mapping(text: str, where: str, form: str = "") -> dict[str, object]:
+    """Read the mapping that ``text`` holds; ``where`` names the text in problems. Raise InputError.
+
+    ``form`` suggests what to write in place of what is no mapping.
+    """
     data = read_value(text, where)
     if data is None:
-        raise InputError(Problem(where, None, "is empty", "write a plan, or make one with `meshwright plan`"))
+        raise InputError(
+            Problem(where, None, "is empty", form or "write a plan, or make one with `meshwright plan`")
+        )
     if not isinstance(data, dict):
-        raise InputError(Problem(where, data, "must be a mapping of keys to values", "start with `plan: 1`"))
+        raise InputError(
+            Problem(where, data, "must be a mapping of keys to values", form or "start with `plan: 1`")
+        )
     return data
 
 
@@ -76,22 +92,26 @@ def read_value(text: str, where: str) -> object:
     """Read the one YAML value that ``text`` holds, in plain types. Raise InputError."""
     if len(text) > MAX_BYTES:
         raise InputError(Problem(where, f"{len(text)} characters", f"more than {MAX_BYTES}", "shorten it"))
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = PlainComposer
-    yaml.max_depth = MAX_DEPTH
     try:
-        return _frozen(yaml.load(text), where)
+        return _frozen(_plain_yaml().load(text), where)
     except (YAMLError, ValueError) as error:
         raise InputError(_unreadable(error, text, where)) from None
 
 
-def write_mapping(data: Mapping[str, object], flow: frozenset[str], notes: Mapping[str, str]) -> str:
-    """Write ``data`` as YAML. Paths in ``flow`` go on one line, notes (by dotted path) become comments."""
-    yaml = YAML()
-    yaml.width = 2**20
-    stream = StringIO()
-    yaml.dump(_commented(data, "", flow, notes), stream)
-    return stream.getvalue()
+def keys_read(text: str) -> list[tuple[str, ...]]:
+    """Return the path of every key of ``text``, in order, up to the first error."""
+    yaml = _plain_yaml()
+    with suppress(YAMLError, ValueError):
+        yaml.load(text[:MAX_BYTES])
+    composer: PlainComposer = yaml.composer
+    return composer.keys
+
+
+def _plain_yaml() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = PlainComposer
+    yaml.max_depth = MAX_DEPTH
+    return yaml
 
 
 def _unreadable(error: Exception, text: str, where: str) -> Problem:
@@ -114,38 +134,6 @@ def _frozen(value: object, where: str) -> object:
     if isinstance(value, float) and not isfinite(value):
         raise InputError(Problem(where, value, "must be finite", "write a number, such as 1.5"))
     return value
-
-
-def _commented(value: object, path: str, flow: frozenset[str], notes: Mapping[str, str]) -> object:
-    if isinstance(value, list | tuple):
-        sequence = CommentedSeq(_commented(item, path, flow, {}) for item in value)
-        sequence.fa.set_flow_style()
-        return sequence
-    if not isinstance(value, Mapping):
-        return _quoted(value)
-    mapping = CommentedMap()
-    for name, item in value.items():
-        key, inner = _quoted(name), f"{path}.{name}" if path else name
-        mapping[key] = _commented(item, inner, flow, notes)
-        if inner in notes:
-            _annotate(mapping, key, " ".join(notes[inner].split()))
-    if path in flow and not any(note.startswith(f"{path}.") for note in notes):
-        mapping.fa.set_flow_style()
-    return mapping
-
-
-def _quoted(value: object) -> object:
-    """Text in quotes unless it is plainly safe; what would read as a number or null, the library quotes."""
-    return SingleQuotedScalarString(value) if isinstance(value, str) and not _SAFE(value) else value
-
-
-def _annotate(mapping: CommentedMap, key: object, note: str) -> None:
-    """Add a comment after the value, or above the key where the value takes several lines."""
-    value = mapping[key]
-    if isinstance(value, CommentedMap) and not value.fa.flow_style():
-        mapping.yaml_set_comment_before_after_key(key, before=note)
-    else:
-        mapping.yaml_add_eol_comment(note, key, column=0)
 
 
 def read_file(path: str | Path, field: str, hint: str) -> str:

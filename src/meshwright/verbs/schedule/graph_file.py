@@ -22,11 +22,13 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plans.files.yaml_text import read_file, read_value
+from meshwright.plans.files.meshwright_file import FileKind, read_keys, with_empty_keys
+from meshwright.plans.files.yaml_text import read_file
 from meshwright.schedules.integer_times import exact, ticks_in_unit
 from meshwright.search.operator_graph.graph import Cost, Graph
 
 FORM = "`operators`, each with forward_s, input_s and weight_s, and `edges` with `from` and `to`"
+GRAPH = FileKind("graph", prefix="graph", form=FORM)
 TOP = ("operators", "edges", "link_bytes_per_s")
 PASSES = ("forward_s", "input_s", "weight_s")
 BYTES = ("kept_bytes", "kept_for_weight_bytes", "state_bytes")
@@ -49,11 +51,9 @@ class Branches:
 
 def branches_of_file(path: str) -> Branches:
     """Read the graph of a file. Raise InputError with every problem."""
-    data = read_value(read_file(path, "graph", FORM), "graph")
-    if not isinstance(data, dict):
-        raise InputError(Problem("graph", data, "is no mapping", FORM))
-    reader = _Reader(data)
-    problems = [*reader.problems, *reader.shape_problems()]
+    empty: list[Problem] = []
+    reader = _Reader(read_keys(read_file(path, "graph", FORM), "graph", GRAPH, empty))
+    problems = with_empty_keys(empty, [*reader.problems, *reader.shape_problems()])
     if problems:
         raise InputError(problems)
     return reader.branches()

@@ -21,7 +21,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from meshwright.errors import InputError, Problem
-from meshwright.plans.files.yaml_text import read_file, read_value
+from meshwright.plans.files.meshwright_file import FileKind, read_keys
+from meshwright.plans.files.yaml_text import read_file
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.integer_times import Ticks, exact, three, ticks_of
 from meshwright.schedules.stage_times import StageTimes
@@ -32,6 +33,7 @@ PASSES = ("F", "I", "W")
 SINGLE = ("message", "kept")
 YAML = (".yaml", ".yml")
 LISTS = "F: [1, 1], I: [1, 1] and W: [1, 1] for two stages"
+STAGE_TIMES = FileKind("file of stage times", (*PASSES, *SINGLE), prefix="stage-times", form=LISTS)
 FORM = "columns F,I,W with a line for each stage, or YAML lists F, I and W"
 
 
@@ -117,18 +119,18 @@ def _cell(row: list[str], column: int) -> str:
 
 
 def _yaml_columns(text: str) -> dict[str, list[object]]:
-    data = read_value(text, "stage-times")
-    if not isinstance(data, dict):
-        raise InputError(Problem("stage-times", data, "is no mapping of F, I and W to lists", LISTS))
+    empty: list[Problem] = []
+    data = read_keys(text, "stage-times", STAGE_TIMES, empty)
     problems = [
         Problem(f"stage-times.{name}", data[name], "unknown key", f"one of {', '.join((*PASSES, *SINGLE))}")
         for name in data.keys() - {*PASSES, *SINGLE}
     ]
-    columns = {name: list(data[name]) if isinstance(data.get(name), tuple) else [] for name in PASSES}
+    rows = {name: data.get(name) for name in PASSES}
+    columns = {name: list(row) if isinstance(row, tuple) else [] for name, row in rows.items()}
     if len({*map(len, columns.values())}) > 1 or not columns["F"]:
         problems.append(Problem("stage-times", None, "F, I and W are not three lists of one length", LISTS))
-    if problems:
-        raise InputError(problems)
+    if problems or empty:
+        raise InputError([*empty, *problems])
     return columns | {name: [data[name]] for name in SINGLE if name in data}
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from meshwright.cost.schedule_solver_task import CustomSchedulePlan, solver_task, unsupported_by_solver
 from meshwright.errors import InputError, Problem
-from meshwright.plans.files.yaml_text import write_mapping
+from meshwright.plans.files.meshwright_file import write_file
+from meshwright.plans.files.yaml_output import commented
 from meshwright.plans.resolve import Resolved
 from meshwright.schedules.custom.inferred_shape import shape_of
 from meshwright.schedules.integer_times import three, whole_times
@@ -64,8 +65,8 @@ def stage_times_text(plan: Resolved, file: str) -> str:
     if limit is not None:
         words.append(f"--memory-limit {np.floor(1000 * limit) / 1000:g}")
     command = " ".join(["meshwright schedule auto", *words, f"--stage-times {file}"])
-    notes = f"# F, I and W of every stage and a message, in seconds\n# {command}\n"
-    return notes + write_mapping(data, frozenset(data), {})
+    above = ("F, I and W of every stage and a message, in seconds", command)
+    return write_file(commented(data, frozenset(data), {}), above)
 
 
 def _to_nanoseconds(seconds: Sequence[float]) -> list[float]:
