@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from meshwright.cluster.cluster import Cluster, Device, Node, Pool
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.graph import ModelGraph
+from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.forms.conversion import expand
@@ -83,7 +84,7 @@ NODE = Node(
 
 
 def graph(architecture: Architecture) -> ModelGraph:
-    return ModelGraph(architecture, blocks=(), chain=())
+    return build_graph(architecture)
 
 
 def cluster(devices: int) -> Cluster:
@@ -259,6 +260,13 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
 AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
 VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
+    (
+        long_plan(recompute=("layernorm", "mlp")),
+        {"stack": replace(STACK, norm_products=("qkv", "ffn_up"))},
+        "recompute",
+        "layernorm has no effect: test-stack@1.0 computes every norm of dense inside of the product",
+        "take layernorm out",
+    ),
     (long_plan({"node_order": (0, 0)}), {}, "layout.node_order", "each of the nodes 0 to 7 once", "`plan`"),
     (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **AFTER), {}, VALIDATION, "pp = 1", "pp: 2 or more"),
     (

@@ -52,6 +52,7 @@ NARROWED: dict[str, Any] = {
     "fp8_recipes": Annotated[tuple[Fp8Recipe, ...], Field(min_length=1)],
     "rank_orders": tuple[tuple[Axis, Axis, Axis, Axis, Axis], ...],
     "selective_recompute": tuple[RecomputeOperator, ...],
+    "norm_products": tuple[Literal["qkv", "ffn_up", "q_b", "kv_b"], ...],
     "contexts": tuple[ContextName, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],

@@ -50,8 +50,7 @@ class Stack:
         on the wire.
     reduces_each_micro_batch
         shardings under which the gradients of every micro-batch are reduced as they come; under others, and wherever a
-        pipeline runs, the sum of all of them is. With ``gather: per-layer`` every micro-batch's are. (A zero1 that did
-        so would keep gradients cut, and be zero2.)
+        pipeline runs, the sum of them is. With ``gather: per-layer`` every micro-batch's are. (zero1 would be zero2.)
     overlap_gradient_reduction
         reductions overlap the backward pass of the last micro-batch.
     overlap_parameter_gather
@@ -108,6 +107,8 @@ class Stack:
     selective_keeps_products
         it then keeps results of attention and of every second product instead (``program/operator_recompute.py``);
         what runs again is still counted by the sets.
+    norm_products
+        products whose kernels compute the norm before them, too (``model/transforms/norm_kernels.py``).
     fp8_recipes
         recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.
     recomputes_by_layer
@@ -186,6 +187,7 @@ class Stack:
     recomputes: tuple[str, ...] = ("none", "selective", "full")
     selective_recompute: tuple[str, ...] = ("core_attn",)
     selective_keeps_products: bool = False
+    norm_products: tuple[str, ...] = ()
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     recomputes_by_layer: bool = False
     offloads_activations: bool = False

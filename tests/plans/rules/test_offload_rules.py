@@ -6,6 +6,7 @@ import pytest
 from plan_cases import DENSE, NODE, STACK, changed, cluster, graph, long_plan
 
 from meshwright.errors import InputError
+from meshwright.plans.files.meshwright_file import END
 from meshwright.plans.files.plan_file import dump_plan, parse_plan
 from meshwright.plans.forms.conversion import expand, shorten
 from meshwright.plans.forms.short import Offload
@@ -80,8 +81,8 @@ def test_both_forms_say_it_and_files_keep_it(offload):
 )
 def test_what_is_no_choice_of_it_is_named(offload, field):
     text = (
-        dump_plan(changed(long_plan()))
-        + f"offload: {offload if isinstance(offload, str) else flow(offload)}\n"
+        dump_plan(changed(long_plan())).removesuffix(f"{END}\n")
+        + f"offload: {offload if isinstance(offload, str) else flow(offload)}\n{END}\n"
     )
     with pytest.raises(InputError) as caught:
         parse_plan(text)

@@ -4,7 +4,8 @@ from meshwright.program.pass_items import Collective, Compute, Overlap
 
 
 def layer(kind, block=1, name="dense", layout=None, facts=None, **keys):
-    plan = lowered(short_plan(name, layout or {}, **keys), **(facts or {}))
+    """The items of a layer's pass and its block; norms are kernels of their own unless ``facts`` fuse them."""
+    plan = lowered(short_plan(name, layout or {}, **keys), **({"norm_products": ()} | (facts or {})))
     return plan.program.block_items[block, kind], plan.model.blocks[block]
 
 
@@ -90,6 +91,15 @@ def test_a_set_in_the_tensor_region_brings_its_input_together_again():
     items, _ = layer("I", layout={"tp": 2}, recompute=("mlp",))
     again = [name for name in names(items) if isinstance(name, str) and name.endswith("R")]
     assert again == ["all-gather R", "ffn_up R", "ffn_activation R", "ffn_down R"]
+
+
+def test_a_norm_that_its_product_computes_runs_again_with_it_alone():
+    facts = {"norm_products": ("qkv", "ffn_up")}
+    for recompute in ("mlp",), ("layernorm", "mlp"):
+        items, _ = layer("I", layout={"tp": 2}, facts=facts, recompute=recompute)
+        again = [name for name in names(items) if isinstance(name, str) and name.endswith("R")]
+        assert again == ["ffn_norm R", "all-gather R", "ffn_up R", "ffn_activation R", "ffn_down R"]
+    assert layer("I", facts=facts, recompute=("layernorm",))[0] == layer("I", facts=facts)[0]
 
 
 def test_where_no_exchange_is_kept_the_whole_layer_is_walked_again_first():

@@ -45,6 +45,7 @@ GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
 RECOMPUTED_LAYERS, MODULES = "--recompute-num-layers", "--recompute-modules"
 FP16, BF16, FP8, FP8_RECIPE, FP4 = "--fp16", "--bf16", "--fp8-format", "--fp8-recipe", "--fp4-format"
 OPTIMIZER, ATTENTION = "--optimizer", "--attention-backend"
+LAYERS_OF = "--transformer-impl"
 PP, ENDS = (
     "--pipeline-model-parallel-size",
     ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"),

@@ -1,13 +1,15 @@
 """Sets of operators that a plan may run again in its backward pass.
 
 All of them where there are few operators; else a chain in which each set adds the operator that takes the fewest FLOPs
-of those that are left. Sets that run the same operators again are one.
+of those that are left. Sets that run the same operators again are one, and a set of which the stack's kernels leave
+nothing to run again is none.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from meshwright.model.operators.recompute_sets import SETS
+from meshwright.model.transforms.norm_kernels import fused_sets
 from meshwright.plans.rules.stack_support import recomputable
 from meshwright.plans.setting import Setting
 
@@ -18,7 +20,10 @@ FEW = 3
 def operator_sets(setting: Setting) -> tuple[tuple[str, ...], ...]:
     """Return the sets of operators that can be recomputed, without the one that ``selective`` means."""
     stack, model = setting.stack, setting.model
-    known = [name for name in recomputable(model.architecture) if name in stack.recomputes]
+    fused = fused_sets(model, stack.norm_products)
+    known = [
+        name for name in recomputable(model.architecture) if name in stack.recomputes and name not in fused
+    ]
     seen = {_operators(stack.selective_recompute)} if "selective" in stack.recomputes else set()
     found = []
     for names in _subsets(known) if len(known) <= FEW else _chain(known, setting):

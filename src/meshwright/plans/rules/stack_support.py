@@ -5,6 +5,7 @@ from math import prod
 
 from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
+from meshwright.model.transforms.norm_kernels import fused_sets
 from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.activation_offload import offloading_by_stack
@@ -84,6 +85,20 @@ def recomputed_operators(case: RuleInput) -> Iterator[Problem]:
                 yield Problem(field, name, rule, "one of " + ", ".join(have))
 
 
+def recomputation_has_effect(case: RuleInput) -> Iterator[Problem]:
+    """Recomputation of operators that the stack computes inside of others does nothing."""
+    fused = fused_sets(case.model, case.stack.norm_products)
+    for field, recompute in _recomputes(case):
+        for name in recompute if not isinstance(recompute, str) else ():
+            if name in fused:
+                rule = (
+                    f"{name} has no effect: {case.stack.id} computes every norm of {case.model.name} inside of the "
+                    "product behind it, whose kernel keeps the norm's result"
+                )
+                hint = f"take {name} out" if len(recompute) > 1 else "recompute: none"
+                yield Problem(field, recompute, rule, hint, "warning")
+
+
 def _recomputes(case: RuleInput) -> Iterator[tuple[str, Recompute]]:
     """Each choice of what to recompute, with its field."""
     rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
@@ -157,6 +172,7 @@ DEVICE_RULES: tuple[Rule, ...] = (
     one_pool,
     precision,
     recomputed_operators,
+    recomputation_has_effect,
     sequence_parallelism_has_effect,
     tp_within_scaleup_domain,
 )

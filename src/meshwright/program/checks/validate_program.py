@@ -8,6 +8,7 @@ times, and whether the plan fits into memory.
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph, Recomputed
+from meshwright.model.transforms.norm_kernels import with_fused_norms
 from meshwright.model.transforms.recomputed_layers import with_recompute
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
 from meshwright.program.checks.action_lists import LIST_RULES
@@ -23,7 +24,8 @@ RULES: tuple[Rule, ...] = (*STATE_RULES, *LIST_RULES, *STEP_RULES, *COPY_RULES, 
 
 def validate(program: Program, model: ModelGraph) -> list[Problem]:
     """Everything that is wrong with a Program; empty for a good one."""
-    planned = with_recompute(model, _recomputed(program, len(model.layer_blocks)))
+    fused = with_fused_norms(model, program.stack.norm_products)
+    planned = with_recompute(fused, _recomputed(program, len(model.layer_blocks)))
     case = CheckedProgram(
         program, planned if program.vocabulary is None else with_vocabulary_parallel(planned)
     )

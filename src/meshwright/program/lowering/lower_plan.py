@@ -13,6 +13,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import usable_domain
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
+from meshwright.model.transforms.norm_kernels import with_fused_norms
 from meshwright.model.transforms.recomputed_layers import with_recompute
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
 from meshwright.plans.context_parallel import USUAL
@@ -236,8 +237,9 @@ def plan_mode(plan: LongPlan, layout: Layout, stack: Stack) -> Mode:
 
 
 def recomputed_model(model: ModelGraph, of_layers: Sequence[Recompute], stack: Stack) -> ModelGraph:
-    """Return the model with each layer's recomputation."""
-    return with_recompute(model, [resolve_recompute(choice, stack) for choice in of_layers])
+    """Return the model with each layer's recomputation, norms as the stack's kernels compute them."""
+    fused = with_fused_norms(model, stack.norm_products)
+    return with_recompute(fused, [resolve_recompute(choice, stack) for choice in of_layers])
 
 
 def resolve_recompute(choice: Recompute, stack: Stack) -> Recomputed:

@@ -207,4 +207,6 @@ def _stack(line: CommandLine, facts: Facts) -> Facts:
         found["stack.deduplicates_exchange"] = line.fact(once, True)
     if line.get(names.ATTENTION, "auto") in ("unfused", "local"):
         found["stack.attention"] = line.fact(names.ATTENTION, "fused-softmax")
+    if line.get(names.LAYERS_OF, "") == "local":
+        found["stack.norm_products"] = line.fact(names.LAYERS_OF, ())
     return found
