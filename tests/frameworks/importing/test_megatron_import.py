@@ -93,6 +93,7 @@ def test_the_same_options_as_yaml():
         (["--num-layers-per-virtual-pipeline-stage 4"], "layers_per_stage", 4),
         (["--moe-token-dispatcher-type flex", "--moe-enable-deepep"], "stack.deduplicates_exchange", True),
         (["--overlap-moe-expert-parallel-comm"], "stack.overlap_expert_exchange", True),
+        (["--transformer-impl local"], "stack.norm_products", ()),
         (
             ["--moe-token-dispatcher-type alltoall", "--moe-enable-deepep"],
             "stack.deduplicates_exchange",
