@@ -8,7 +8,7 @@ from typing import NamedTuple
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.frameworks.accelerate.importing.importer import import_accelerate
 from meshwright.frameworks.deepspeed.importing.importer import import_deepspeed
-from meshwright.frameworks.importing.imported_file import ImportedFile, Importer
+from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Importer, Sizes
 from meshwright.frameworks.megatron.importing.importer import import_megatron
 from meshwright.frameworks.megatron_bridge.importing.importer import import_bridge
 from meshwright.frameworks.torchtitan.importing.importer import import_torchtitan
@@ -53,10 +53,12 @@ FORMATS: Mapping[str, Format] = {
 PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
 
 
-def read_framework_file(text: str, source: str | None = None, variables: Iterable[str] = ()) -> ImportedFile:
+def read_framework_file(
+    text: str, source: str | None = None, variables: Iterable[str] = (), sizes: Sizes = NO_SIZES
+) -> ImportedFile:
     """Read a file; ``source`` names its format, which is recognised by content otherwise. Raises InputError.
 
-    ``variables`` are ``NAME=value`` of the shell that a script would find.
+    ``variables`` are ``NAME=value`` of the shell that a script would find; ``sizes`` are the model's, if it is known.
     """
     if source is not None and source not in FORMATS:
         raise InputError(Problem("from", source, "is no format that can be read", nearest(source, FORMATS)))
@@ -67,7 +69,7 @@ def read_framework_file(text: str, source: str | None = None, variables: Iterabl
     if assignments and not FORMATS[name].is_script(text):
         rule = f"this file of {name} has no shell variables"
         raise InputError(Problem("variable", assignments[0], rule, "leave it out"))
-    return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text)
+    return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text, sizes)
 
 
 def _assignment(variable: str) -> str:

@@ -9,9 +9,9 @@ from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, Problem
 from meshwright.frameworks.import_formats import read_framework_file
 from meshwright.frameworks.importing.custom_model_config import config_from_sizes, config_text
-from meshwright.frameworks.importing.imported_file import ImportedFile
+from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Sizes
 from meshwright.frameworks.importing.launcher_file import with_launcher
-from meshwright.frameworks.importing.model_match import matching_zoo_models, size_differences
+from meshwright.frameworks.importing.model_match import matching_zoo_models, size_differences, sizes_of_model
 from meshwright.frameworks.importing.multi_token_model import (
     config_with_multi_token_layers,
     multi_token_problem,
@@ -96,12 +96,13 @@ def import_text(text: str, request: ImportRequest, launcher: str = "") -> Import
 
     ``launcher`` is the text of the launch file in the same folder, if we wrote one.
     """
-    foreign = with_launcher(read_framework_file(text, request.source, request.variables), launcher)
+    foreign = _read(text, request, launcher, NO_SIZES)
     problems: list[Problem] = []
     names = _names(foreign, request, problems)
     if problems:
         raise InputError([*foreign.problems, *problems])
     config, model, found = _model(foreign, names["model"])
+    foreign = _read(text, request, launcher, sizes_of_model(model.architecture))
     cluster = load_cluster(names["on"])
     stack = load_stack(names["stack"])
     if len(cluster.pools) != 1:
@@ -125,6 +126,11 @@ def import_text(text: str, request: ImportRequest, launcher: str = "") -> Import
     if any(problem.severity == "error" for problem in all_problems):
         plan = None
     return Imported(foreign, plan, model, cluster, changed, changed != stack, config, all_problems)
+
+
+def _read(text: str, request: ImportRequest, launcher: str, sizes: Sizes) -> ImportedFile:
+    """Return the file with its launcher; the framework's rules know ``sizes`` that the file leaves to the model."""
+    return with_launcher(read_framework_file(text, request.source, request.variables, sizes), launcher)
 
 
 def _names(foreign: ImportedFile, request: ImportRequest, problems: list[Problem]) -> dict[str, str]:

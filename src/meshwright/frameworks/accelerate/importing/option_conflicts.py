@@ -19,6 +19,8 @@ from meshwright.frameworks.accelerate.importing.options_to_plan import (
 )
 from meshwright.frameworks.accelerate.importing.unread_options import OTHERS
 from meshwright.frameworks.importing.config_values import ConfigValues
+from meshwright.frameworks.importing.imported_file import Fact, number_in
+from meshwright.plans.rules.rule_input import largest_divisor
 
 SECTIONS = {
     names.FSDP_SECTION: "FSDP",
@@ -39,11 +41,22 @@ DEEPSPEED_OWN = (
 """Keys that may not stand beside a DeepSpeed configuration file."""
 
 
-def config_rules(settings: ConfigValues) -> None:
+def config_rules(settings: ConfigValues, facts: Mapping[str, Fact]) -> None:
     """Note everything that these keys contradict by themselves."""
     kind = str(settings.get(names.KIND, ""))
     for rule in RULES:
         rule(settings, kind)
+    if kind == "MEGATRON_LM":
+        _equal_stages(settings, facts)
+
+
+def _equal_stages(settings: ConfigValues, facts: Mapping[str, Fact]) -> None:
+    """Megatron needs equal stages without a layout, and the launcher has no option for one."""
+    layers, pp = number_in(facts, "model.layers", 0), number_in(facts, "layout.pp")
+    if layers % pp:
+        rule = f"layers mod pp = {layers} mod {pp} = {layers % pp}, must be 0"
+        key = f"{names.MEGATRON}pp_degree"
+        settings.problem(key, rule, f"{key}: {largest_divisor(layers, pp)}")
 
 
 def _kind(settings: ConfigValues, kind: str) -> None:

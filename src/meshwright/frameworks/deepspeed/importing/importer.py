@@ -15,7 +15,7 @@ from meshwright.frameworks.deepspeed.importing.options_to_plan import config_fac
 from meshwright.frameworks.deepspeed.importing.unread_options import unread_keys
 from meshwright.frameworks.deepspeed.options import TABLE, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import ImportedFile
+from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Sizes
 from meshwright.frameworks.importing.json_text import read_json
 from meshwright.frameworks.importing.unknown_keys import unknown_problems
 from meshwright.frameworks.nested_keys import Path, nested_keys
@@ -47,7 +47,7 @@ REMOVED = (
 """Keys of older releases that 0.19.8 refuses by name."""
 
 
-def import_deepspeed(text: str) -> ImportedFile:
+def import_deepspeed(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
     """Read a DeepSpeed configuration. Raises InputError if it cannot be parsed."""
     data = read_json(text, "file")
     names = frozenset(name for name in TABLE.names if not name.startswith("--"))

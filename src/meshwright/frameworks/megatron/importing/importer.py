@@ -19,7 +19,7 @@ from meshwright.frameworks.importing.command_line import (
     repeated,
     unknown_option_problems,
 )
-from meshwright.frameworks.importing.imported_file import Fact, ImportedFile
+from meshwright.frameworks.importing.imported_file import NO_SIZES, Fact, ImportedFile, Sizes
 from meshwright.frameworks.importing.shell_script import Script, read_script
 from meshwright.frameworks.megatron.importing.option_conflicts import rule_problems
 from meshwright.frameworks.megatron.importing.options_to_plan import RELEVANT, option_facts
@@ -37,14 +37,10 @@ OPTION_KEY = re.compile(r"(?m)^\s*['\"]?--[a-z0-9-]+['\"]?\s*:")
 OWN_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py")
 
 
-def import_megatron(text: str) -> ImportedFile:
+def import_megatron(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
     """Read a Megatron launch script."""
     script = read_script(_as_script(text))
-    return import_options(given_options(script.words), script)
-
-
-def import_options(options: list[GivenOption], script: Script) -> ImportedFile:
-    """Return the facts of Megatron options, wherever they were written."""
+    options = given_options(script.words)
     kept = last_of_each(options)
     if not any(name in RELEVANT for name in kept):
         rule = "has none of Megatron's options of parallelism, batch or model"
@@ -55,7 +51,7 @@ def import_options(options: list[GivenOption], script: Script) -> ImportedFile:
     raise_on_unknown_options(problems)
     problems += [*repeated(options, RELEVANT), *conditional_variables(script)]
     line = CommandLine(kept, problems)
-    facts = option_facts(line) | _devices(kept)
+    facts = option_facts(line, sizes) | _devices(kept)
     return ImportedFile(
         source="megatron",
         release=TABLE.full_name,

@@ -68,7 +68,8 @@ def _layers(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     elif not uneven and not account and layers % pp:
         rule = f"num-layers mod pp = {layers} mod {pp} = {layers % pp}, must be 0"
         text = layout_of(layers, pp, number_in(facts, NEXT_LAYERS, 0))
-        yield Problem(names.LAYERS, layers, rule, f"--pipeline-model-parallel-layout '{text}'")
+        field, value = (names.LAYERS, layers) if names.LAYERS in line else (names.PP, pp)
+        yield Problem(field, value, rule, f"--pipeline-model-parallel-layout '{text}'")
     each = number_in(facts, "layers_per_stage", 0)
     if each and not layers % pp and layers // pp % each:
         rule = f"layers per pipeline rank mod layers per stage = {layers // pp} mod {each}, must be 0"
@@ -104,13 +105,13 @@ def _overlap(line: CommandLine, facts: Facts) -> Iterator[Problem]:
 
 def _tensor(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     tp = number_in(facts, "layout.tp")
-    if names.EXPERTS in line and tp > 1 and names.SEQUENCE_PARALLEL not in line:
+    if "model.experts" in facts and tp > 1 and names.SEQUENCE_PARALLEL not in line:
         yield Problem(names.SEQUENCE_PARALLEL, "off", experts_need_sequences(tp), names.SEQUENCE_PARALLEL)
 
 
 def _experts(line: CommandLine, facts: Facts) -> Iterator[Problem]:
     ep = number_in(facts, "layout.ep")
-    if ep > 1 and names.EXPERTS not in line:
+    if ep > 1 and "model.experts" not in facts:
         rule = "a model without --num-experts has no experts to spread"
         yield Problem(names.EP, ep, rule, "--expert-model-parallel-size 1")
     experts = number_in(facts, "model.experts", 0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from meshwright.frameworks.importing.command_line import CommandLine
-from meshwright.frameworks.importing.imported_file import Fact, Stage
+from meshwright.frameworks.importing.imported_file import Fact, Sizes, Stage, completed
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.exporting.plan_to_options import (
     CONTEXTS,
@@ -41,11 +41,17 @@ DESCRIBED = (
 Facts = dict[str, Fact]
 
 
-def option_facts(line: CommandLine) -> Facts:
-    """Every fact that the options set, defaults of Megatron that differ from a short plan's included."""
+def option_facts(line: CommandLine, sizes: Sizes) -> Facts:
+    """Every fact that the options set, defaults of Megatron that differ from a short plan's included.
+
+    ``sizes`` are the model's, for options that leave them out.
+    """
     described = {row.option for row in DESCRIBED}
     facts = read_facts((row for row in names.TABLE.rows if row.option not in described), line)
-    for of_one in (_model, next_token_facts, _layout, _sharding, _stages, _recompute, _workload, _stack):
+    for of_model in (_model, next_token_facts):
+        facts |= of_model(line, facts)
+    facts = completed(facts, sizes)
+    for of_one in (_layout, _sharding, _stages, _recompute, _workload, _stack):
         facts |= of_one(line, facts)
     return facts
 
@@ -66,7 +72,7 @@ def _model(line: CommandLine, facts: Facts) -> Facts:
 
 def _layout(line: CommandLine, facts: Facts) -> Facts:
     found: Facts = {}
-    if names.EXPERTS in line and "layout.etp" not in facts:
+    if "model.experts" in facts and "layout.etp" not in facts:
         tp = facts.get("layout.tp", Fact(1, "")).value
         found["layout.etp"] = Fact(tp, f"{names.ETP} left out: as tp")
     if names.PP_BEFORE_DP in line:

@@ -67,7 +67,7 @@ def _layers(settings: ConfigValues, facts: Facts) -> None:
     if not layers:
         return
     held = sum(stage.layers for stage in stages.value) if stages else layers
-    if held != layers:
+    if held != layers and names.LAYERS in settings:
         settings.problem(
             names.LAYOUT,
             f"the stages hold {held} layers, the model has {layers}",
@@ -83,7 +83,8 @@ def _layers(settings: ConfigValues, facts: Facts) -> None:
             f"layers mod pp·virtual stages = {layers} mod {pp * chunks} = {layers % (pp * chunks)}, must be 0"
         )
         text = layout_of(layers, pp * chunks, number_in(facts, NEXT_LAYERS, 0))
-        settings.problem(names.LAYERS, rule, f"{names.LAYOUT}: {text}")
+        field = names.LAYERS if names.LAYERS in settings else names.PP
+        settings.problem(field, rule, f"{names.LAYOUT}: {text}")
 
 
 def _recompute(settings: ConfigValues, facts: Facts) -> None:

@@ -35,7 +35,8 @@ def stage_facts(settings: ConfigValues, facts: Mapping[str, Fact]) -> dict[str, 
         for key, option in STAGE_OPTIONS.items()
         if (found := values[key]) is not None
     }
-    stages = option_facts(CommandLine(options, settings.problems)).get("stages")
+    sizes = {path: fact for path, fact in facts.items() if path == "model.layers"}
+    stages = option_facts(CommandLine(options, settings.problems), sizes).get("stages")
     if stages is None:
         return {}
     words = [settings.words(key) for key, found in values.items() if found is not None and key not in SIZES]
