@@ -30,10 +30,10 @@ from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposal, with_node_remark
 from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
+from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
 from meshwright.workload.workload import Workload
 
-MAX_DEVICES_SUGGESTED = 2**17
 FAR_TOO_LARGE = "states alone exceed the memory of a device"
 TOO_LARGE = "peak memory exceeds what is usable of a device"
 SLOWER = "slower than what was found, by a lower bound"
@@ -270,29 +270,6 @@ def _leanest(space: Space, found: RankedPlans, setting: Setting) -> str:
     else:
         least, what = found.least_bytes, "the leanest plan needs at least"
     return f"{what} {format_bytes(least)} per device, usable are {format_bytes(usable)}"
-
-
-def smallest_cluster(setting: Setting, scope: Scope) -> str:
-    """Return the first larger count of whole nodes on which a plan fits; tries a few per octave."""
-    pool, (_, at, node) = setting.cluster.pool, setting.cluster.name.partition(" @ ")
-    nodes = {quarter * 2**octave // 4 for octave in range(18) for quarter in (4, 5, 6, 7)}
-    counts = (pool.node.devices * number for number in sorted(nodes))
-    legal = False
-    for count in (c for c in counts if setting.cluster.devices < c <= MAX_DEVICES_SUGGESTED):
-        larger = replace(setting.cluster, pools=(replace(pool, count=count),), links=None)
-        space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
-        legal = legal or len(space) > 0
-        if len(found.ranking):
-            return (
-                f"{pool.device.id} x {count}{at}{node} would do (the smallest of the counts that were tried)"
-            )
-    if not legal:
-        return (
-            "keep less"
-            if scope.keep or scope.schedules
-            else "a batch or a sequence length that more degrees divide"
-        )
-    return "another device with more memory, or a smaller model, batch or sequence"
 
 
 def _staged(found: RankedPlans, question: PlanRequest, setting: Setting) -> RebalancedPlan:
