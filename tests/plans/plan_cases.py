@@ -268,7 +268,13 @@ MORE += (
         "take layernorm out",
     ),
     (long_plan({"node_order": (0, 0)}), {}, "layout.node_order", "each of the nodes 0 to 7 once", "`plan`"),
-    (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **AFTER), {}, VALIDATION, "pp = 1", "pp: 2 or more"),
+    (
+        long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **AFTER),
+        {},
+        VALIDATION,
+        "pp = 1",
+        "pp: 2, or take it out",
+    ),
     (
         long_plan(**AFTER),
         {},

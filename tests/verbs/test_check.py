@@ -248,7 +248,7 @@ def test_a_schedule_of_several_stages_needs_a_pipeline(schedule):
     found = checked(PLAN + f"stack: generic\npipeline: {{schedule: {schedule}, virtual_stages: 2}}\n")
     (problem,) = [p for p in found.problems if p.severity == "error"]
     assert "needs pp > 1" in problem.rule
-    assert problem.suggestion == "pp: 2 or more, or schedule: 1f1b, virtual_stages: 1"
+    assert problem.suggestion == "pp: 2, dp_shard: 2, or schedule: 1f1b, virtual_stages: 1"
 
 
 @pytest.mark.slow

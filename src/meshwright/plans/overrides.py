@@ -41,7 +41,7 @@ def apply_overrides(plan: ShortPlan, settings: Iterable[str], devices: int | Non
     raise InputError(problems)
 
 
-def try_overrides(plan: ShortPlan, settings: Iterable[str], devices: int) -> ShortPlan | None:
+def try_overrides(plan: ShortPlan, settings: Iterable[str], devices: int | None) -> ShortPlan | None:
     """Return the plan with every setting; None where they are wrong."""
     try:
         return apply_overrides(plan, settings, devices)

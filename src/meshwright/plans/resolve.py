@@ -13,10 +13,11 @@ from meshwright.plans.files.expert_pairs_file import with_routing_read
 from meshwright.plans.forms.conversion import expand, shorten
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.check_plan import problems_by_rule
 from meshwright.plans.rules.expert_order import with_expert_order_read
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.setting import Setting
+from meshwright.plans.tried_suggestions import NamedProblem, SuggestionTrial
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
@@ -63,12 +64,39 @@ def resolve_with(
 ) -> Resolved:
     """Expand and check a plan whose nouns are at hand, as ``resolve`` does."""
     long = plan if isinstance(plan, LongPlan) else expand(plan, model.architecture)
-    found = check_plan(long, model, cluster, stack, stack_binds=stack_binds)
+    found = _found(plan, long, model, cluster, stack, stack_binds=stack_binds)
     errors = [problem for problem in found if problem.severity == "error"]
     if errors:
         raise PlanError(errors)
     warnings = tuple(problem for problem in found if problem.severity == "warning")
     return Resolved(long, shorten(long), Setting.of(model, cluster, workload_of(long), stack), warnings)
+
+
+def _found(
+    plan: ShortPlan | LongPlan,
+    long: LongPlan,
+    model: ModelGraph,
+    cluster: Cluster,
+    stack: Stack,
+    *,
+    stack_binds: bool,
+) -> list[Problem]:
+    """Return the problems of a plan; suggestions for one with a short form were tried on it."""
+
+    def judge(plan: ShortPlan) -> list[NamedProblem]:
+        try:
+            changed = expand(plan, arch)
+        except PlanError as error:
+            return [("expand", problem) for problem in error.problems]
+        return problems_by_rule(changed, model, cluster, stack, stack_binds=stack_binds)
+
+    arch = model.architecture
+    found = problems_by_rule(long, model, cluster, stack, stack_binds=stack_binds)
+    short = (plan if isinstance(plan, ShortPlan) else shorten(plan)) if found else None
+    if short is None:
+        return [problem for _, problem in found]
+    experts = arch.moe.experts if arch.moe else 1
+    return SuggestionTrial(short, found, cluster.devices, experts, stack, judge).with_tried_suggestions()
 
 
 def with_files_read(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | LongPlan:

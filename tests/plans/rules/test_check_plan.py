@@ -79,7 +79,7 @@ FORM = "pipeline.schedule.vocabulary"
 CASES = [
     *CONTEXT_CASES,
     *ROUTING_CASES,
-    (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **SPREAD), {}, FORM, "pp = 1", "pp: 2 or more"),
+    (long_plan({"pp": 1, "dp_shard": 8, "tp": 8}, **SPREAD), {}, FORM, "pp = 1", "pp: 2, or take it out"),
     (long_plan(workload={"task": "lora"}, **SPREAD), {}, FORM, "frozen tables", "take it out"),
     (long_plan(**SPREAD), {}, FORM, "test-stack@1.0 does not spread the vocabulary", "take it out"),
     (
@@ -94,7 +94,7 @@ CASES = [
         {},
         "layout",
         "3·1·8·3·1 = 72 ≠ 64",
-        "dp_shard: 64, all others 1",
+        "dp_shard: 64, pp: 1, cp: 1",
     ),
     (long_plan({"pp": 1, "dp_shard": 16}, sharding="none"), {}, "layout", "1·16·1·1·1", "dp_replicate: 64"),
     (

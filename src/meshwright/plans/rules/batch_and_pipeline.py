@@ -81,7 +81,7 @@ def schedule_shape(case: RuleInput) -> Iterator[Problem]:
     if chunked and pp == 1:
         rule = f"{name} needs pp > 1: with pp = 1 there is one pipeline rank, and nothing to schedule"
         alone = "schedule: 1f1b" + (", virtual_stages: 1" if virtual > 1 else "")
-        yield Problem("pipeline.schedule", name, rule, f"pp: 2 or more, or {alone}")
+        yield Problem("pipeline.schedule", name, rule, f"pp: {max(2, kind.rank_multiple)}, or {alone}")
         return
     if pp % kind.rank_multiple:
         rule = f"{name} needs pp % {kind.rank_multiple} = {pp} % {kind.rank_multiple} = 0"

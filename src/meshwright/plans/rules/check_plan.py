@@ -26,7 +26,6 @@ from meshwright.plans.rules.not_in_this_release import unsupported
 from meshwright.plans.rules.routing_and_capacity import ROUTING_RULES
 from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_field
 from meshwright.plans.rules.stack_limits import limits_of
-from meshwright.plans.rules.stack_limits.limits import broken
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
@@ -50,22 +49,32 @@ RULES: tuple[Rule, ...] = (
 def check_plan(
     plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack, *, stack_binds: bool = True
 ) -> list[Problem]:
-    """Everything that is wrong or doubtful, what is unsupported included; empty for a good plan.
+    """Return the problems of ``problems_by_rule`` without the names of rules."""
+    return [problem for _, problem in problems_by_rule(plan, model, cluster, stack, stack_binds=stack_binds)]
+
+
+def problems_by_rule(
+    plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack, *, stack_binds: bool = True
+) -> list[tuple[str, Problem]]:
+    """Everything that is wrong or doubtful with the rule's name, what is unsupported included; empty for a good plan.
 
     Fields are named as in the short form where ``plan`` has one. The rules read one layout: of a plan with
     several only what is unsupported comes back. What the stack cannot do is a warning unless ``stack_binds``; limits of
     single frameworks are asked only of plans that are legal otherwise.
     """
-    problems = unsupported(plan)
+    problems = [("unsupported", problem) for problem in unsupported(plan)]
     if len(plan.layouts) != 1:
         return problems
     case = RuleInput(plan, model, cluster, stack)
-    problems += [problem for rule in RULES for problem in rule(case)]
-    legal = not any(problem.severity == "error" for problem in problems)
-    of_stack = [problem for rule in STACK_RULES for problem in rule(case)]
+    problems += [(rule.__name__, problem) for rule in RULES for problem in rule(case)]
+    legal = not any(problem.severity == "error" for _, problem in problems)
+    of_stack = [(rule.__name__, problem) for rule in STACK_RULES for problem in rule(case)]
     if legal and case.workload is not None:
-        of_stack += broken(limits_of(stack), values_of(plan, case.arch, case.workload, stack))
-    problems += of_stack if stack_binds else [replace(problem, severity="warning") for problem in of_stack]
+        values = values_of(plan, case.arch, case.workload, stack)
+        of_stack += [(one.find.__name__, problem) for one in limits_of(stack) for problem in one.find(values)]
+    if not stack_binds:
+        of_stack = [(rule, replace(problem, severity="warning")) for rule, problem in of_stack]
+    problems += of_stack
     if shorten(plan) is not None:
         return problems
-    return [with_long_form_field(problem, case.layout_name) for problem in problems]
+    return [(rule, with_long_form_field(problem, case.layout_name)) for rule, problem in problems]

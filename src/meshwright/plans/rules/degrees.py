@@ -39,7 +39,8 @@ def _other_degree(case: RuleInput) -> str:
 def _data_parallel_only(case: RuleInput) -> str:
     """Degrees with the right product where no single one mends it."""
     axis = "dp_replicate" if case.plan.sharding == "none" else "dp_shard"
-    return f"{axis}: {case.cluster.devices}, all others 1"
+    others = [f"{other}: 1" for other, degree in case.degrees.items() if other != axis and degree > 1]
+    return ", ".join((f"{axis}: {case.cluster.devices}", *others))
 
 
 def _possible(case: RuleInput, axis: str, degree: int) -> bool:

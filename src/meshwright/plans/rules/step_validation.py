@@ -14,7 +14,7 @@ def validation_in_pipeline(case: RuleInput) -> Iterator[Problem]:
     validation = case.plan.choice.step_validation
     if validation == "after" and case.pp == 1:
         rule = "the norm comes from rank to rank of a pipeline, and pp = 1"
-        yield Problem(FIELD, validation, rule, "pp: 2 or more, or take it out")
+        yield Problem(FIELD, validation, rule, "pp: 2, or take it out")
 
 
 def validation_by_stack(case: RuleInput) -> Iterator[Problem]:

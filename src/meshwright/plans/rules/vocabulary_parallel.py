@@ -19,7 +19,7 @@ def vocabulary_parallel_pipeline(case: RuleInput) -> Iterator[Problem]:
         return
     if case.pp == 1:
         rule = "embedding and head are spread over pp ranks, and pp = 1"
-        yield Problem(FIELD, choice.vocabulary, rule, "pp: 2 or more, or take it out")
+        yield Problem(FIELD, choice.vocabulary, rule, "pp: 2, or take it out")
     if pipeline.chains > 1:
         rule = (
             f"micro-batches end on {pipeline.chains} ranks, and a vocabulary is spread behind one last stage"

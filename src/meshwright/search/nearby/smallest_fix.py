@@ -4,13 +4,14 @@ A change is a setting as ``predict --set`` takes it (``tp=4``: data parallelism 
 says of many changed plans at once which are legal, fit and how long they take; this floor knows plans, not costs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import inf
 from typing import NamedTuple
 
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.overrides import try_overrides
+from meshwright.plans.setting_candidates import setting_candidates
 
 MOST_PAIRS = 1500
 Judge = Callable[[Sequence[ShortPlan]], Sequence[float]]
@@ -27,7 +28,7 @@ class SmallestFix(NamedTuple):
 
 def mend(plan: ShortPlan, devices: int, experts: int, judge: Judge) -> SmallestFix | None:
     """Return the fewest settings that make ``plan`` legal and fit; None where two do not suffice."""
-    singles = list(_settings(plan, devices, experts))
+    singles = list(setting_candidates(plan, devices, experts))
     pairs = [pair for pair in combinations(singles, 2) if _name(pair[0]) != _name(pair[1])]
     for chosen in ([(setting,) for setting in singles], pairs[:MOST_PAIRS]):
         found = _best(plan, devices, chosen, judge)
@@ -47,37 +48,6 @@ def _best(
         return None
     step_s, index = ranked[0]
     return SmallestFix(*tried[index], step_s)
-
-
-def _settings(plan: ShortPlan, devices: int, experts: int) -> Iterator[str]:
-    """Every other value of a choice that could help, the gentlest choices first."""
-    layout, pipeline = plan.layout, plan.pipeline
-    now = {
-        "recompute": plan.recompute,
-        "sharding": plan.sharding,
-        "micro_batch": pipeline.micro_batch,
-        "virtual_stages": pipeline.virtual_stages,
-        "sequence_parallel": layout.sequence_parallel,
-        **{axis: getattr(layout, axis) for axis in ("tp", "pp", "cp", "ep", "etp")},
-    }
-    values: dict[str, Sequence[object]] = {
-        "recompute": ("selective", "full", "none"),
-        "micro_batch": [n for n in (1, 2, 4, 8, 16) if n < pipeline.micro_batch],
-        "sharding": ("zero1", "zero2", "zero3"),
-        "sequence_parallel": ("true",) if layout.sequence_parallel is False else (),
-        "tp": _divisors(devices, 64),
-        "pp": _divisors(devices, 128),
-        "virtual_stages": (1, 2, 4),
-        "cp": _divisors(devices, 32),
-        "ep": _divisors(experts, 512) if experts else (1,),
-        "etp": (1, layout.tp),
-    }
-    for name, choices in values.items():
-        yield from (f"{name}={choice}" for choice in choices if choice != now[name])
-
-
-def _divisors(number: int, most: int) -> list[int]:
-    return [n for n in range(1, min(number, most) + 1) if number % n == 0]
 
 
 def _name(setting: str) -> str:
