@@ -82,7 +82,7 @@ def recomputed_operators(case: RuleInput) -> Iterator[Problem]:
         for name in recompute if not isinstance(recompute, str) else ():
             if name not in have:
                 rule = f"{case.model.name} has no operator of this kind"
-                yield Problem(field, name, rule, "one of " + ", ".join(have))
+                yield Problem(field, name, rule, "one of " + ", ".join(f"[{operator}]" for operator in have))
 
 
 def recomputation_has_effect(case: RuleInput) -> Iterator[Problem]:
