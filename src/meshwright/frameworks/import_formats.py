@@ -8,7 +8,7 @@ from typing import NamedTuple
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.frameworks.accelerate.importing.importer import import_accelerate
 from meshwright.frameworks.deepspeed.importing.importer import import_deepspeed
-from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Importer, Sizes
+from meshwright.frameworks.importing.imported_file import ALONE, ImportedFile, Importer, OutsideFacts
 from meshwright.frameworks.megatron.importing.importer import import_megatron
 from meshwright.frameworks.megatron_bridge.importing.importer import import_bridge
 from meshwright.frameworks.torchtitan.importing.importer import import_torchtitan
@@ -54,11 +54,11 @@ PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
 
 
 def read_framework_file(
-    text: str, source: str | None = None, variables: Iterable[str] = (), sizes: Sizes = NO_SIZES
+    text: str, source: str | None = None, variables: Iterable[str] = (), outside: OutsideFacts = ALONE
 ) -> ImportedFile:
     """Read a file; ``source`` names its format, which is recognised by content otherwise. Raises InputError.
 
-    ``variables`` are ``NAME=value`` of the shell that a script would find; ``sizes`` are the model's, if it is known.
+    ``variables`` are ``NAME=value`` of the shell that a script would find; ``outside`` are facts besides the text.
     """
     if source is not None and source not in FORMATS:
         raise InputError(Problem("from", source, "is no format that can be read", nearest(source, FORMATS)))
@@ -69,7 +69,7 @@ def read_framework_file(
     if assignments and not FORMATS[name].is_script(text):
         rule = f"this file of {name} has no shell variables"
         raise InputError(Problem("variable", assignments[0], rule, "leave it out"))
-    return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text, sizes)
+    return FORMATS[name].read("".join(f"{assignment};" for assignment in assignments) + text, outside)
 
 
 def _assignment(variable: str) -> str:

@@ -17,7 +17,7 @@ from meshwright.plans.rules.check_plan import problems_by_rule
 from meshwright.plans.rules.expert_order import with_expert_order_read
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.setting import Setting
-from meshwright.plans.tried_suggestions import NamedProblem, SuggestionTrial
+from meshwright.plans.tried_suggestions import Judge, NamedProblem, SuggestionTrial, no_problems
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
@@ -61,10 +61,14 @@ def resolve_with(
     stack: Stack,
     *,
     stack_binds: bool = False,
+    further: Judge = no_problems,
 ) -> Resolved:
-    """Expand and check a plan whose nouns are at hand, as ``resolve`` does."""
+    """Expand and check a plan whose nouns are at hand, as ``resolve`` does.
+
+    ``further`` are problems besides the plan's that a suggestion must not bring: those of the file it was read from.
+    """
     long = plan if isinstance(plan, LongPlan) else expand(plan, model.architecture)
-    found = _found(plan, long, model, cluster, stack, stack_binds=stack_binds)
+    found = _found(plan, long, model, cluster, stack, further, stack_binds=stack_binds)
     errors = [problem for problem in found if problem.severity == "error"]
     if errors:
         raise PlanError(errors)
@@ -78,6 +82,7 @@ def _found(
     model: ModelGraph,
     cluster: Cluster,
     stack: Stack,
+    further: Judge,
     *,
     stack_binds: bool,
 ) -> list[Problem]:
@@ -88,7 +93,8 @@ def _found(
             changed = expand(plan, arch)
         except PlanError as error:
             return [("expand", problem) for problem in error.problems]
-        return problems_by_rule(changed, model, cluster, stack, stack_binds=stack_binds)
+        own = problems_by_rule(changed, model, cluster, stack, stack_binds=stack_binds)
+        return [*own, *further(plan)]
 
     arch = model.architecture
     found = problems_by_rule(long, model, cluster, stack, stack_binds=stack_binds)

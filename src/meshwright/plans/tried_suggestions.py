@@ -20,6 +20,13 @@ from meshwright.stack.stack import Stack
 NamedProblem = tuple[str, Problem]
 Judge = Callable[[ShortPlan], Sequence[NamedProblem]]
 """The problems of a plan, each with the name of its rule."""
+
+
+def no_problems(plan: ShortPlan) -> list[NamedProblem]:
+    """Return nothing: nobody but the rules judges the plan."""
+    return []
+
+
 MOST = 200
 """Changes that are tried for one problem besides the rule's own."""
 NOTHING_HELPS = "no change of one or two keys that was tried mends this by itself"
@@ -50,9 +57,10 @@ class SuggestionTrial:
 
     def with_tried_suggestions(self) -> list[Problem]:
         """Return the problems with suggestions that help."""
-        return [self._tried(rule, problem) for rule, problem in self.found]
+        return [self.tried(rule, problem) for rule, problem in self.found]
 
-    def _tried(self, rule: str, problem: Problem) -> Problem:
+    def tried(self, rule: str, problem: Problem) -> Problem:
+        """Return the problem of a rule with a suggestion that helps; of a doubt, perhaps with none."""
         own = suggested_settings(problem)
         if not own:
             return problem

@@ -31,6 +31,7 @@ from meshwright.plans.resolve import load_nouns, resolve_with, with_files_read
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.setting import Setting
+from meshwright.plans.tried_suggestions import Judge, no_problems
 from meshwright.result import Report
 from meshwright.search.nearby.smallest_fix import SmallestFix, mend
 from meshwright.units import format_bytes, format_seconds
@@ -114,7 +115,9 @@ def check_text(text: str, where: str, request: ImportRequest) -> Checked:
         return Checked(problems=imported.problems, unread=foreign.unread)
     workload = workload_of(_long(imported.plan, imported.model.architecture))
     setting = Setting.of(imported.model, imported.cluster, workload, imported.stack)
-    return _checked(imported.plan, setting, list(imported.problems), foreign)
+    return _checked(
+        imported.plan, setting, list(imported.problems), foreign, imported.changed_file.file_problems
+    )
 
 
 def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
@@ -144,12 +147,17 @@ def _short(plan: ShortPlan | LongPlan) -> ShortPlan | None:
 
 
 def _checked(
-    plan: ShortPlan | LongPlan, setting: Setting, problems: list[Problem], foreign: ImportedFile | None
+    plan: ShortPlan | LongPlan,
+    setting: Setting,
+    problems: list[Problem],
+    foreign: ImportedFile | None,
+    further: Judge = no_problems,
 ) -> Checked:
     unread = foreign.unread if foreign else ()
     short = _short(plan)
     try:
-        resolved = resolve_with(plan, setting.model, setting.cluster, setting.stack, stack_binds=True)
+        nouns = setting.model, setting.cluster, setting.stack
+        resolved = resolve_with(plan, *nouns, stack_binds=True, further=further)
         report = predicted(resolved)
         if foreign is not None and not report.fits and "recompute" not in foreign.facts and short is not None:
             short, report, doubt = _recomputed(short, report, setting)

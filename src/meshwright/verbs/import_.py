@@ -9,7 +9,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, Problem
 from meshwright.frameworks.import_formats import read_framework_file
 from meshwright.frameworks.importing.custom_model_config import config_from_sizes, config_text
-from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Sizes
+from meshwright.frameworks.importing.imported_file import ALONE, ImportedFile, OutsideFacts
 from meshwright.frameworks.importing.launcher_file import with_launcher
 from meshwright.frameworks.importing.model_match import matching_zoo_models, size_differences, sizes_of_model
 from meshwright.frameworks.importing.multi_token_model import (
@@ -17,7 +17,7 @@ from meshwright.frameworks.importing.multi_token_model import (
     multi_token_problem,
     needs_multi_token_layers,
 )
-from meshwright.frameworks.importing.plan_from_facts import Target, assemble
+from meshwright.frameworks.importing.plan_from_facts import Assembled, Target, assemble
 from meshwright.frameworks.importing.stack_from_facts import changed_stack, stack_text
 from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.graph import ModelGraph
@@ -28,6 +28,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
+from meshwright.verbs.import_suggestions import ChangedFile
 
 GENERIC = "generic"
 OWN = "own-model"
@@ -59,6 +60,7 @@ class Imported:
     own_stack: bool
     own_model: Mapping[str, Any] | None
     problems: tuple[Problem, ...]
+    changed_file: ChangedFile
 
     def named_files(self, stem: str) -> dict[str, str]:
         """Files that the plan names: the model that only the file describes, the framework as the file runs it."""
@@ -96,13 +98,14 @@ def import_text(text: str, request: ImportRequest, launcher: str = "") -> Import
 
     ``launcher`` is the text of the launch file in the same folder, if we wrote one.
     """
-    foreign = _read(text, request, launcher, NO_SIZES)
+    foreign = _read(text, request, launcher, ALONE)
     problems: list[Problem] = []
     names = _names(foreign, request, problems)
     if problems:
         raise InputError([*foreign.problems, *problems])
     config, model, found = _model(foreign, names["model"])
-    foreign = _read(text, request, launcher, sizes_of_model(model.architecture))
+    sizes = sizes_of_model(model.architecture)
+    foreign = _read(text, request, launcher, OutsideFacts(sizes))
     cluster = load_cluster(names["on"])
     stack = load_stack(names["stack"])
     if len(cluster.pools) != 1:
@@ -115,8 +118,9 @@ def import_text(text: str, request: ImportRequest, launcher: str = "") -> Import
         seq_len=request.seq_len,
         global_batch=request.global_batch,
     )
-    plan, more = assemble(foreign, target, model.architecture)
-    found += more
+    assembled = assemble(foreign, target, model.architecture)
+    plan = assembled.plan
+    found += assembled.problems
     if plan is not None and "recompute" not in foreign.facts:
         rule = "the file does not say whether layers are recomputed: read as none"
         hint = "recompute: full in the plan, if the training script does"
@@ -125,12 +129,19 @@ def import_text(text: str, request: ImportRequest, launcher: str = "") -> Import
     all_problems = (*foreign.problems, *size_differences(foreign, model.architecture), *found)
     if any(problem.severity == "error" for problem in all_problems):
         plan = None
-    return Imported(foreign, plan, model, cluster, changed, changed != stack, config, all_problems)
+
+    def read_again(outside: OutsideFacts) -> tuple[ImportedFile, Assembled]:
+        again = _read(text, request, launcher, outside)
+        return again, assemble(again, target, model.architecture)
+
+    changed_file = ChangedFile(foreign, assembled.draft, sizes, (model, cluster, changed), read_again)
+    shown = changed_file.with_tried_suggestions(all_problems)
+    return Imported(foreign, plan, model, cluster, changed, changed != stack, config, shown, changed_file)
 
 
-def _read(text: str, request: ImportRequest, launcher: str, sizes: Sizes) -> ImportedFile:
-    """Return the file with its launcher; the framework's rules know ``sizes`` that the file leaves to the model."""
-    return with_launcher(read_framework_file(text, request.source, request.variables, sizes), launcher)
+def _read(text: str, request: ImportRequest, launcher: str, outside: OutsideFacts) -> ImportedFile:
+    """Return the file with its launcher; the framework's rules know the facts from ``outside``."""
+    return with_launcher(read_framework_file(text, request.source, request.variables, outside), launcher)
 
 
 def _names(foreign: ImportedFile, request: ImportRequest, problems: list[Problem]) -> dict[str, str]:

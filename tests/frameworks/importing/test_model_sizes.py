@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.frameworks.importing.imported_file import Fact, completed
+from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts, completed
 from meshwright.verbs.import_ import ImportRequest, import_text
 
 BATCH = "--seq-length 4096 --micro-batch-size 1 --global-batch-size 448 --bf16 --use-distributed-optimizer "
@@ -78,7 +78,8 @@ def test_one_width_is_that_of_the_experts():
 
 def test_a_described_model_without_experts_gets_none():
     sizes = {"model.layers": Fact(4, "--model"), "model.experts": Fact(8, "--model")}
+    outside = OutsideFacts(sizes)
     told = {"model.hidden": Fact(64, "--hidden-size 64"), "model.heads": Fact(4, "--num-attention-heads 4")}
-    assert set(completed(told, sizes)) == {"model.layers", *told}
-    assert set(completed({}, sizes)) == set(sizes)
-    assert completed({"model.layers": Fact(2, "--num-layers 2")}, sizes)["model.layers"].value == 2
+    assert set(completed(told, outside)) == {"model.layers", *told}
+    assert set(completed({}, outside)) == set(sizes)
+    assert completed({"model.layers": Fact(2, "--num-layers 2")}, outside)["model.layers"].value == 2

@@ -25,7 +25,6 @@ would and has no counterpart is ``unread``, one that the framework would refuse 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from meshwright.errors import Problem
@@ -84,28 +83,36 @@ class ImportedFile:
         return fact.words if fact else path
 
 
-Sizes = Mapping[str, Fact]
-"""Sizes of the model that is trained, by the paths of their facts."""
-NO_SIZES: Sizes = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class OutsideFacts:
+    """Facts that are not the text's: ``sizes`` of the model, and ``changes`` that stand above what the text says."""
+
+    sizes: Mapping[str, Fact] = field(default_factory=dict)
+    changes: Mapping[str, Fact] = field(default_factory=dict)
+
+
+ALONE = OutsideFacts()
+"""Nothing besides the text."""
 DESCRIBED = ("model.hidden", "model.heads")
 """Sizes that a file states only if it describes its model."""
 
 
-def completed(facts: Mapping[str, Fact], sizes: Sizes) -> dict[str, Fact]:
-    """Return the facts of a file with the model's sizes that it leaves out.
+def completed(facts: Mapping[str, Fact], outside: OutsideFacts) -> dict[str, Fact]:
+    """Return the facts of a file with the model's sizes that it leaves out, and with changes.
 
     A file that describes its model without experts has none.
     """
     described = all(path in facts for path in DESCRIBED)
-    return {p: f for p, f in sizes.items() if not (described and "expert" in p)} | dict(facts)
+    sizes = {p: f for p, f in outside.sizes.items() if not (described and "expert" in p)}
+    return sizes | dict(facts) | dict(outside.changes)
 
 
 class Importer(Protocol):
     """Reads one format."""
 
-    def __call__(self, text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+    def __call__(self, text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
         """Read ``text``. Raises InputError if it cannot be parsed.
 
-        The framework's rules are asked of the model's ``sizes`` where the text leaves them out.
+        The framework's rules are asked of what the text says with the facts from ``outside``.
         """
         ...

@@ -8,9 +8,9 @@ other, the cluster or the model, that is a problem in the file's own words and t
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from meshwright.errors import Problem
+from meshwright.errors import Problem, attempted
 from meshwright.frameworks.importing.explicit_stages import spread_layers, uneven_stages
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.model.architecture import Architecture
@@ -36,13 +36,16 @@ class Target:
     global_batch: int | None = None
 
 
-def assemble(
-    foreign: ImportedFile, target: Target, arch: Architecture
-) -> tuple[ShortPlan | LongPlan | None, list[Problem]]:
-    """Return the plan of a file on a cluster, and its problems; no plan where one is an error.
+class Assembled(NamedTuple):
+    """The plan of a file, None where one of its ``problems`` is an error. The ``draft`` has what the file says."""
 
-    Numbers that ``target`` has stand above the file's.
-    """
+    plan: ShortPlan | LongPlan | None
+    draft: ShortPlan | None
+    problems: list[Problem]
+
+
+def assemble(foreign: ImportedFile, target: Target, arch: Architecture) -> Assembled:
+    """Return the plan of a file on a cluster. Numbers that ``target`` has stand above the file's."""
     problems: list[Problem] = []
     data = {
         "plan": 1,
@@ -58,10 +61,11 @@ def assemble(
     if gather:
         data["gather"] = gather
     data["workload"] = _workload(foreign, target, data, problems)
-    if any(problem.severity == "error" for problem in problems):
-        return None, problems
-    short = validated(ShortPlan, _usual(data))
-    return uneven_stages(foreign, short, expand(short, arch), arch, problems), problems
+    wrong: list[Problem] = []
+    draft = attempted(lambda: validated(ShortPlan, _usual(data)), wrong)
+    if draft is None or any(problem.severity == "error" for problem in problems):
+        return Assembled(None, draft, problems or wrong)
+    return Assembled(uneven_stages(foreign, draft, expand(draft, arch), arch, problems), draft, problems)
 
 
 def _usual(data: dict[str, Any]) -> dict[str, Any]:

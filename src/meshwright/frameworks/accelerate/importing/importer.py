@@ -15,7 +15,7 @@ from meshwright.frameworks.accelerate.importing.options_to_plan import config_fa
 from meshwright.frameworks.accelerate.importing.unread_options import unread_keys
 from meshwright.frameworks.accelerate.options import FSDP_SECTION, MEGATRON, PREFIX, TABLE
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Sizes, completed
+from meshwright.frameworks.importing.imported_file import ALONE, ImportedFile, OutsideFacts, completed
 from meshwright.frameworks.importing.unknown_keys import unknown_problems
 from meshwright.frameworks.nested_keys import Path
 from meshwright.plans.files.yaml_text import read_value
@@ -24,7 +24,7 @@ LOOSE = {FSDP_SECTION: "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dynamo_"
 """Sections whose keys may leave out their prefix."""
 
 
-def import_accelerate(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+def import_accelerate(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     """Read an Accelerate configuration. Raises InputError if it cannot be parsed."""
     data = read_value(text, "file")
     names = frozenset(name for name in TABLE.names if not name.startswith("--"))
@@ -33,8 +33,8 @@ def import_accelerate(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
         raise InputError(Problem("file", str(data)[:80], rule, "distributed_type: FSDP"))
     problems = [*_shapes(data), *unknown_problems(data, names, lambda path: _verdict(path, names))]
     settings = _arguments(data, problems)
-    facts = config_facts(settings)
-    config_rules(settings, completed(facts, sizes))
+    facts = completed(config_facts(settings), outside)
+    config_rules(settings, facts)
     return ImportedFile(
         source="accelerate",
         release=TABLE.full_name,

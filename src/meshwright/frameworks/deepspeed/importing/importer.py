@@ -15,7 +15,7 @@ from meshwright.frameworks.deepspeed.importing.options_to_plan import config_fac
 from meshwright.frameworks.deepspeed.importing.unread_options import unread_keys
 from meshwright.frameworks.deepspeed.options import TABLE, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NO_SIZES, ImportedFile, Sizes
+from meshwright.frameworks.importing.imported_file import ALONE, ImportedFile, OutsideFacts, completed
 from meshwright.frameworks.importing.json_text import read_json
 from meshwright.frameworks.importing.unknown_keys import unknown_problems
 from meshwright.frameworks.nested_keys import Path, nested_keys
@@ -47,7 +47,7 @@ REMOVED = (
 """Keys of older releases that 0.19.8 refuses by name."""
 
 
-def import_deepspeed(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+def import_deepspeed(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     """Read a DeepSpeed configuration. Raises InputError if it cannot be parsed."""
     data = read_json(text, "file")
     names = frozenset(name for name in TABLE.names if not name.startswith("--"))
@@ -63,7 +63,7 @@ def import_deepspeed(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
         )
     problems = [*_shapes(data), *unknown_problems(data, names, _verdict)]
     settings = ConfigValues({".".join(path): value for path, value in _readable(data)}, problems=problems)
-    facts = config_facts(settings)
+    facts = completed(config_facts(settings), outside)
     config_rules(settings, facts)
     return ImportedFile(
         source="deepspeed",

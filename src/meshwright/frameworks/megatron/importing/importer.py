@@ -19,7 +19,7 @@ from meshwright.frameworks.importing.command_line import (
     repeated,
     unknown_option_problems,
 )
-from meshwright.frameworks.importing.imported_file import NO_SIZES, Fact, ImportedFile, Sizes
+from meshwright.frameworks.importing.imported_file import ALONE, Fact, ImportedFile, OutsideFacts
 from meshwright.frameworks.importing.shell_script import Script, read_script
 from meshwright.frameworks.megatron.importing.option_conflicts import rule_problems
 from meshwright.frameworks.megatron.importing.options_to_plan import RELEVANT, option_facts
@@ -37,7 +37,7 @@ OPTION_KEY = re.compile(r"(?m)^\s*['\"]?--[a-z0-9-]+['\"]?\s*:")
 OWN_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py")
 
 
-def import_megatron(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+def import_megatron(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     """Read a Megatron launch script."""
     script = read_script(_as_script(text))
     options = given_options(script.words)
@@ -51,7 +51,7 @@ def import_megatron(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
     raise_on_unknown_options(problems)
     problems += [*repeated(options, RELEVANT), *conditional_variables(script)]
     line = CommandLine(kept, problems)
-    facts = option_facts(line, sizes) | _devices(kept)
+    facts = option_facts(line, outside) | _devices(kept)
     return ImportedFile(
         source="megatron",
         release=TABLE.full_name,

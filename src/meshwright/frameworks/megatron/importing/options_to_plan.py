@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from meshwright.frameworks.importing.command_line import CommandLine
-from meshwright.frameworks.importing.imported_file import Fact, Sizes, Stage, completed
+from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts, Stage, completed
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.exporting.plan_to_options import (
     CONTEXTS,
@@ -41,23 +41,23 @@ DESCRIBED = (
 Facts = dict[str, Fact]
 
 
-def option_facts(line: CommandLine, sizes: Sizes) -> Facts:
+def option_facts(line: CommandLine, outside: OutsideFacts) -> Facts:
     """Every fact that the options set, defaults of Megatron that differ from a short plan's included.
 
-    ``sizes`` are the model's, for options that leave them out.
+    ``outside`` are facts besides the options.
     """
     described = {row.option for row in DESCRIBED}
     facts = read_facts((row for row in names.TABLE.rows if row.option not in described), line)
     for of_model in (_model, next_token_facts):
         facts |= of_model(line, facts)
-    facts = completed(facts, sizes)
+    facts = completed(facts, outside)
     for of_one in (_layout, _sharding, _stages, _recompute, _workload, _stack):
         facts |= of_one(line, facts)
     return facts
 
 
 def _model(line: CommandLine, facts: Facts) -> Facts:
-    """Sizes that Megatron derives where a model is described and they are left out."""
+    """OutsideFacts that Megatron derives where a model is described and they are left out."""
     if "model.hidden" not in facts or "model.heads" not in facts or names.LATENT in line:
         return {}
     found = read_facts(DESCRIBED, line)

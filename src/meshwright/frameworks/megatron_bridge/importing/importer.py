@@ -12,7 +12,13 @@ from typing import Any
 from meshwright.errors import Problem, Severity, nearest
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues, shown
-from meshwright.frameworks.importing.imported_file import NO_SIZES, Fact, ImportedFile, Sizes, UnmappedOption
+from meshwright.frameworks.importing.imported_file import (
+    ALONE,
+    Fact,
+    ImportedFile,
+    OutsideFacts,
+    UnmappedOption,
+)
 from meshwright.frameworks.importing.unknown_keys import MOST
 from meshwright.frameworks.megatron.importing.importer import DEVICES
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
@@ -43,12 +49,12 @@ PRECISIONS: Mapping[str, tuple[str, str | None]] = {
 """Precisions in the names of recipes, with the recipe of fp8: current or sub-channel scaling."""
 
 
-def import_bridge(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+def import_bridge(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     """Read a file for Megatron-Bridge. Raises InputError if it cannot be parsed."""
     said = read_overrides(text)
     problems = [*said.problems, *_unknown(said)]
     settings = _settings(said, problems)
-    facts = config_facts(settings, sizes)
+    facts = config_facts(settings, outside)
     facts |= _recipe_facts(said, facts, problems) | _devices(said.options)
     config_rules(settings, facts, said.variables)
     return ImportedFile(

@@ -11,7 +11,7 @@ from typing import Any
 
 from meshwright.errors import nearest
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, Sizes, completed
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, OutsideFacts, completed
 from meshwright.frameworks.megatron.exporting.plan_to_options import PP_BEFORE_DP_ORDER
 from meshwright.frameworks.megatron.importing.expert_capacity import capacity_facts
 from meshwright.frameworks.megatron.importing.multi_token_prediction import USUAL_WEIGHT, weight_fact
@@ -50,10 +50,10 @@ NAMES: Mapping[str, tuple[str, str | None]] = {
 """Names of precisions, with the recipe of fp8; a hyphen is as good as an underscore."""
 
 
-def config_facts(settings: ConfigValues, sizes: Sizes) -> Facts:
-    """Every fact that the fields state; ``sizes`` are the model's, for fields that are left out."""
+def config_facts(settings: ConfigValues, outside: OutsideFacts) -> Facts:
+    """Every fact that the fields state; ``outside`` are facts besides them."""
     facts: Facts = {"stack": Fact("megatron-bridge", "fields of Megatron-Bridge")}
-    facts = completed(facts | read_facts(names.TABLE.rows, settings), sizes)
+    facts = completed(facts | read_facts(names.TABLE.rows, settings), outside)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
         *(_layout, _experts, _next_tokens, _sharding, stage_facts, _recompute),
         *(_precision, _width, _capacity, _stack),

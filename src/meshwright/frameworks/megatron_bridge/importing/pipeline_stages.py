@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from meshwright.frameworks.importing.command_line import CommandLine, GivenOption
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import Fact
+from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts
 from meshwright.frameworks.megatron import options as megatron
 from meshwright.frameworks.megatron.importing.options_to_plan import ACCOUNT, option_facts
 from meshwright.frameworks.megatron_bridge import options as names
@@ -35,8 +35,8 @@ def stage_facts(settings: ConfigValues, facts: Mapping[str, Fact]) -> dict[str, 
         for key, option in STAGE_OPTIONS.items()
         if (found := values[key]) is not None
     }
-    sizes = {path: fact for path, fact in facts.items() if path == "model.layers"}
-    stages = option_facts(CommandLine(options, settings.problems), sizes).get("stages")
+    known = {path: facts[path] for path in ("model.layers", "layout.pp") if path in facts}
+    stages = option_facts(CommandLine(options, settings.problems), OutsideFacts(changes=known)).get("stages")
     if stages is None:
         return {}
     words = [settings.words(key) for key, found in values.items() if found is not None and key not in SIZES]

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from meshwright.errors import Problem, nearest
 from meshwright.frameworks.importing.command_line import CommandLine, GivenOption, whole_number
 from meshwright.frameworks.importing.imported_file import (
-    NO_SIZES,
+    ALONE,
     Fact,
     ImportedFile,
-    Sizes,
+    OutsideFacts,
     UnmappedOption,
     completed,
 )
@@ -36,14 +36,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 """The values of options that are words."""
 
 
-def import_torchtitan(text: str, sizes: Sizes = NO_SIZES) -> ImportedFile:
+def import_torchtitan(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     """Read a torchtitan command line, or a job file of an older release."""
     job = read_job_file(text) if is_job_file(text) else read_command_line(text)
     kept, problems = job.options, job.problems
     problems += _unknown_words(kept)
     line = CommandLine(kept, problems, "the default")
     facts = {"stack": Fact("torchtitan", "torchtitan options")} | read_facts(names.TABLE.rows, line)
-    facts = completed(facts | job.facts, sizes)
+    facts = completed(facts | job.facts, outside)
     facts |= _batch(kept, facts, problems) | _layout(kept, facts)
     facts |= _workload(kept, facts)
     facts |= stage_facts(kept, facts, problems)
