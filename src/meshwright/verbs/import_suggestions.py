@@ -77,8 +77,10 @@ class ChangedFile:
         return [("file", replace(p, field=self._path(p.field) or p.field)) for p in errors], assembled.draft
 
     def _path(self, key: str) -> str | None:
-        """Return the path of the number that a key of the file states; None where it states none."""
-        return next((path for path in (*NUMBERS, *DATA_DEGREES) if self._key(path) == key), None)
+        """Return the path of the number that a key of the file states; None where a plan has no such number."""
+        path = next((path for path in (*NUMBERS, *DATA_DEGREES) if self._key(path) == key), None)
+        counts_ranks = self.foreign.value("batch_ranks", 1) > 1
+        return None if path == "workload.global_batch" and counts_ranks else path
 
     def _key(self, path: str) -> str:
         return self.foreign.words(path).split(" ")[0]

@@ -19,7 +19,7 @@ def plan_of(foreign, this):
         stack="megatron-bridge",
         devices=this.cluster.devices,
     )
-    plan, problems = assemble(foreign, target, this.model.architecture)
+    plan, _, problems = assemble(foreign, target, this.model.architecture)
     assert not problems
     return long_of(plan, this.model.architecture)
 

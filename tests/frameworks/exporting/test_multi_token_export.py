@@ -173,7 +173,7 @@ def test_bridge_has_fields_for_them_and_they_come_back(tmp_path):
     foreign = import_bridge(export.files["bridge/overrides.yaml"])
     assert (foreign.value("next_tokens.layers"), foreign.value("next_tokens.weight")) == (2, 0.25)
     target = Target(model=this.short.model, cluster=this.short.cluster, stack="megatron-bridge", devices=64)
-    plan, problems = assemble(foreign, target, this.model.architecture)
+    plan, _, problems = assemble(foreign, target, this.model.architecture)
     assert not [*foreign.problems, *problems]
     assert sayable(long_of(plan, this.model.architecture), "megatron") == sayable(this.plan, "megatron")
 

@@ -281,7 +281,7 @@ def planned(foreign, model, devices):
     """The plan of a file on so many devices, and what stands against it."""
     cluster = f"h100-sxm-80gb x {devices}"
     target = Target(model=model, cluster=cluster, stack="megatron-bridge", devices=devices)
-    plan, problems = assemble(foreign, target, load_model(model).architecture)
+    plan, _, problems = assemble(foreign, target, load_model(model).architecture)
     return plan, [problem for problem in problems if problem.severity == "error"]
 
 
