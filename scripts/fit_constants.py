@@ -18,10 +18,10 @@ import numpy as np
 from left_out_fits import Floats, parameters_for
 from pass_profiles import PassProfile, profiles_of, read_notes
 
+from meshwright.calibration.draws import seeded_draws, write_draws
 from meshwright.calibration.fit import fit
 from meshwright.calibration.fitted_parameters import priors
 from meshwright.calibration.observations import Observation
-from meshwright.calibration.seeded_draws import seeded_draws, write_draws
 from meshwright.calibration.usable_runs import usable_runs
 from meshwright.validation.read_run_table import Run, read_runs
 

@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
+from meshwright.calibration.draws import DRAWS, seeded_draws, write_draws
 from meshwright.calibration.fitted_constants import FitTables, FittedConstants
 from meshwright.calibration.fitted_parameters import Prior, priors
-from meshwright.calibration.seeded_draws import DRAWS, seeded_draws, write_draws
 from meshwright.cost.uncertainty.constant_draws import constant_draws
 
 VALUES = {"hbm_efficiency": 0.6, "a100:gemm_efficiency": 0.7, "llm-foundry/elementwise_factor": 1.2}

@@ -1,4 +1,4 @@
-"""What fits found: values of constants and what each fit leaves open, and two tables that hold those of several fits.
+"""Constants that a fit found, with their covariance, and two tables that hold those of several fits.
 
 The table of constants has a row for each fit and constant, that of factors the lower Cholesky factor of the covariance
 of the constants' logarithms, a row for each fit and constant.
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.calibration.draws import seeded_draws
 from meshwright.calibration.fitted_parameters import priors
-from meshwright.calibration.seeded_draws import seeded_draws
 from meshwright.cost.uncertainty.constant_draws import ConstantDraws
 
 Floats = NDArray[np.float64]

@@ -4,7 +4,7 @@
 the fitted value. Constants that the measured runs tell have the spread and the correlations that the fit leaves them;
 columns of ``*`` those of a stack or kernel family that no run is of: the width of their prior, and independent.
 A constant that the cluster's calibration has is known and not drawn. The refit writes the table
-(``calibration/seeded_draws.py``).
+(``calibration/draws.py``).
 """
 
 import csv

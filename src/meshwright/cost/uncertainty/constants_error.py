@@ -1,4 +1,4 @@
-"""What the doubt about the constants does to step times, plan by plan.
+"""Spread of step times, plan by plan, when all constants of the cost model are drawn.
 
 The logarithm of a step time is taken as a sum of functions of one constant each, linear between values that are one
 standard deviation apart. A host that is not the bottleneck now, but would be with longer launches, so makes a step
