@@ -5,7 +5,7 @@ devices share a fast network; between domains each node has NICs, and above that
 Bandwidths are one direction. Peaks are dense. Facts from a table keep their source.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from meshwright.units import BytesPerSecondPerDevice, BytesPerSecondPerNode, per_device
 
@@ -71,11 +71,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A level of the network above the node: groups of ``devices``, ``oversubscription`` to one."""
+    """A level of the network above the node: groups of ``devices``, ``oversubscription`` to one.
+
+    ``source``: who measured the oversubscription, empty if it is as given.
+    """
 
     name: str
     devices: int
     oversubscription: float
+    source: str = ""
+
+    def to_data(self) -> dict[str, str | int | float]:
+        """Return the keys of a cluster file; a source only where there is one."""
+        data = asdict(self)
+        return data if self.source else {key: data[key] for key in data if key != "source"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

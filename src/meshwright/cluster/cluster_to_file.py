@@ -22,7 +22,7 @@ def dump_cluster(cluster: Cluster) -> str:
     data = {
         "name": cluster.name,
         "pools": [_pool(pool) for pool in cluster.pools],
-        "tiers": [asdict(tier) for tier in cluster.tiers],
+        "tiers": [tier.to_data() for tier in cluster.tiers],
         **({} if cluster.links is None else {"links": _links(cluster.links)}),
         "failures_per_1000_node_days": _figure(cluster.failures_per_1000_node_days),
         **({"calibration": dict(cluster.calibration)} if cluster.calibration else {}),

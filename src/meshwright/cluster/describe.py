@@ -15,7 +15,7 @@ def describe_cluster(cluster: Cluster) -> dict[str, object]:
         "devices": cluster.devices,
         "nodes": sum(_nodes(pool) for pool in cluster.pools),
         "pools": [_pool(pool) for pool in cluster.pools],
-        "tiers": [asdict(tier) for tier in cluster.tiers],
+        "tiers": [tier.to_data() for tier in cluster.tiers],
         "links": None if cluster.links is None else _links(cluster.links, cluster.pool),
         "usd_per_hour": cluster.usd_per_hour,
         "devices_power_w": _power(cluster),

@@ -119,11 +119,12 @@ class PoolFile(Strict):
 
 
 class TierFile(Strict):
-    """A level of the network above the node."""
+    """A level of the network above the node; ``source`` says who measured its oversubscription."""
 
     name: Name
     devices: Count
     oversubscription: Annotated[float, Field(ge=1, le=10**6)]
+    source: Text = ""
 
 
 Matrix = Annotated[

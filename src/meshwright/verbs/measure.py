@@ -55,8 +55,11 @@ def _measure() -> Callable[..., Any]:
 
 
 def from_collective_tests(paths: Sequence[str], on: str) -> Measured:
-    """Constants of collectives fitted to outputs of nccl-tests or rccl-tests, put into the cluster ``on``."""
-    from meshwright.ingestion.nccl_tests.constant_fit import fit_collectives
+    """Constants of collectives and oversubscription of tiers, fitted to outputs of nccl-tests or rccl-tests.
+
+    They are put into the cluster ``on``.
+    """
+    from meshwright.ingestion.nccl_tests.network_tiers import fit_network
     from meshwright.ingestion.nccl_tests.reader import read_nccl_tests
 
     cluster = load_cluster(on)
@@ -64,7 +67,8 @@ def from_collective_tests(paths: Sequence[str], on: str) -> Measured:
     wrong = [problem for test in tests for problem in test.problems if problem.severity == "error"]
     if wrong:
         raise InputError(wrong)
-    fitted = fit_collectives([record for test in tests for record in test.records], cluster)
+    network = fit_network({path: test.records for path, test in zip(paths, tests, strict=True)}, cluster)
+    fitted = network.collectives
     changed = tuple((dict(cluster.calibration) | dict(fitted.calibration)).items())
     doubts = [str(problem) for test in tests for problem in test.problems]
     values = [
@@ -72,4 +76,5 @@ def from_collective_tests(paths: Sequence[str], on: str) -> Measured:
         for value in fitted.values
         if not value.at_bound
     ]
-    return Measured(dump_cluster(replace(cluster, calibration=changed)), (*values, *fitted.remarks, *doubts))
+    measured = replace(cluster, calibration=changed, tiers=network.tiers)
+    return Measured(dump_cluster(measured), (*values, *fitted.remarks, *network.remarks, *doubts))
