@@ -36,10 +36,10 @@ from meshwright.ingestion.nccl_tests.table import Measurement
 from meshwright.measurement.results import LEAST_SLOWDOWN
 
 NAME = "oversubscription"
-MOST = 1000.0
+MOST = 1e6
 LARGE = 1 / 8
 """Messages of at least this fraction of the largest one are large."""
-LISTED = 4
+LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,7 @@ def fit_network(tests: Mapping[str, Sequence[Measurement]], cluster: Cluster) ->
             rule = f"it takes a collective inside one {tier.name}, over nodes, and the same over several"
             remarks.append(f"{NAME} of {tier.name} stays {tier.oversubscription:.4g}: {rule}")
             continue
-        compared = told[tier]
-        own = sorted({*files[compared.inside].tolist(), *files[compared.several].tolist()})
-        new, remark = _measured(tier, forms, sample, compared, own)
+        new, remark = _measured(tier, forms, sample, told[tier], files)
         forms = _with_tier(forms, tier, new)
         remarks.append(remark)
     return FittedNetwork(fitted, forms.tiers, tuple(remarks))
@@ -115,36 +113,48 @@ def _large(sample: MeasurementColumns, rows: NDArray[np.int64]) -> list[int]:
 
 
 def _measured(
-    tier: Tier, forms: HardwareTimes, sample: MeasurementColumns, compared: _Comparison, files: Sequence[str]
+    tier: Tier,
+    forms: HardwareTimes,
+    sample: MeasurementColumns,
+    compared: _Comparison,
+    files: NDArray[np.str_],
 ) -> tuple[Tier, str]:
-    """Return the tier with its measured oversubscription, and a remark."""
+    """Return the tier with its measured oversubscription, and a remark; ``files`` of each row."""
+    present = tier.oversubscription
     several, error = sample.take(compared.several), _errors_inside(forms, sample, compared)
 
     def seconds(values: Mapping[str, float]) -> Floats:
-        return error * form_seconds(_with_tier(forms, tier, replace(tier, **values)), several)  # type: ignore[arg-type]
+        changed_tier = replace(tier, oversubscription=values[NAME])
+        return np.multiply(error, form_seconds(_with_tier(forms, tier, changed_tier), several))
 
     def solved(measured: Floats) -> float:
-        unknown = Unknown(tier.oversubscription, tier.oversubscription, 1.0, max(MOST, tier.oversubscription))
+        unknown = Unknown(present, present, 1.0, max(MOST, present))
         return float(f"{solve({NAME: unknown}, seconds, measured).values[NAME]:.3g}")
 
     plain, value = seconds({NAME: 1.0}), solved(several.seconds)
     slower = float((seconds({NAME: value}) / plain).max())
-    listed = ", ".join(Path(name).name for name in files[:LISTED])
-    listed += f" and {len(files) - LISTED} more" if len(files) > LISTED else ""
-    kinds = ", ".join(np.unique(several.kind).tolist())
-    at_most = ""
-    if slower < 1 + LEAST_SLOWDOWN:
-        at_most, value = "at most ", solved(plain * (1 + LEAST_SLOWDOWN))
-        if value >= tier.oversubscription:
-            rule = (
-                f"{kinds} over several are as quick as inside one, and would be up to {value:.3g} ({listed})"
-            )
-            return tier, f"{NAME} of {tier.name} stays {tier.oversubscription:.4g}: {rule}"
-        rule = f"{kinds} over several are as quick as inside one"
+    is_seen = slower >= 1 + LEAST_SLOWDOWN
+    if not is_seen:
+        value = solved(plain * (1 + LEAST_SLOWDOWN))
+    kinds = np.unique(several.kind[seconds({NAME: value}) > plain])
+    rows = np.concatenate([compared.inside, compared.several])
+    told = files[rows[np.isin(sample.kind[rows], kinds)]].tolist()
+    listed = _listed(sorted({Path(name).name for name in told}))
+    over = f"{', '.join(kinds.tolist())} over several"
+    if is_seen:
+        text, rule = f"{value:.4g}", f"{over} take up to {slower:.2f} times as long as without it"
+    elif value < present:
+        text, rule = f"at most {value:.4g}", f"{over} take no longer than without it"
     else:
-        rule = f"{kinds} over several take up to {slower:.2f} times as long as without it"
-    remark = f"{NAME} of {tier.name} {at_most}{value:.4g} in place of {tier.oversubscription:.4g}: {rule}"
-    return replace(tier, oversubscription=value, source=f"measured: {listed}"), f"{remark} ({listed})"
+        rule = f"{over} take no longer than with 1, and show none below {value:.3g}"
+        return tier, f"{NAME} of {tier.name} stays {present:.4g}: {rule} ({listed})"
+    remark = f"{NAME} of {tier.name} {text} in place of {present:.4g}: {rule} ({listed})"
+    return replace(tier, oversubscription=value, source=f"measured: {listed}"), remark
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def _errors_inside(forms: HardwareTimes, sample: MeasurementColumns, compared: _Comparison) -> Floats:

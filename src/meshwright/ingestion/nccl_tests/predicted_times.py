@@ -3,7 +3,7 @@
 The formula is that of ``cost/operators/kernel_and_collective_times.py``. The size of nccl-tests is its logical bytes:
 everything that is reduced, gathered or scattered, and what one rank sends in an all-to-all.
 Processes with one device each pay ``multi_process_latency_s``; a process that drives all devices of its host does not.
-Ranks are taken to fill the nodes, and the nodes the groups of every tier, one after the other: a collective that fits in
+Ranks are taken to fill the nodes, and nodes the groups of every tier, one after the other: a collective that fits in
 one group of a tier is inside it.
 """
 
@@ -132,7 +132,7 @@ def form_seconds(forms: HardwareTimes, sample: MeasurementColumns) -> Floats:
 
 
 def spans(tier: Tier, sample: MeasurementColumns) -> NDArray[np.bool_]:
-    """True where a collective spans several groups of a tier."""
+    """Return true where a collective spans several groups of a tier."""
     last = np.ceil(sample.ranks / sample.local) - 1
     return last * np.maximum(sample.node, sample.local) >= tier.devices
 
