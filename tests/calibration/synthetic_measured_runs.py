@@ -1,5 +1,7 @@
 """Runs on a machine whose constants are known here and hidden from the fit."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from meshwright.calibration.observations import Observation
@@ -23,9 +25,9 @@ PLANS = (
 )
 
 
-def setting(device="h100-sxm-80gb", count=64, stack="megatron-core"):
+def setting(device="h100-sxm-80gb", count=64, stack="megatron-core", tiers=()):
     workload = Workload(seq_len=4096, global_batch=128)
-    cluster = load_cluster(f"{device} x {count}")
+    cluster = replace(load_cluster(f"{device} x {count}"), tiers=tiers)
     return Setting(load_model("llama-3.1-8b"), cluster, workload, load_stack(stack))
 
 

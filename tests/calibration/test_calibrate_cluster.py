@@ -8,6 +8,7 @@ from synthetic_measured_runs import PLANS, observation
 
 from meshwright.calibration.calibrate_cluster import fit_cluster_constants
 from meshwright.calibration.observations import on_cluster
+from meshwright.cluster.cluster import Tier
 from meshwright.cluster.cluster_to_file import dump_cluster
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
@@ -35,6 +36,27 @@ def test_noise_around_the_present_constants_is_harmless(seed):
     found = fit_cluster_constants([observation({}, PLANS[:4], noise=0.03, seed=seed)])
     unseen = np.abs(observation({}, PLANS[4:]).log_errors(found.values)).mean()
     assert unseen < 0.05
+
+
+def test_runs_that_span_a_tier_fit_its_oversubscription():
+    pod, hidden = Tier(name="pod", devices=32, oversubscription=4), {"oversubscription.pod": 8}
+    found = fit_cluster_constants([observation(hidden, tiers=(pod,))])
+    assert found.error_after < 0.1 * found.error_before
+    (tier,) = found.cluster.tiers
+    assert found.present["oversubscription.pod"] == 4
+    assert 5 < tier.oversubscription < 8  # the prior and the cards' efficiency take the rest
+    assert tier.oversubscription == found.values["oversubscription.pod"]
+    assert "oversubscription.pod" not in dict(found.cluster.calibration)
+    assert tier.source == "fitted to runs"
+    assert load_cluster(dump_cluster(found.cluster)) == found.cluster
+
+
+def test_a_tier_that_no_run_spans_is_left():
+    hall = Tier(name="hall", devices=64, oversubscription=4)
+    found = fit_cluster_constants([observation(SLOW, PLANS[:3], tiers=(hall,))])
+    plain = fit_cluster_constants([observation(SLOW, PLANS[:3])])
+    assert found.values == pytest.approx(plain.values)
+    assert found.cluster.tiers == (hall,)
 
 
 def test_runs_that_the_constants_can_not_explain_are_refused():

@@ -1,6 +1,7 @@
 """Calibrate a cluster on a few of the user's runs: compute, network and host time, nothing else.
 
-Three constants are fitted with priors around the present ones, so that three runs cannot move them far. The gain
+Three constants are fitted with priors around the present ones, so that three runs cannot move them far; a cluster file
+with a tier whose groups the runs span adds that tier's oversubscription. The gain
 is estimated by leaving each run out in turn: fit on the others, predict it. If that error is not smaller than
 the present one the calibration is refused. The rule was chosen over stricter and looser ones by its effect on draws
 from published runs (``benchmarks/calibration-draws.md``): a looser rule lets runs of one model spoil good predictions
@@ -20,6 +21,7 @@ from meshwright.calibration.fit import fit
 from meshwright.calibration.fitted_parameters import Parameter, Prior
 from meshwright.calibration.observations import Floats, Observation
 from meshwright.cluster.cluster import CalibrationRuns, Cluster
+from meshwright.cost.constant_values import TIER, matters, value_in, with_values
 from meshwright.cost.constants import constants, kernels
 from meshwright.cost.uncertainty.error_parts import error_parts
 from meshwright.cost.uncertainty.seen_runs import models
@@ -29,6 +31,7 @@ from meshwright.validation.read_run_table import Skipped
 PRIOR_RUNS = 2
 """So many runs the error that published runs lead to expect counts for, beside the user's own."""
 WIDTHS = {"gemm_efficiency": 0.08, "nic_efficiency": 0.4, "host_s_per_layer": 0.7}
+TIER_WIDTH = 0.4
 FEWEST_RUNS = 3
 LISTED = 5
 
@@ -83,21 +86,19 @@ def fit_cluster_constants(
     """
     runs = _single_runs(observations)
     _check(runs, skipped)
-    parameters = cluster_parameters(runs[0])
+    parameters = cluster_parameters(max(runs, key=lambda run: run.setting.cluster.devices))
     values = fit(runs, parameters, runs_of_a_source=None).values
     present = {p.name: p.value for p in parameters}
     before = np.array([abs(np.expm1(run.log_errors({})[0])) for run in runs])
     left_out = np.array([run.log_errors(_without(run, runs, parameters))[0] for run in runs])
     after = np.abs(np.expm1(left_out))
     uncertainty = np.std(after - before, ddof=1) / np.sqrt(len(runs))
-    cluster = runs[0].setting.cluster
     sigma = expected_sigma(left_out, runs[0])
     ((stack, _),) = Counter(run.setting.stack.name for run in runs).most_common(1)
-    cluster = replace(
-        cluster,
-        calibration=tuple((dict(cluster.calibration) | dict(values)).items()),
-        calibrated=CalibrationRuns(stack=stack, runs=len(runs), sigma=sigma),
-    )
+    calibrated = CalibrationRuns(stack=stack, runs=len(runs), sigma=sigma)
+    changed = with_values(runs[0].setting, values)
+    cluster = replace(changed.cluster, calibrated=calibrated)
+    values = {name: value_in(changed, name) for name in values}
     errors = float(before.mean()), float(after.mean()), float(uncertainty), sigma
     return ClusterCalibration(cluster, values, present, len(runs), *errors, tuple(skipped))
 
@@ -117,7 +118,10 @@ def _without(
 
 
 def cluster_parameters(run: Observation) -> list[Parameter]:
-    """Return the fitted parameters, from the present values of the run's device, stack and cluster."""
+    """Return the fitted parameters, from the present values of a run's device, stack and cluster.
+
+    The tiers are those whose groups the run spans.
+    """
     present = {
         "gemm_efficiency": kernels(run.setting.cluster.pool.device.id).gemm_efficiency,
         "nic_efficiency": constants()["nic_efficiency"],
@@ -125,7 +129,11 @@ def cluster_parameters(run: Observation) -> list[Parameter]:
     }
     calibrated = dict(run.setting.cluster.calibration)
     present |= {name: calibrated[name] for name in present if name in calibrated}
-    return [Parameter(name, present[name], Prior(present[name], width)) for name, width in WIDTHS.items()]
+    tiers = [TIER + tier.name for tier in run.setting.cluster.tiers]
+    spanned = [name for name in tiers if matters(name, run.setting, run.plans)]
+    present |= {name: value_in(run.setting, name) for name in spanned}
+    widths = WIDTHS | dict.fromkeys(spanned, TIER_WIDTH)
+    return [Parameter(name, present[name], Prior(present[name], width)) for name, width in widths.items()]
 
 
 def _single_runs(observations: Sequence[Observation]) -> list[Observation]:

@@ -1,12 +1,14 @@
 """Constants of the cost model by name: what depends on them, and settings in which they are changed.
 
 Names: ``hbm_efficiency`` (a constant of everything), ``a100:gemm_efficiency`` (of a kernel family),
-``llm-foundry/elementwise_factor`` (a number of a stack). ``*`` stands for any family or stack.
+``llm-foundry/elementwise_factor`` (a number of a stack), ``oversubscription.pod`` (of a tier of the cluster, at least
+1). ``*`` stands for any family or stack.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from meshwright.cluster.cluster import Tier
 from meshwright.cost.constants import constants, kernels
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
@@ -14,7 +16,9 @@ from meshwright.plans.setting import Setting
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 
 ANY = "*"
-ATTENTION, MESSAGES = "attention_efficiency.", "p2p_"
+ATTENTION, MESSAGES, TIER = "attention_efficiency.", "p2p_", "oversubscription."
+FITTED = "fitted to runs"
+"""The source of a tier's fitted oversubscription."""
 SHARDING_ONLY = "fsdp_communication_factor"
 """A number of a stack that only plans with sharded parameters depend on."""
 EXPERTS_ONLY = ("grouped", "fused_expert", "expert_host_s")
@@ -28,18 +32,28 @@ def kernel_family(setting: Setting) -> str:
 
 def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
     """Return the setting with changed constants; those of other kernel families and stacks change nothing."""
-    calibration, numbers = {}, {}
+    calibration, numbers, tiers = {}, {}, setting.cluster.tiers
     for name, value in values.items():
         owner, sign, field = parts_of_name(name)
         if not _is_own(owner, sign, setting):
             continue
         if sign == "/":
             numbers[field] = value
+        elif field.startswith(TIER):
+            tiers = tuple(
+                with_oversubscription(t, value) if t.name == field[len(TIER) :] else t for t in tiers
+            )
         else:
             calibration[field] = value
     merged = dict(setting.cluster.calibration) | calibration
-    cluster = replace(setting.cluster, calibration=tuple(merged.items()))
+    cluster = replace(setting.cluster, calibration=tuple(merged.items()), tiers=tiers)
     return replace(setting, cluster=cluster, stack=replace(setting.stack, **numbers))  # type: ignore[arg-type]
+
+
+def with_oversubscription(tier: Tier, value: float) -> Tier:
+    """Return the tier with a fitted oversubscription, of at least 1; a tier that keeps its value keeps its source."""
+    value = max(1.0, value)
+    return tier if value == tier.oversubscription else replace(tier, oversubscription=value, source=FITTED)
 
 
 def value_in(setting: Setting, name: str) -> float:
@@ -48,6 +62,8 @@ def value_in(setting: Setting, name: str) -> float:
     calibration = dict(setting.cluster.calibration)
     if field in calibration:
         return calibration[field]
+    if field.startswith(TIER):
+        return next(t.oversubscription for t in setting.cluster.tiers if t.name == field[len(TIER) :])
     if sign == "/":
         return float(getattr(setting.stack, field))
     if not sign:
@@ -74,6 +90,9 @@ def matters(name: str, setting: Setting, plans: PlanArrays) -> bool:
         return "zero3" in {effective_sharding(SHARDINGS[code], setting.stack) for code in codes}
     if field.startswith(ATTENTION):
         return field.removeprefix(ATTENTION) in ("flash", setting.stack.attention)
+    if field.startswith(TIER):
+        cluster = setting.cluster
+        return any(field == TIER + t.name and t.devices < cluster.devices for t in cluster.tiers)
     if field.startswith(MESSAGES):
         return bool((plans.pp > 1).any())
     if field.endswith("_speed_up"):

@@ -41,4 +41,5 @@ def calibrated(path: str | Path, on: str | None) -> Calibrated:
 
 def _with_constants(base: Cluster, found: ClusterCalibration) -> Cluster:
     """Return the cluster in its own size, with the fitted constants."""
-    return replace(base, calibration=found.cluster.calibration, calibrated=found.cluster.calibrated)
+    fitted = found.cluster
+    return replace(base, calibration=fitted.calibration, calibrated=fitted.calibrated, tiers=fitted.tiers)
