@@ -81,7 +81,7 @@ def fit_network(tests: Mapping[str, Sequence[Measurement]], cluster: Cluster) ->
     forms, remarks = changed(current_forms(cluster), fitted.calibration), []
     for tier in ordered:
         if tier not in told:
-            rule = f"it takes a collective inside one {tier.name}, over nodes, and the same over several"
+            rule = f"it takes a collective over nodes inside one {tier.name}, and the same over several"
             remarks.append(f"{NAME} of {tier.name} stays {tier.oversubscription:.4g}: {rule}")
             continue
         new, remark = _measured(tier, forms, sample, told[tier], files)
@@ -140,7 +140,7 @@ def _measured(
     rows = np.concatenate([compared.inside, compared.several])
     told = files[rows[np.isin(sample.kind[rows], kinds)]].tolist()
     listed = _listed(sorted({Path(name).name for name in told}))
-    over = f"{', '.join(kinds.tolist())} over several"
+    over = f"{', '.join(kinds.tolist())} over several groups"
     if is_seen:
         text, rule = f"{value:.4g}", f"{over} take up to {slower:.2f} times as long as without it"
     elif value < present:
