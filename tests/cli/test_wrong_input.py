@@ -194,7 +194,7 @@ PLANS = [
     ({"pipeline": "{micro_batch: -2}"}, "pipeline.micro_batch = -2: must be at least 1"),
     ({"pipeline": f"{{micro_batch: {10**30}}}"}, "must be at most"),
     ({"pipeline": "{micro_batch: two}"}, "pipeline.micro_batch = 'two': must be a whole number"),
-    ({"recompute": "[moe]"}, "llama-3.1-8b has no operator of this kind. Suggestion: one of [core_attn]"),
+    ({"recompute": "[moe]"}, "llama-3.1-8b has no operator of this kind. Suggestion: recompute: [core_attn]"),
 ]
 
 

@@ -70,14 +70,14 @@ def group_of(
     return group
 
 
-def report(plan: LongPlan, estimate: Estimate, setting: Setting) -> Report:
-    """Return the Report of an estimate."""
+def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepError | None = None) -> Report:
+    """Return the Report of an estimate; ``error`` is that of its step time, where it is known already."""
     step_s = sum(estimate.parts.values())
     cluster, workload = setting.cluster, setting.workload
     tokens_per_s = workload.tokens_per_step / step_s
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
-    (error,) = plan_errors(_as_array(plan, setting), setting)
+    error = error or plan_errors(_as_array(plan, setting), setting)[0]
     return Report(
         kind="predicted",
         unit="step",

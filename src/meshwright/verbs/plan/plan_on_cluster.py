@@ -28,7 +28,7 @@ from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
-from meshwright.verbs.plan.proposal import Proposal, network_advised, proposal, with_node_remark
+from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
 from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
@@ -128,7 +128,7 @@ def answer(
     if not len(found.ranking):
         raise infeasible(space, found, setting, scope, question.header)
     rows, ratio = found.top(question.top + spare_plans(setting)), pair_interval(setting).high
-    proposals = tuple(proposal(staged, row, question.header, setting) for row in rows)
+    proposals = tuple(proposed(staged, rows, question.header, setting))
     better = None
     if question.solving is not None and not found.interrupted:
         limit = scope.knobs.get("memory_limit")

@@ -1,6 +1,7 @@
 """A proposed plan with its prediction and the reasons for its choices."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from meshwright.cluster.cluster import Pool
 from meshwright.cost.plan_report import closed_form, report
+from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.placement.expert_order.gain import ExpertOrderGain
 from meshwright.placement.node_order.solve import NodePlacement
 from meshwright.plans.arrays.short_plans import short_plan
@@ -98,19 +100,32 @@ class Proposal:
         return dump_plan(self.plan, notes)
 
 
-def proposal(staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting) -> Proposal:
-    """Return the plan at a row of the search result, predicted."""
+def proposed(
+    staged: RebalancedPlan, rows: Sequence[int], header: ShortPlan, setting: Setting
+) -> list[Proposal]:
+    """Return the plans at rows of the search result, predicted; what is in doubt about their times is told at once."""
+    if not rows:
+        return []
+    errors = plan_errors(staged.found.plans.take(np.array(rows, dtype=np.int64)), setting)
+    return [_proposal(staged, row, header, setting, error) for row, error in zip(rows, errors, strict=True)]
+
+
+def _proposal(
+    staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting, error: StepError
+) -> Proposal:
     short, cut = short_plan(staged.found.plans, row, header), staged.cuts.get(row)
     long = expand(short, setting.model.architecture)
     reasons = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
     if cut is None:
-        prediction = _remarked(short, long, setting, report(long, closed_form(short, setting), setting))
+        prediction = _remarked(
+            short, long, setting, report(long, closed_form(short, setting), setting, error)
+        )
         return Proposal(short, prediction, reasons)
     stages, of_stages = written_stages(cut.counts), cut.recomputes or (short.recompute,) * len(cut.counts)
     of_layers = recomputes_from_stages(cut.counts, of_stages)
     long = with_layer_recomputes(long, of_layers)
     long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
-    prediction = report(long, closed_form(short, setting, stages, of_layers), setting)
+    prediction = report(long, closed_form(short, setting, stages, of_layers), setting, error)
     prediction = _remarked(short, long, setting, prediction)
     return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
 

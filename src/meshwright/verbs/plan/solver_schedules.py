@@ -38,7 +38,7 @@ from meshwright.search.choice_reasons import Reason, relative_step_time
 from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.stack.stack import OWN_STACK, Stack
 from meshwright.units import format_seconds
-from meshwright.verbs.plan.proposal import Proposal, proposal
+from meshwright.verbs.plan.proposal import Proposal, proposed
 from meshwright.verbs.plan.search_space import Progress
 from meshwright.verbs.predict.predict_plan import predicted
 from meshwright.verbs.schedule.solve_chain import LONGEST, MAX_PASSES, MAX_SEED
@@ -171,7 +171,7 @@ def solved(
     seen = [row for row, why_not in rows if why_not is None][:TRIED]
     result.looked_at += [_left(found, row, header, why_not) for row, why_not in rows[:1] if why_not]
     try:
-        attempts = [_Attempt(proposal(staged, row, header, setting), setting, memory_limit) for row in seen]
+        attempts = [_Attempt(one, setting, memory_limit) for one in proposed(staged, seen, header, setting)]
         hopeful = [attempt for attempt in attempts if attempt.why_not(best) is None]
         for row, attempt in zip(seen, attempts, strict=True):
             done = hopeful.index(attempt) if attempt in hopeful else 0
