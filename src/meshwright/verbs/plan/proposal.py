@@ -103,7 +103,7 @@ class Proposal:
 def proposed(
     staged: RebalancedPlan, rows: Sequence[int], header: ShortPlan, setting: Setting
 ) -> list[Proposal]:
-    """Return the plans at rows of the search result, predicted; what is in doubt about their times is told at once."""
+    """Return the plans at rows of the search result, predicted. The errors of their times are computed at once."""
     if not rows:
         return []
     errors = plan_errors(staged.found.plans.take(np.array(rows, dtype=np.int64)), setting)
