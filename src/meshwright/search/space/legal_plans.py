@@ -249,7 +249,10 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     cutter.cut((f"{stack.id} does not run 1f1b", (pp == 1) | runs[cutter.column("schedule")]))
     pp, stages = cutter.column("pp"), cutter.column("pp") * cutter.column("virtual_stages")
     chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
-    cutter.cut((f"more stages than layers = {layers}", stages // chains <= layers))
+    fixed = np.array([choice.kind.fixed_chunks is not None for choice in schedules], dtype=np.bool_)
+    own = fixed[cutter.column("schedule")] & (stages // chains <= layers)
+    even = (cutter.column("virtual_stages") == 1) | own | (layers % (stages // chains) == 0)
+    cutter.cut((f"interleaved stages would hold unequal shares of {layers} layers", even))
     of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
         cutter.column("schedule")
     ]
