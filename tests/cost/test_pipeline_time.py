@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passes_on_host, sufficient
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import (
+    FAR_FROM_EVEN,
     FORMS,
     PLAYED_ACTIONS,
     PLAYED_UNEVEN_ACTIONS,
@@ -174,8 +175,24 @@ def test_interleaved_stages_that_differ_are_played_where_that_is_affordable(seed
     found = pipeline_seconds(ScheduleChoice("interleaved-1f1b"), *arguments, ranks)
     expected = table_length("interleaved-1f1b", ranks, micro_batches, chunks, forward, backward, message)
     actions = 2 * ranks * chunks * periodic_micro_batches(micro_batches, ranks)
-    played = actions <= (PLAYED_UNEVEN_ACTIONS if len(set(forward[1:-1])) > 1 else PLAYED_ACTIONS)
+    middle = forward[1:-1]
+    played = max(middle) > (1 + FAR_FROM_EVEN) * min(middle) or actions <= (
+        PLAYED_UNEVEN_ACTIONS if len(set(forward[1:-1])) > 1 else PLAYED_ACTIONS
+    )
     assert found[0] == pytest.approx(expected, rel=BOUND if played else UNEVEN_INTERLEAVED_BOUND)
+
+
+def test_interleaved_stages_of_one_or_two_layers_are_always_played():
+    """126 layers on 96 stages of 32 ranks: too many passes for other uneven stages to be played."""
+    ranks, chunks, micro_batches = 32, 3, 64
+    forward = np.array(balanced_counts(126, ranks * chunks), dtype=float)
+    backward, message = 2 * forward, 0.05
+    arguments = as_arrays(forward, backward, message, micro_batches)
+    assert 2 * ranks * chunks * periodic_micro_batches(micro_batches, ranks) > PLAYED_UNEVEN_ACTIONS
+    found = pipeline_seconds(ScheduleChoice("interleaved-1f1b"), *arguments, ranks)
+    expected = table_length("interleaved-1f1b", ranks, micro_batches, chunks, forward, backward, message)
+    assert found[0] == pytest.approx(expected, rel=BOUND)
+    assert FORMS["interleaved-1f1b"](*arguments, ranks)[0] < 0.9 * expected
 
 
 @pytest.mark.parametrize("schedule", FORMS)

@@ -1,4 +1,4 @@
-"""Try suggestions before they are shown: with one, its problem is gone and no other has come.
+"""Try suggestions on the plan, and show the ones that remove the problem without adding another.
 
 What a plan file could hold (``tp: 4, dp_shard: 2``), a list of values and ``take it out`` are applied to the plan, and
 the same rules judge the result. Alternatives that do not help are left out. Where none helps, other values of the key

@@ -1,4 +1,4 @@
-"""Try suggestions for another framework's file on the file: it is read, assembled and checked with changed numbers."""
+"""Try suggestions for another framework's file by reading and checking it with changed numbers."""
 
 import re
 from collections.abc import Callable, Mapping

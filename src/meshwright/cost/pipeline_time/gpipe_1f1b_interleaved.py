@@ -116,7 +116,8 @@ def have_forms(plans: PlanArrays) -> NDArray[np.bool_]:
 
 PLAYED_ACTIONS = 400
 PLAYED_UNEVEN_ACTIONS = 1600
-EVEN = 0.02
+EVEN, FAR_FROM_EVEN = 0.02, 0.25
+"""Differences of inner stages, as fractions of the smallest one's time."""
 
 
 def pipeline_seconds(
@@ -127,9 +128,16 @@ def pipeline_seconds(
     micro_batches: NDArray[np.int64],
     ranks: int,
 ) -> Array:
-    """Makespan of a schedule, played where that is cheap and by its closed form where it is not."""
+    """Makespan of a schedule, played where that is cheap and by its closed form where it is not.
+
+    Interleaved stages that are far from even are always played: ranks wait for each other's longer chunks, which the
+    closed form leaves out.
+    """
     played = periodic_micro_batches(micro_batches, ranks)
-    small = 2 * forward.shape[1] * played <= np.where(_uneven(forward), PLAYED_UNEVEN_ACTIONS, PLAYED_ACTIONS)
+    most = np.where(_uneven(forward, EVEN), PLAYED_UNEVEN_ACTIONS, PLAYED_ACTIONS)
+    small = 2 * forward.shape[1] * played <= most
+    if forward.shape[1] > ranks:
+        small = small | _uneven(forward, FAR_FROM_EVEN)
     result = np.empty(len(message))
     for rows in (r for r in (np.flatnonzero(small), np.flatnonzero(~small)) if len(r)):
         f, b, c, m = forward[rows], backward[rows], message[rows], micro_batches[rows]
@@ -140,7 +148,7 @@ def pipeline_seconds(
     return result
 
 
-def _uneven(forward: Array) -> NDArray[np.bool_]:
-    """Return the mask of plans whose inner stages differ by more than ``EVEN``."""
+def _uneven(forward: Array, most: float) -> NDArray[np.bool_]:
+    """Return the mask of plans whose inner stages differ by more than a fraction."""
     middle = forward[:, 1:-1] if forward.shape[1] > 2 else forward
-    return np.asarray(middle.max(1) > (1 + EVEN) * middle.min(1), dtype=np.bool_)
+    return np.asarray(middle.max(1) > (1 + most) * middle.min(1), dtype=np.bool_)

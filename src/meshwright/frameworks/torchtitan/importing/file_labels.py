@@ -1,4 +1,4 @@
-"""Put what was read by the names of today's command line into the words of a job file."""
+"""Rename options in problems and facts from torchtitan's command line to the keys of its job file."""
 
 import re
 from collections.abc import Mapping

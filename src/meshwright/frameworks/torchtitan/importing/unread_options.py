@@ -1,4 +1,4 @@
-"""Keys of old job files that change time or memory and that neither today's torchtitan nor a plan has a word for."""
+"""Keys of old job files that change time or memory but that neither torchtitan 0.3.0 nor a plan can express."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
