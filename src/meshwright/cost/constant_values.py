@@ -7,6 +7,7 @@ Names: ``hbm_efficiency`` (a constant of everything), ``a100:gemm_efficiency`` (
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from meshwright.cluster.cluster import Tier
 from meshwright.cost.constants import constants, kernels
@@ -30,8 +31,11 @@ def kernel_family(setting: Setting) -> str:
     return kernels(setting.cluster.pool.device.id).family
 
 
-def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
-    """Return the setting with changed constants; those of other kernel families and stacks change nothing."""
+def with_values(setting: Setting, values: Mapping[str, Any]) -> Setting:
+    """Return the setting with changed constants; those of other kernel families and stacks change nothing.
+
+    Values are floats or, except those of tiers, arrays with a value for each row of the plans to price.
+    """
     calibration, numbers, tiers = {}, {}, setting.cluster.tiers
     for name, value in values.items():
         owner, sign, field = parts_of_name(name)
@@ -47,7 +51,7 @@ def with_values(setting: Setting, values: Mapping[str, float]) -> Setting:
             calibration[field] = value
     merged = dict(setting.cluster.calibration) | calibration
     cluster = replace(setting.cluster, calibration=tuple(merged.items()), tiers=tiers)
-    return replace(setting, cluster=cluster, stack=replace(setting.stack, **numbers))  # type: ignore[arg-type]
+    return replace(setting, cluster=cluster, stack=replace(setting.stack, **numbers))
 
 
 def with_oversubscription(tier: Tier, value: float) -> Tier:
@@ -71,6 +75,11 @@ def value_in(setting: Setting, name: str) -> float:
     found = kernels(setting.cluster.pool.device.id)
     kind = field.removeprefix(ATTENTION)
     return float(getattr(found, field)) if kind == field else found.attention_efficiency[kind]
+
+
+def is_of_tier(name: str) -> bool:
+    """Return true if a constant is a number of a tier of the cluster."""
+    return parts_of_name(name)[2].startswith(TIER)
 
 
 def is_calibrated(setting: Setting, name: str) -> bool:

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import OFFLOAD, PARTS, pipeline_lengths, step_parts, step_total
+from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
 from meshwright.cost.memory.rank_ledgers import host_memory_suffices, worst_ledger
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.operators.price_plans import array_prices, heads_exchanged
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
-from meshwright.plans.arrays.distinct_rows import distinct
+from meshwright.plans.arrays.distinct_rows import Distinct, distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
@@ -90,10 +91,13 @@ def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
     return result
 
 
-def step_seconds(plans: PlanArrays, setting: Setting) -> Floats:
-    """Return the step time of every plan in seconds, whether it fits or not."""
+def step_seconds(plans: PlanArrays, setting: Setting, cases: ConstantCases | None = None) -> Floats:
+    """Return the step time of every plan in seconds, whether it fits or not.
+
+    ``cases``: the constants that each plan is priced with; only for plans whose schedules have closed forms.
+    """
     step_s = np.zeros(len(plans))
-    _store_times(step_s, list(pipeline_groups(plans, setting)))
+    _store_times(step_s, list(pipeline_groups(plans, setting, cases)))
     return step_s
 
 
@@ -118,13 +122,16 @@ def _store(table: dict[str, Floats], rows: NDArray[np.int64], values: dict[str, 
         table[name][rows] = value
 
 
-def pipeline_groups(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], PlanGroup]]:
+def pipeline_groups(
+    plans: PlanArrays, setting: Setting, cases: ConstantCases | None = None
+) -> Iterator[tuple[NDArray[np.int64], PlanGroup]]:
     """Rows of equal mode, pipeline shape, schedule and sharding; passes are priced once per distinct shape."""
-    for one in mode_groups(plans, setting):
+    for one in mode_groups(plans, setting, cases):
         chosen = plans.take(one.rows)
         shape = [chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding, chosen.offload]
         for rows in distinct(shape).groups():
-            group = PlanGroup(chosen.take(rows), one.inverse[rows], one.prices, one.mode, one.setting)
+            mine = cases and cases.take(one.rows[rows])
+            group = PlanGroup(chosen.take(rows), one.inverse[rows], one.prices, one.mode, one.setting, mine)
             yield one.rows[rows], group
 
 
@@ -139,13 +146,18 @@ class ModeGroup:
     setting: Setting
 
 
-def mode_groups(plans: PlanArrays, setting: Setting) -> Iterator[ModeGroup]:
+def mode_groups(
+    plans: PlanArrays, setting: Setting, cases: ConstantCases | None = None
+) -> Iterator[ModeGroup]:
     """Rows of equal blocks and mode, with prices of its distinct shapes; the setting's model has the blocks."""
     for of_model, held in _models(plans, setting):
         of_one = plans.take(of_model)
         for of_mode, mode in _modes(of_one, held):
-            shapes, inverse = distinct_shapes(of_one.take(of_mode), mode)
-            yield ModeGroup(of_model[of_mode], inverse, array_prices(shapes, mode, held), mode, held)
+            rows = of_model[of_mode]
+            mine = cases and cases.take(rows)
+            found = distinct_shapes(of_one.take(of_mode), mode, mine)
+            shapes, priced = plans.take(rows[found.first]), mine and mine.take(found.first)
+            yield ModeGroup(rows, found.inverse, array_prices(shapes, mode, held, priced), mode, held)
 
 
 def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Setting]]:
@@ -212,7 +224,7 @@ def _moments(name: ShardingName, gather: str, piped: bool, stack: Stack) -> Exch
     return exchange_timing(name, usual if gather == NEVER else gather, stack, pipeline=piped)
 
 
-def distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[np.int64]]:
+def distinct_shapes(plans: PlanArrays, mode: Mode, cases: ConstantCases | None = None) -> Distinct:
     """Plans whose passes differ, and for every plan which of them it equals.
 
     Data parallelism and pipelines only matter to a pass when it exchanges states, or when another rank order makes
@@ -223,5 +235,4 @@ def distinct_shapes(plans: PlanArrays, mode: Mode) -> tuple[PlanArrays, NDArray[
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
     if mode.passes_exchange_states or not inner:
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
-    found = distinct(columns)
-    return plans.take(found.first), found.inverse
+    return distinct(columns if cases is None else [*columns, cases.of])

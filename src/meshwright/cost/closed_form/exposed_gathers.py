@@ -58,4 +58,4 @@ def rank_gather_delays(group: PlanGroup) -> Floats:
         return group.per_rank(seconds)
     turn = group.stages_at[0]
     forward = group.forward_s[:, turn]
-    return np.asarray(during_gather(forward, seconds[:, turn], group.forms)) - forward
+    return np.asarray(during_gather(forward, seconds[:, turn], group.stage_forms)) - forward

@@ -23,7 +23,7 @@ def exposed_reductions(group: PlanGroup, span: Span | None) -> Floats:
     units = np.array([len(blocks) for blocks in group.stages])
     last = group.backward_s if group.weight_s is None else group.weight_s
     tail = _first_chunks_tail(group, seconds, last, units, span)
-    slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.forms))
+    slowdown = np.asarray(reduction_slowdown(seconds, last, units, group.stage_forms))
     if group.split:  # a slowed W holds up no message, but what comes behind it on its rank
         tail = tail + slowdown[:, group.stages_at].sum(1)
     after = _ranks_end(group, span, own + tail + mirrored_seconds(group))
@@ -88,7 +88,7 @@ def _first_chunks_tail(
                 between = ended[:, 0] - backward[:, chunk] - ended[:, 1]
             ahead = np.maximum(0.0, tail - between)
         tail = np.asarray(
-            reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.forms, ahead)
+            reduction_tail(seconds[:, chunk], backward[:, chunk], units[chunk], group.stage_forms, ahead)
         )
     return tail
 

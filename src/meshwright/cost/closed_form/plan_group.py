@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.overlap_and_optimizer import send_occupancy
+from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import (
     Mesh,
@@ -22,7 +23,12 @@ from meshwright.cost.operators.pass_prices import (
     total,
 )
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
-from meshwright.cost.operators.price_plans import array_mesh, array_shape, pass_kinds
+from meshwright.cost.operators.price_plans import (
+    array_mesh,
+    array_shape,
+    pass_kinds,
+    setting_hardware_times,
+)
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.pipeline_time.offload_copy_streams import OffloadCopies, copy_seconds
 from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
@@ -64,17 +70,24 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PlanGroup:
-    """``inverse[i]`` is the row of ``prices`` that plan i has; all other arrays have one row per plan."""
+    """``inverse[i]`` is the row of ``prices`` that plan i has; all other arrays have one row per plan.
+
+    ``cases``: the constants that each plan is priced with, where they are not those of the setting.
+    """
 
     plans: PlanArrays
     inverse: Ints
     prices: Prices
     mode: Mode
     setting: Setting
+    cases: ConstantCases | None = None
 
     def take(self, rows: Ints) -> "PlanGroup":
         """Return the plans at ``rows``, with the same prices."""
-        return PlanGroup(self.plans.take(rows), self.inverse[rows], self.prices, self.mode, self.setting)
+        cases = self.cases and self.cases.take(rows)
+        return PlanGroup(
+            self.plans.take(rows), self.inverse[rows], self.prices, self.mode, self.setting, cases
+        )
 
     @property
     def ranks(self) -> int:
@@ -156,10 +169,20 @@ class PlanGroup:
         """ZeRO name of what the stack cuts."""
         return effective_sharding(SHARDINGS[int(self.plans.sharding[0])], self.setting.stack)
 
-    @property
+    @cached_property
     def forms(self) -> HardwareTimes:
-        """HardwareTimes of the pool."""
-        return self.prices.local.forms
+        """HardwareTimes of the pool; constants that differ between plans have one row per plan."""
+        return self._forms(1)
+
+    @cached_property
+    def stage_forms(self) -> HardwareTimes:
+        """As ``forms``, for arrays of plans and stages or ranks: (n, 1)."""
+        return self._forms(2)
+
+    def _forms(self, axes: int) -> HardwareTimes:
+        if self.cases is None:
+            return self.prices.local.forms
+        return setting_hardware_times(self.cases.setting(self.setting, axes))
 
     @cached_property
     def micro_batches(self) -> Ints:

@@ -73,14 +73,15 @@ def undominated_in_costs(plans: PlanArrays, legal: Bools, setting: Setting, cost
     rows = np.flatnonzero(legal.sum(0) > 1)
     if not len(rows):
         return legal
-    shapes, inverse = distinct_shapes(plans.take(rows), Mode(sequence_parallel=False))
+    found = distinct_shapes(plans.take(rows), Mode(sequence_parallel=False))
+    shapes = plans.take(rows[found.first])
     result, may = legal.copy(), legal[:, rows]
     own = {int(code): _costs(shapes, int(code), setting)[:, costs] for code in np.flatnonzero(may.any(1))}
     beaten = np.zeros_like(may)
     for code, other in permutations(own, 2):
         no_worse, equal = (own[other] <= own[code]), (own[other] == own[code])
         beats = no_worse.all((0, 1)) & (~equal.all((0, 1)) | (other < code))
-        beaten[code] |= beats[inverse] & may[other]
+        beaten[code] |= beats[found.inverse] & may[other]
     result[:, rows] &= ~beaten
     return result
 

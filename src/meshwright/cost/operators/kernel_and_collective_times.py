@@ -168,10 +168,10 @@ class HardwareTimes:
         return self.nic_bytes_per_s / more ** self.constants["nic_loss_exponent"]
 
     @property
-    def _exchange_efficiency(self) -> float:
+    def _exchange_efficiency(self) -> Number:
         """Share of a card that an all-to-all uses: more than other collectives, up to the whole card."""
         others = self.constants["nic_efficiency"]
-        return max(others, min(1.0, others * self.constants["exchange_gain"]))
+        return np.maximum(others, np.minimum(1.0, others * self.constants["exchange_gain"]))
 
     def p2p(self, message_bytes: Number, crosses: Number, congestion: Number = 1.0) -> Number:
         """Return the seconds of a pipeline message; ``crosses`` is true where it leaves the fast domain."""

@@ -261,8 +261,8 @@ class Prices:
         forward = constants.get("host_s_per_layer", stack.host_s_per_layer)
         if any(isinstance(operator, Dispatch) for operator in self.blocks[block].operators):
             captured = {"nothing": 0.0, "attention": constants["captured_attention"], "step": 1.0}
-            forward *= 1 + stack.expert_host_s / max(stack.host_s_per_layer, SHORTEST_S)
-            forward *= 1 - captured[self.local.device_recipe.captures]
+            forward = forward * (1 + stack.expert_host_s / np.maximum(stack.host_s_per_layer, SHORTEST_S))
+            forward = forward * (1 - captured[self.local.device_recipe.captures])
         backward = forward * constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from meshwright.cluster.cluster import Cluster, Tier
 from meshwright.cluster.cluster import Links as ClusterLinks
 from meshwright.cluster.fast_domains import node_count, node_devices, usable_domain
+from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
 from meshwright.cost.operators.operator_times import Local
 from meshwright.cost.operators.pass_prices import Links, Mesh, Prices
@@ -83,9 +84,15 @@ def program_prices(program: Program, setting: Setting) -> Prices:
     )
 
 
-def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
-    """Prices of all passes for every plan of an array; all of them have ``mode``, and a vocabulary of one form."""
-    forms = setting_hardware_times(setting)
+def array_prices(
+    plans: PlanArrays, mode: Mode, setting: Setting, cases: ConstantCases | None = None
+) -> Prices:
+    """Prices of all passes for every plan of an array; all of them have ``mode``, and a vocabulary of one form.
+
+    ``cases``: the constants that each row of the plans is priced with, where they are not those of the setting.
+    """
+    priced = setting if cases is None else cases.setting(setting)
+    forms = setting_hardware_times(priced)
     shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
@@ -95,7 +102,7 @@ def array_prices(plans: PlanArrays, mode: Mode, setting: Setting) -> Prices:
     }
     form = plans.schedules[int(plans.schedule[0])].form
     items |= share_items(setting.model, form) if form else {}
-    return Prices(Local(forms, shape, mode, setting.stack), mesh, items, setting.model.blocks)
+    return Prices(Local(forms, shape, mode, priced.stack), mesh, items, setting.model.blocks)
 
 
 def pass_kinds(schedule: ScheduleChoice) -> tuple[PassKind, ...]:

@@ -7,9 +7,11 @@ both alike cancels in their ratio.
 """
 
 from dataclasses import replace
+from math import exp
 
 import numpy as np
 
+from meshwright.cost.closed_form.constant_changes import changed_step_seconds
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.constant_values import value_in, with_values
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
@@ -22,7 +24,7 @@ ONE_F_ONE_B = ScheduleChoice("1f1b")
 NARROW, WIDE = 0.25, 0.5
 """Constants that are known better than the one act in proportion; for those known worse than the other, doubling and
 redoubling can change what the step waits for."""
-KNOTS, WIDE_KNOTS = (-1, 0, 1), (-2, -1, 0, 1, 2)
+IN_PROPORTION, KNOTS, WIDE_KNOTS = (1,), (-1, 0, 1), (-2, -1, 0, 1, 2)
 """Standard deviations at which the change is computed; in between it is linear."""
 SHARE = 0.8
 
@@ -31,24 +33,25 @@ def log_responses(plans: PlanArrays, setting: Setting, draws: ConstantDraws | No
     """Return log(step time under drawn constants / predicted step time) of every plan: (draws, n)."""
     draws = draws or constant_draws()
     plans, middle = _with_closed_forms(plans), with_values(setting, draws.around)
-    base = np.log(step_seconds(plans, middle))
-
-    def change(name: str, log_factor: float) -> Floats:
-        moved = with_values(middle, {name: value_in(middle, name) * np.exp(log_factor)})
-        return np.asarray(np.log(step_seconds(plans, moved)) - base, dtype=np.float64)
-
+    drawn = dict(draws.concerning(setting, plans))
+    moves = [(name, knot) for name, of in drawn.items() for knot in _knots(float(of.std())) if knot]
+    moved = [(name, value_in(middle, name) * exp(knot * float(drawn[name].std()))) for name, knot in moves]
+    found = np.log(changed_step_seconds(plans, middle, moved)) - np.log(step_seconds(plans, middle))
+    changes = dict(zip(moves, found, strict=True))
     total = np.zeros((len(draws.log_factors), len(plans)))
-    for name, drawn in draws.concerning(setting, plans):
-        sigma = float(drawn.std())
-        knots = WIDE_KNOTS if sigma > WIDE else KNOTS
-        if sigma < NARROW:
-            total += np.outer(drawn / sigma, change(name, sigma))
+    for name, of in drawn.items():
+        sigma = float(of.std())
+        knots = _knots(sigma)
+        if len(knots) == 1:
+            total += np.outer(of / sigma, changes[name, knots[0]])
         else:
-            changes = np.array(
-                [change(name, knot * sigma) if knot else np.zeros(len(plans)) for knot in knots]
-            )
-            total += _between(np.array(knots, dtype=np.float64), changes, drawn / sigma)
+            known = np.array([changes.get((name, knot), np.zeros(len(plans))) for knot in knots])
+            total += _between(np.array(knots, dtype=np.float64), known, of / sigma)
     return total
+
+
+def _knots(sigma: float) -> tuple[int, ...]:
+    return IN_PROPORTION if sigma < NARROW else WIDE_KNOTS if sigma > WIDE else KNOTS
 
 
 def _between(knots: Floats, changes: Floats, at: Floats) -> Floats:
