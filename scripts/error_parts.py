@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from meshwright.calibration.observations import Observation
 from meshwright.cost.uncertainty.error_parts import ErrorParts
 from meshwright.cost.uncertainty.interval import QUANTILE
+from meshwright.cost.uncertainty.plan_features import plan_features
 from meshwright.cost.uncertainty.seen_runs import models
 
 SHARE = 0.8
@@ -54,12 +55,14 @@ STUDENT = (
 class Found:
     """An observation and log(predicted/measured) of its runs, under constants that were fitted without it.
 
-    ``constants``: the standard deviation that the doubt about these constants gives each run.
+    ``constants``: the standard deviation that the doubt about these constants gives each run; ``responses`` are draws
+    of it, (draws, n).
     """
 
     observation: Observation
     errors: Floats
     constants: Floats
+    responses: Floats
 
 
 class Errors(NamedTuple):
@@ -152,6 +155,28 @@ def pair_parts(found: Iterable[Found]) -> ErrorParts:
             )
     count = sum(len(e) for own in by_source.values() for e in own)
     return ErrorParts(0.0, 0.0, whole_sigma(by_source), QUANTILE, count, len(by_source))
+
+
+def feature_parts(found: Iterable[Found]) -> ErrorParts:
+    """Return the error of one feature of a plan: of two runs in one setting each has those that the other lacks.
+
+    The error of their ratio beyond that of the constants is shared out evenly among these.
+    """
+    by_source: dict[str, list[Floats]] = {}
+    for one in found:
+        here = one.observation
+        first, second = np.triu_indices(len(one.errors), 1)
+        masks = np.array(list(plan_features(here.plans, here.setting).values())).reshape(-1, len(one.errors))
+        differ = (masks[:, first] != masks[:, second]).sum(0)
+        first, second, differ = first[differ > 0], second[differ > 0], differ[differ > 0]
+        ratio = (one.errors[first] - one.errors[second]) / QUANTILE
+        constants = (one.responses[:, first] - one.responses[:, second]).std(0)
+        by_source.setdefault(source_of(here), []).append((np.square(ratio) - np.square(constants)) / differ)
+    sources = [np.concatenate(own) for own in by_source.values() if sum(map(len, own))]
+    weights = np.concatenate([np.full(len(own), 1 / len(own)) for own in sources])
+    (most,) = weighted_quantiles(np.concatenate(sources), weights, (SHARE,))
+    count = sum(map(len, sources))
+    return ErrorParts(0.0, 0.0, float(np.sqrt(max(most, 0.0))), QUANTILE, count, len(sources))
 
 
 def _centred(errors: Floats) -> Floats:

@@ -8,10 +8,16 @@ import numpy as np
 from error_parts import Found, Groups, grouped, joined, parts_of, student, whole_sigma
 from left_out_fits import Floats, source_of
 
+from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.uncertainty.feature_error import log_errors
+from meshwright.cost.uncertainty.plan_features import plan_features
 from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.search.recommendation import axes_above_one, recommended_order, regrets
+from meshwright.search.space.stack_defaults import departures
 from meshwright.validation.error_metrics import ordered_pairs
 
 ZERO3 = SHARDINGS.index("zero3")
+RANKED = 4
 FEW = 20
 """Sources with fewer runs say little of a share."""
 
@@ -57,6 +63,18 @@ all pairs of a setting whose times differ by more than 5 %, the share in the rig
 {_fold_lines(seen)}
 The mean MAPE over sources of dense models is {_mean_mape(grouped(seen, "dense")):.1%}.
 
+## Choosing a plan
+
+By how much the chosen plan was slower than the best one that was run, the mean over settings with at least {RANKED}
+plans. *Fastest* takes the least predicted time; *recommended* is what `plan` recommends, with errors drawn from what
+the fit leaves open of the constants and from the features of the plans; *best of 3*: the best of the first three
+recommended; *smallest tp*: the mean of the plans with the smallest tp.
+
+| left out | source | settings | fastest | recommended | best of 3 | smallest tp |
+| --- | --- | --: | --: | --: | --: | --: |
+{_choice_lines("fold", seen)}
+{_choice_lines("source", unseen)}
+
 ## Parts of the error
 
 Standard deviations of log(measured/predicted) beyond what the doubt about the constants explains;
@@ -69,6 +87,49 @@ Standard deviations of log(measured/predicted) beyond what the doubt about the c
 {_part_line("dense, group left out", grouped(seen, "dense"), True)}
 {_part_line("experts, group left out", grouped(seen, "experts"), True)}
 """
+
+
+def _choice_lines(left_out: str, found: Sequence[Found]) -> str:
+    """Return the regrets of choices by source, and the mean over all settings."""
+    by_source: dict[str, list[tuple[float, ...]]] = {}
+    for one in found:
+        if len(one.errors) >= RANKED:
+            by_source.setdefault(source_of(one.observation), []).append(_choice_regrets(one, found, left_out))
+    rows = {**dict(sorted(by_source.items())), "all": [row for own in by_source.values() for row in own]}
+    return "\n".join(
+        f"| {left_out} | {source} | {len(own)} | " + " | ".join(f"{m:.1%}" for m in np.mean(own, 0)) + " |"
+        for source, own in rows.items()
+    )
+
+
+def _choice_regrets(one: Found, found: Sequence[Found], left_out: str) -> tuple[float, ...]:
+    """Return the regret of the fastest plan, the recommended one, the best of three, and of the smallest tp."""
+    here = one.observation
+    measured, predicted = here.measured_s, here.measured_s * np.exp(one.errors)
+    seen = frozenset[str]().union(
+        *(
+            plan_features(other.observation.plans, other.observation.setting)
+            for other in found
+            if other.observation.setting.stack.name == here.setting.stack.name
+            and (source_of(other.observation) != source_of(here) or (left_out == "fold" and other is not one))
+        )
+    )
+    draws = log_errors(here.plans, here.setting, one.responses, seen)
+    order = recommended_order(
+        regrets(predicted, draws),
+        axes_above_one(here.plans),
+        departures(here.plans, here.setting),
+        evaluate(here.plans, here.setting).total_bytes,
+        predicted,
+    )
+    small = here.plans.tp == here.plans.tp.min()
+    chosen = (
+        measured[predicted.argmin()],
+        measured[order[0]],
+        measured[order[:3]].min(),
+        measured[small].mean(),
+    )
+    return tuple(float(time / measured.min() - 1) for time in chosen)
 
 
 def coverage(groups: Groups) -> dict[str, tuple[float, int]]:

@@ -10,13 +10,14 @@ Takes what every fit found from ``benchmarks/left-out-*.csv``, predicts what eac
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
-from error_parts import Errors, Found, grouped, joined, pair_parts, parts_of, whole_sigma
+from error_parts import Errors, Found, feature_parts, grouped, joined, pair_parts, parts_of, whole_sigma
 from left_out_fits import FOLD, LEFT_OUT, Floats, LeftOut, left_out_under, weighted_quantiles
 from left_out_page import left_out_page
 
@@ -25,6 +26,7 @@ from meshwright.calibration.usable_runs import usable_runs
 from meshwright.cost.uncertainty.constants_error import log_responses, middle_of
 from meshwright.cost.uncertainty.error_parts import ErrorParts
 from meshwright.cost.uncertainty.interval import QUANTILE
+from meshwright.cost.uncertainty.plan_features import plan_features
 from meshwright.cost.uncertainty.seen_runs import SCALES, RunKind, models, run_kind, scale_of
 from meshwright.validation.predict_runs import predict_runs
 from meshwright.validation.read_run_table import Run, read_runs
@@ -60,8 +62,9 @@ def found_in(left: Iterable[LeftOut]) -> list[Found]:
 
 def _found(left: LeftOut, observation: Observation, errors: Floats) -> Found:
     """Return an observation with the spread of the side on which its measured times lie."""
-    low, high = middle_of(log_responses(observation.plans, observation.setting, left.constants.draws))
-    return Found(observation, errors, np.where(errors < 0, high, -low) / QUANTILE)
+    responses = log_responses(observation.plans, observation.setting, left.constants.draws)
+    low, high = middle_of(responses)
+    return Found(observation, errors, np.where(errors < 0, high, -low) / QUANTILE, responses)
 
 
 def part_rows(unseen: Sequence[Found], seen: Sequence[Found]) -> Iterator[tuple[object, ...]]:
@@ -70,11 +73,22 @@ def part_rows(unseen: Sequence[Found], seen: Sequence[Found]) -> Iterator[tuple[
         for of in ("dense", "experts"):
             yield _row(f"{of} {how}", parts_of(grouped(found, of), how == "seen"), origin)
         yield _row(f"pair {how}", pair_parts(found), f"{origin}; of ratios of two runs in one setting")
+        yield _row(f"feature {how}", feature_parts(found), f"{origin}; of a feature that one of two runs has")
 
 
 def _row(of: str, parts: ErrorParts, origin: str) -> tuple[object, ...]:
     numbers = (f"{value:.4f}" for value in (parts.stack, parts.group, parts.run))
     return of, *numbers, f"{parts.quantile:.4f}", parts.runs, parts.sources, origin
+
+
+def feature_rows(seen: Sequence[Found]) -> Iterator[tuple[object, ...]]:
+    """The rows of ``seen_features.csv``: every feature that runs of a stack have, and in how many."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in seen:
+        setting, plans = one.observation.setting, one.observation.plans
+        for name, mask in plan_features(plans, setting).items():
+            counts[setting.stack.name, name] += int(mask.sum())
+    return ((*key, count) for key, count in sorted(counts.items()))
 
 
 def seen_rows(seen: Sequence[Found]) -> Iterator[tuple[object, ...]]:
@@ -128,6 +142,7 @@ def main(path: str, options: Sequence[str]) -> None:
         PAGE.write_text(text, encoding="utf-8")
         write_rows(DATA / "error_parts.csv", [PART_COLUMNS, *part_rows(unseen, seen)])
         write_rows(DATA / "seen_runs.csv", [SEEN_COLUMNS, *seen_rows(seen)])
+        write_rows(DATA / "seen_features.csv", [("stack", "feature", "runs"), *feature_rows(seen)])
         write_rows(
             DATA / "memory_error.csv", [("low", "high", "runs", "sources", "origin"), memory_row(runs)]
         )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.ingest import Ingested
     from meshwright.verbs.measure import Measured, Progress
     from meshwright.verbs.plan.choose_cluster import Choice
+    from meshwright.verbs.plan.recommendation import Recommend
     from meshwright.verbs.plan.solver_schedules import SolverOptions
     from meshwright.verbs.probe.probe_jobs import Probes
     from meshwright.verbs.run.emulate import Emulated
@@ -67,6 +68,7 @@ def plan(
     stages: str = "balanced",
     schedule: str | None = None,
     solving: "SolverOptions | None" = None,
+    recommend: "Recommend" = "robust",
     documents: Iterable[int] | None = None,
     routing: RoutingSpec | None = None,
     capacity: float | CapacitySpec | None = None,
@@ -81,9 +83,11 @@ def plan(
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
-    ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are packed
-    with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``routing``, ``capacity``: how unevenly tokens
-    choose experts, how many these take; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of ``predict``.
+    ``recommend``: "robust" orders plans by their regret under drawn errors of the predictions, "fastest" by predicted
+    time. ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are
+    packed with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``routing``, ``capacity``: how unevenly
+    tokens choose experts, how many these take; ``progress`` hears how far it is. ``tokens`` and ``assume`` as of
+    ``predict``.
     Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.budget_and_deadline import Limits
@@ -102,7 +106,7 @@ def plan(
         capacity=capacity,
     )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
-    question = PlanRequest(header, tuple(keep), top, stages, schedule, solving, tuple(forbid))
+    question = PlanRequest(header, tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend)
     wish = ClusterChoiceRequest(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
     return choose(question, wish, progress)
 

@@ -7,7 +7,7 @@ question without an answer raises InfeasibleError. Options that write a file tak
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
@@ -59,6 +59,7 @@ def plan(
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
+    recommend: Literal["robust", "fastest"] = "robust",
     solve: float | None = None,
     solve_steps: int | None = None,
     seed: int | None = None,
@@ -72,7 +73,8 @@ def plan(
 ) -> Answer:
     """Search the best plans of a model on a cluster. ``budget`` in US dollars, ``deadline`` in days.
 
-    ``why``: the answer prints every reason, plan and count, not the summary.
+    ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``: the
+    answer prints every reason, plan and count, not the summary.
     """
     search = solving(solve, solve_steps, seed)
     file = None if output is None else Path(output)
@@ -96,6 +98,7 @@ def plan(
         stages=stages,
         schedule=schedule,
         solving=search,
+        recommend=recommend,
         objective=objective,
         tokens=tokens,
         budget_usd=budget,

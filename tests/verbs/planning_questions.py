@@ -23,9 +23,18 @@ def header(model: str, cluster: str, *, seq_len: int = 2048, batch: int = 32, st
 
 
 @cache
-def planned(model: str, cluster: str, *keep: str, top: int = 5, schedules: str | None = None, **options):
+def planned(
+    model: str,
+    cluster: str,
+    *keep: str,
+    top: int = 5,
+    schedules: str | None = None,
+    recommend: str = "robust",
+    **options,
+):
     """The planner's answer, found once. A test that changes the planner asks ``planned.__wrapped__``."""
-    return answer(PlanRequest(header(model, cluster, **options), keep, top, schedules=schedules))
+    question = header(model, cluster, **options)
+    return answer(PlanRequest(question, keep, top, schedules=schedules, recommend=recommend))
 
 
 def written(folder, text: str = PLAN, name: str = "plan.yaml"):

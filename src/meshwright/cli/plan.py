@@ -46,6 +46,10 @@ def plan(
         str, typer.Option("--stages", help="Layers per stage: balanced, or rebalanced by time or by memory.")
     ] = "balanced",
     schedule: options.Schedules = None,
+    recommend: Annotated[
+        str,
+        typer.Option("--recommend", help="Order: robust (least regret) or fastest (least predicted time)."),
+    ] = "robust",
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
@@ -55,7 +59,7 @@ def plan(
     deadline: goals.Deadline = None,
     assume: goals.Assume = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the best plan to this file.")
+        Path | None, typer.Option("-o", "--output", help="Write the recommended plan to this file.")
     ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
@@ -88,6 +92,7 @@ def plan(
             stages=stages,
             schedule=schedule,
             solving=solving,
+            recommend=recommend,  # type: ignore[arg-type]
             objective=objective,
             tokens=tokens,
             budget_usd=budget,

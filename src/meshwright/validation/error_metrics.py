@@ -71,13 +71,12 @@ def _larger_from(rank: Ints, first: Ints) -> int:
     return total
 
 
-def regret(measured: Floats, predicted: Floats, best: int = 1) -> float:
-    """Return the least measured time among the ``best`` predicted ones, over the least of all, minus one.
+def regret(measured: Floats, best: int = 1) -> float:
+    """Return the least of the first ``best`` measured times over the least of all, minus one.
 
-    Of equal predictions the one that stands first in the table is taken.
+    The times are in the order in which their plans would be chosen.
     """
-    chosen = np.argsort(predicted, kind="stable")[:best]
-    return float(measured[chosen].min() / measured.min() - 1)
+    return float(measured[:best].min() / measured.min() - 1)
 
 
 def fitted_utilisation(utilisation: Floats) -> float:

@@ -4,11 +4,12 @@
 that it is scored on; ``blind_mfu`` with the median per (device, precision) of the calibration runs
 (``validation/data/blind_mfu.csv``), null if there is none. A ranking group is all rows with equal
 source, model, device, devices, seq_len and global_batch that have a prediction and a measured time, at least 4 of
-them. Fractions, not percent; null if there is nothing to average.
+them; what is chosen of it follows the recommendation of ``plan``. Fractions, not percent; null if there is nothing to
+average.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,6 +25,9 @@ from meshwright.validation.read_run_table import Run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+Recommended = Callable[[Ints], Ints]
+"""Returns rows in the order in which they are recommended."""
 
 ALL = "all"
 MIN_GROUP = 4
@@ -55,9 +59,15 @@ class Table:
     groups: tuple[tuple[int, Ranking], ...]
 
 
-def summarise(runs: Sequence[Run], predicted: Predictions, lines: dict[str, int]) -> dict[str, Any]:
-    """Return the summary by source, then ``all``. ``lines`` counts the rows of every source, skipped ones too."""
-    table = _table(runs, predicted, tuple(lines))
+def summarise(
+    runs: Sequence[Run], predicted: Predictions, lines: dict[str, int], recommended: Recommended | None = None
+) -> dict[str, Any]:
+    """Return the summary by source, then ``all``. ``lines`` counts the rows of every source, skipped ones too.
+
+    ``recommended`` puts rows of a ranking group in the order in which they would be chosen: by predicted time, if
+    nothing else is said.
+    """
+    table = _table(runs, predicted, tuple(lines), recommended or (lambda rows: _by_time(predicted, rows)))
     every = np.arange(len(runs), dtype=np.int64)
     by_source = np.argsort(table.source, kind="stable")
     edges = np.searchsorted(table.source[by_source], np.arange(len(lines) + 1))
@@ -70,7 +80,13 @@ def summarise(runs: Sequence[Run], predicted: Predictions, lines: dict[str, int]
     return {**summary, ALL: _of(table, every, sum(lines.values()), [g for _, g in table.groups])}
 
 
-def _table(runs: Sequence[Run], predicted: Predictions, sources: tuple[str, ...]) -> Table:
+def _by_time(predicted: Predictions, rows: Ints) -> Ints:
+    return rows[np.argsort(predicted.step_s[rows], kind="stable")]
+
+
+def _table(
+    runs: Sequence[Run], predicted: Predictions, sources: tuple[str, ...], recommended: Recommended
+) -> Table:
     number = {name: i for i, name in enumerate(sources)}
     source = np.array([number[run.source] for run in runs], dtype=np.int64)
     measured = np.array([run.step_time_s or np.nan for run in runs], dtype=np.float64)
@@ -90,12 +106,12 @@ def _table(runs: Sequence[Run], predicted: Predictions, sources: tuple[str, ...]
         own_s=own,
         blind_s=blind,
         predicted=predicted,
-        groups=tuple(_rankings(runs, measured, predicted, source)),
+        groups=tuple(_rankings(runs, measured, predicted, source, recommended)),
     )
 
 
 def _rankings(
-    runs: Sequence[Run], measured: Floats, predicted: Predictions, source: Ints
+    runs: Sequence[Run], measured: Floats, predicted: Predictions, source: Ints, recommended: Recommended
 ) -> Iterable[tuple[int, Ranking]]:
     givens = [(run.source, run.given) for run in runs]
     keys = [(s, g.model, g.device, g.devices, g.seq_len, g.global_batch) for s, g in givens]
@@ -103,7 +119,8 @@ def _rankings(
         if len(rows) >= MIN_GROUP:
             m, p = measured[rows], predicted.step_s[rows]
             right, counted = error_metrics.ordered_pairs(m, p)
-            figures = (error_metrics.regret(m, p), error_metrics.regret(m, p, error_metrics.BEST))
+            chosen = measured[recommended(rows)]
+            figures = (error_metrics.regret(chosen), error_metrics.regret(chosen, error_metrics.BEST))
             yield int(source[rows[0]]), Ranking(error_metrics.spearman(m, p), right, counted, *figures)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from meshwright.units import GIB
 from meshwright.validation.error_summary import summarise
 from meshwright.validation.predict_runs import Predictions, predict_runs
 from meshwright.validation.read_run_table import Run, Skipped, read_runs
+from meshwright.validation.recommendation import recommended_rows
 
 Floats = NDArray[np.float64]
 
@@ -84,4 +86,5 @@ def validate_runs(path: str | Path) -> Validation:
         for number, reason in predicted.reasons.items()
     ]
     skipped.sort(key=lambda run: run.line)
-    return Validation(tuple(runs), predicted, tuple(skipped), summarise(runs, predicted, dict(lines)))
+    summary = summarise(runs, predicted, dict(lines), partial(recommended_rows, runs, predicted))
+    return Validation(tuple(runs), predicted, tuple(skipped), summary)

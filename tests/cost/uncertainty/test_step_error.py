@@ -175,7 +175,7 @@ def test_the_ratio_of_two_plans_has_the_error_that_does_not_cancel(monkeypatch):
 
 def test_the_packaged_tables_have_every_part(monkeypatch):
     monkeypatch.undo()
-    names = {f"{of} {how}" for of in ("dense", "experts", "pair") for how in ("seen", "unseen")}
+    names = {f"{of} {how}" for of in ("dense", "experts", "pair", "feature") for how in ("seen", "unseen")}
     assert set(error_parts()) == {*names, "calibrated"}
     for model in ("llama-3.1-8b", "mixtral-8x7b"):
         for stack in ("megatron-core", "generic", "torchtitan"):

@@ -47,7 +47,7 @@ def one_by_one(on, tokens="10B", assume=()):
         cluster = terms.assumed.on(offer.cluster)
         setting = type(setting)(setting.model, cluster, setting.workload, setting.stack)
         try:
-            best = answer(PlanRequest(asked, KEEP, top=1), setting).proposals[0]
+            best = answer(PlanRequest(asked, KEEP, top=1), setting).fastest
         except InfeasibleError:
             continue
         course = TrainingCost.of(setting, terms)

@@ -17,6 +17,8 @@ from meshwright.cost.constant_values import value_in, with_values
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.uncertainty.constant_draws import ConstantDraws, Floats, constant_draws
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.gather import GATHERS
+from meshwright.plans.forms.short import default_gather
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -70,6 +72,8 @@ def _with_closed_forms(plans: PlanArrays) -> PlanArrays:
     columns = dict(plans.columns)
     columns["schedule"] = np.where(played, len(plans.schedules), plans.schedule)
     columns["virtual_stages"] = np.where(played, 1, plans.virtual_stages)
+    by_unit = played & (plans.gather == GATHERS.index("per-unit"))
+    columns["gather"] = np.where(by_unit, GATHERS.index(default_gather("zero3", 2)), plans.gather)
     return replace(plans, values=values, columns=columns, stages="balanced")
 
 

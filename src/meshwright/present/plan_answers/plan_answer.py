@@ -9,6 +9,7 @@ from meshwright.present.console import console, gib, percent, plain_table, shown
 from meshwright.present.plan_answers.cluster_choice import print_choices, print_clusters
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import interval, print_memory
+from meshwright.present.plan_answers.regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.solver_schedules import render_solved
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
 from meshwright.units import format_seconds
@@ -26,6 +27,8 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
         f"Each is the best of its {'cluster' if several else 'layout and recomputation'}: other schedules, knobs, "
         "shardings and micro-batches are behind it. Steps within 0.1 % count as equal and go by memory."
     )
+    for line in fastest_lines(data):
+        out.print(escape(line))
     print_choices(out, data)
     if data["candidates_unplayed"]:
         why = (
@@ -38,10 +41,11 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
         )
     tied, ratio = data["candidates_tied"], data["tie_ratio"]
     if tied > 1:
-        close = sum(p["predict"]["step_time_s"] <= ratio * plans[0]["predict"]["step_time_s"] for p in plans)
+        least = data["fastest"]["predict"]["step_time_s"]
+        close = sum(p["predict"]["step_time_s"] <= ratio * least for p in plans)
         out.print(
-            f"\n{tied:,} plans are within {ratio - 1:.1%} of the best, a tie for a prediction (80 % interval of the "
-            f"ratio of two plans); the first {close} here are among them. Probe them."
+            f"\n{tied:,} plans are within {ratio - 1:.1%} of the fastest, a tie for a prediction (80 % interval of the "
+            f"ratio of two plans); {close} of those here are among them. Probe them."
         )
     out.print(f"The step time of plan 1: {interval(plans[0]['predict'])}.")
     out.print("\n[bold]Why plan 1[/bold] (each choice against the best plan with another value)")
@@ -72,6 +76,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
         "sharding",
         "recompute",
         "step",
+        "regret",
         mfu_name,
         "tok/s/dev",
         "GiB",
@@ -91,6 +96,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
             plan["sharding"],
             recompute_words(proposal),
             format_seconds(report["step_time_s"]),
+            shown_regret(proposal),
             percent(shown_mfu(report)[1]),
             f"{report['tokens_per_s_per_device']:,.0f}",
             gib(report["memory_bytes"]["total"]),
@@ -104,7 +110,7 @@ def _print_space(out: Any, data: dict[str, Any]) -> None:
         f"\n[bold]Space[/bold]: {data['candidates_considered']:,} combinations, {data['candidates_legal']:,} legal;"
         f" {data['candidates_evaluated']:,} priced, {data['candidates_feasible']:,} of them fit;"
         f" searched in {data['search_time_s']:.2f} s."
-        + (" No legal plan is quicker under the model of costs." if data["optimal"] else "")
+        + (" No legal plan is quicker than the fastest under the model of costs." if data["optimal"] else "")
         + " Not taken:"
     )
     for reason, count in data["rejected"].items():

@@ -12,6 +12,7 @@ from meshwright.present.console import console, gib, percent, plain_table, shown
 from meshwright.present.plan_answers.cluster_choice import print_choices
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import KINDS, interval
+from meshwright.present.plan_answers.regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.solver_schedules import solved_lines
 from meshwright.units import format_count, format_seconds
 
@@ -19,7 +20,7 @@ MOST_LINES = 40
 MOST_PLANS = 5
 MOST_CLUSTERS = 3
 MOST_CAUSES = 4
-WIDEST = {"layout": 29, "schedule": 20, "recompute": 11}
+WIDEST = {"layout": 25, "schedule": 20, "recompute": 9}
 """Widest text of a column of the ranking; the rest is cut."""
 LIKELY = 0.9
 """Probability of fitting below which the answer warns."""
@@ -42,6 +43,7 @@ def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequ
     best = data["plans"][0]
     with out.capture() as captured:
         _print_best(out, best)
+        _print(out, "", *fastest_lines(data))
         if len(data["clusters"]) > 1:
             print_choices(out, data, MOST_CLUSTERS)
         elif len(data["plans"]) > 1:
@@ -73,7 +75,7 @@ def _print(out: Console, title: str, *texts: str, lines: int = 2) -> None:
 def _print_best(out: Console, best: dict[str, Any]) -> None:
     plan, report = best["plan"], best["predict"]
     pipeline = plan["pipeline"]
-    title = f"Best plan of {plan['model']} on {plan['cluster']}"
+    title = f"Recommended plan of {plan['model']} on {plan['cluster']}"
     out.print(f"[bold]{escape(textwrap.shorten(title, out.width, placeholder=' …'))}[/bold]")
     name, mfu = shown_mfu(report)
     usd = report["usd_per_step"]
@@ -90,7 +92,7 @@ def _print_best(out: Console, best: dict[str, Any]) -> None:
 
 def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
     out.print("\n[bold]Ranking[/bold] (the best plan of each layout and recomputation)")
-    table = plain_table("#", "layout", "mb", "schedule", "sharding", "recompute", "step", "GiB")
+    table = plain_table("#", "layout", "mb", "schedule", "sharding", "recompute", "step", "regret", "GiB")
     for column in table.columns:
         column.no_wrap, column.max_width = True, WIDEST.get(str(column.header))
     for number, proposal in enumerate(plans[:MOST_PLANS], 1):
@@ -103,6 +105,7 @@ def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
             plan["sharding"],
             recompute_words(proposal),
             format_seconds(report["step_time_s"]),
+            shown_regret(proposal),
             gib(report["memory_bytes"]["total"]),
         )
     out.print(table)

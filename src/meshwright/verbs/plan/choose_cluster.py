@@ -48,8 +48,9 @@ class CheckedClusterRequest:
 class Choice(PlanAnswer):
     """The plans, the best of each cluster where there are several; counts are those of the first one's cluster.
 
-    ``rank_clusters`` has every cluster on offer in order; ``pareto_front`` those that none beats in time, money and
-    energy, which are of the training if ``tokens`` are told, else of a step. ``search_time_s`` is that of all of them.
+    Clusters are compared by their fastest plans. ``standings`` has every cluster on offer in order; ``pareto_front``
+    those that none beats in time, money and energy, which are of the training if ``tokens`` are told, else of a step.
+    ``search_time_s`` is that of all of them.
     """
 
     request: ClusterChoiceRequest = field(default_factory=lambda: ClusterChoiceRequest(()))
@@ -79,14 +80,16 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     if len(contenders) == 1:
         (only,) = contenders
         first = answer(_on(question, only.offer), only.course.setting, progress)
-        all_found, proposals = [_standing(only, first)], _weighed(first, only.course)
+        all_found = [_standing(only, first)]
         _best(all_found, checked.aim, request.limits, only)
+        proposals = _weighed(_within(request.limits, first, only.course), only.course)
     else:
         all_found = rank_clusters(contenders, checked.aim, progress)
         shown = _best(all_found, checked.aim, request.limits, contenders[-1])[: question.top]
         answers = [answer(replace(_on(question, s.offer), top=1), s.course.setting, progress) for s in shown]
         first = answers[0]
-        proposals = tuple(_weighed(a, s.course)[0] for a, s in zip(answers, shown, strict=True))
+        kept = (_within(request.limits, a, s.course) for a, s in zip(answers, shown, strict=True))
+        proposals = tuple(_weighed(k, s.course)[0] for k, s in zip(kept, shown, strict=True))
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
     if len(contenders) > 1:
         counts["search_time_s"] = time.perf_counter() - began
@@ -113,14 +116,18 @@ def _best(
 
 
 def _standing(only: OfferedCluster, found: PlanAnswer) -> RankedCluster:
-    best = found.proposals[0]
+    best = found.fastest
     return RankedCluster(only.offer, only.course, "searched", best.report.step_time_s, best.plan)
 
 
-def _weighed(found: PlanAnswer, course: TrainingCost) -> tuple[Proposal, ...]:
-    return tuple(
-        replace(one, report=report_with_training_cost(one.report, course)) for one in found.proposals
-    )
+def _within(limits: Limits, found: PlanAnswer, course: TrainingCost) -> list[Proposal]:
+    """Return the plans that keep to the limits; the fastest one if only that does."""
+    kept = [one for one in found.proposals if limits.met(course.costs(one.report.step_time_s))]
+    return kept or [found.fastest]
+
+
+def _weighed(found: Sequence[Proposal], course: TrainingCost) -> tuple[Proposal, ...]:
+    return tuple(replace(one, report=report_with_training_cost(one.report, course)) for one in found)
 
 
 def _checked(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:

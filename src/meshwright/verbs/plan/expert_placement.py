@@ -32,13 +32,12 @@ FIELD = "expert_order"
 
 
 def with_expert_orders(proposals: Sequence[Proposal], setting: Setting) -> tuple[Proposal, ...]:
-    """Return the proposals, the best first, with orders of experts where these make a step shorter."""
+    """Return the proposals with orders of experts where these make a step shorter."""
     routing, moe = setting.workload.routing, setting.model.architecture.moe
     if routing is None or routing.counts is None or moe is None or not setting.stack.orders_experts:
         return tuple(proposals)
     known: dict[tuple[int, int], ExpertPlacement] = {}
-    found = [_with_order(one, setting, known) for one in proposals]
-    return tuple(sorted(found, key=lambda one: one.report.step_time_s))
+    return tuple(_with_order(one, setting, known) for one in proposals)
 
 
 def expert_task(short: ShortPlan, long: LongPlan, setting: Setting) -> Task | None:

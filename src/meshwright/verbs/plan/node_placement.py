@@ -32,9 +32,9 @@ def spare_plans(setting: Setting) -> int:
 
 
 def with_node_orders(proposals: Sequence[Proposal], setting: Setting, top: int) -> tuple[Proposal, ...]:
-    """Return the best proposals, each with its best order of nodes; unchanged where nodes are alike.
+    """Return the proposals, each with its best order of nodes; unchanged where nodes are alike.
 
-    One that no order brings among the best keeps the order that all were searched with.
+    One that no order brings among the ``top`` best keeps the order that all were searched with.
     """
     if not spare_plans(setting):
         return tuple(proposals)
@@ -42,7 +42,7 @@ def with_node_orders(proposals: Sequence[Proposal], setting: Setting, top: int) 
     for one in proposals:
         best = sorted(other.report.step_time_s for other in found)[:top]
         found.append(with_node_order(one, setting, best[-1] if len(best) == top else np.inf))
-    return tuple(sorted(found, key=lambda one: one.report.step_time_s)[:top])
+    return tuple(found)
 
 
 def with_node_order(one: Proposal, setting: Setting, enough: float = np.inf) -> Proposal:

@@ -29,6 +29,7 @@ from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
+from meshwright.verbs.plan.recommendation import RECOMMENDS, Recommend, in_new_order, with_regrets
 from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
@@ -57,6 +58,7 @@ class PlanRequest:
     ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
     ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
     ``solving``: how long a solver then looks for better lists, if at all.
+    ``recommend``: ``robust`` for the plan with the least regret, ``fastest`` for the least predicted time.
     """
 
     header: ShortPlan
@@ -66,11 +68,12 @@ class PlanRequest:
     schedules: str | None = None
     solving: SolverOptions | None = None
     forbid: tuple[str, ...] = ()
+    recommend: Recommend = "robust"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """The best plans and how they were found. Times in seconds of wall clock.
+    """The recommended plans, the fastest one, and how they were found. Times in seconds of wall clock.
 
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
     apart. ``unplayed`` plans may be better than these, by no more than ``gap``, a fraction of the best time: playing
@@ -90,7 +93,9 @@ class PlanAnswer:
     search_time_s: float
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
+    fastest: Proposal
     solved: Solved | None = None
+    recommend: Recommend = "robust"
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -108,7 +113,9 @@ class PlanAnswer:
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
             "solved": None if self.solved is None else self.solved.to_json(),
+            "recommend": self.recommend,
             "plans": [proposal.to_json() for proposal in self.proposals],
+            "fastest": {name: self.fastest.to_json()[name] for name in ("plan", "long", "predict")},
         }
 
 
@@ -127,8 +134,15 @@ def answer(
     seconds = time.perf_counter() - began
     if not len(found.ranking):
         raise infeasible(space, found, setting, scope, question.header)
-    rows, ratio = found.top(question.top + spare_plans(setting)), pair_interval(setting).high
-    proposals = tuple(proposed(staged, rows, question.header, setting))
+    ratio, fastest = pair_interval(setting).high, int(found.ranking[0])
+    shown = question.top + spare_plans(setting)
+    found, regret = with_regrets(found, setting, question.recommend, shown)
+    staged = replace(staged, found=found)
+    rows = found.top(shown)
+    with_fastest = rows if fastest in rows else [*rows, fastest]
+    every = proposed(staged, with_fastest, question.header, setting, regret)
+    proposals, quickest = tuple(every[: len(rows)]), every[with_fastest.index(fastest)]
+    before = proposals
     better = None
     if question.solving is not None and not found.interrupted:
         limit = scope.knobs.get("memory_limit")
@@ -136,7 +150,10 @@ def answer(
         better = solved(staged, question.header, setting, question.solving, limit, progress)
         own = [one for row, one in zip(rows, proposals, strict=True) if row not in better.proposals]
         proposals = ranked([*own, *better.proposals.values()], len(rows))
+        before = proposals
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
+    proposals = in_new_order(before, proposals, question.recommend)[: question.top]
+    quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
     first, *others = (with_node_remark(one, setting.cluster.pool) for one in proposals)
     proposals = (network_advised(first, setting), *others)
     return PlanAnswer(
@@ -152,7 +169,9 @@ def answer(
         search_time_s=seconds,
         rejected=_rejected(space, found),
         proposals=proposals,
+        fastest=quickest,
         solved=better,
+        recommend=question.recommend,
     )
 
 
@@ -164,6 +183,9 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
     if question.stages not in STAGES:
         hint = nearest(question.stages, STAGES)
         problems.append(Problem("stages", question.stages, "is no way to cut stages", hint))
+    if question.recommend not in RECOMMENDS:
+        hint = nearest(question.recommend, RECOMMENDS)
+        problems.append(Problem("recommend", question.recommend, "is no way to recommend", hint))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
     forbid = attempted(lambda: parse_forbid(question.forbid), problems)

@@ -1,9 +1,10 @@
 """A proposed plan with its prediction and the reasons for its choices."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_plans
 from meshwright.search.choice_reasons import Reason, explain_choices
+from meshwright.search.recommendation import Regret
 from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.variants import with_every_later
 from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages
@@ -39,7 +41,7 @@ class Proposal:
     """One plan with its prediction and the reasons for its choices; ``long`` where its stages are written out.
 
     ``placed``: what came of looking for an order of nodes, where they are not alike; ``experts``: what its order of
-    experts does, where it has one.
+    experts does, where it has one; ``regret``: by how much it may be slower than the best of the plans compared.
     """
 
     plan: ShortPlan
@@ -48,6 +50,7 @@ class Proposal:
     long: LongPlan | None = None
     placed: NodePlacement | None = None
     experts: ExpertOrderGain | None = None
+    regret: Regret | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -55,6 +58,7 @@ class Proposal:
             "plan": self.plan.to_data(),
             "long": None if self.long is None else self.long.to_data(),
             "predict": self.report.to_json(),
+            "regret": None if self.regret is None else self.regret.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
             "placement": None if self.placed is None else self.placed.to_json(),
             "experts": None if self.experts is None else self.experts.to_json(),
@@ -101,13 +105,23 @@ class Proposal:
 
 
 def proposed(
-    staged: RebalancedPlan, rows: Sequence[int], header: ShortPlan, setting: Setting
+    staged: RebalancedPlan,
+    rows: Sequence[int],
+    header: ShortPlan,
+    setting: Setting,
+    regret: Mapping[int, Regret] = MappingProxyType({}),
 ) -> list[Proposal]:
-    """Return the plans at rows of the search result, predicted. The errors of their times are computed at once."""
+    """Return the plans at rows of the search result, predicted. The errors of their times are computed at once.
+
+    ``regret``: that of the plans at some rows.
+    """
     if not rows:
         return []
     errors = plan_errors(staged.found.plans.take(np.array(rows, dtype=np.int64)), setting)
-    return [_proposal(staged, row, header, setting, error) for row, error in zip(rows, errors, strict=True)]
+    return [
+        replace(_proposal(staged, row, header, setting, error), regret=regret.get(row))
+        for row, error in zip(rows, errors, strict=True)
+    ]
 
 
 def _proposal(
