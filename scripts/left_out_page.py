@@ -9,11 +9,11 @@ from error_parts import Found, Groups, grouped, joined, parts_of, student, whole
 from left_out_fits import Floats, source_of
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.uncertainty.feature_error import log_errors
+from meshwright.cost.uncertainty.features_error import log_errors
 from meshwright.cost.uncertainty.plan_features import plan_features
+from meshwright.cost.uncertainty.regret import axes_above_one, recommended_order, regrets
+from meshwright.plans.choices.defaults import departures
 from meshwright.plans.choices.sharding import SHARDINGS
-from meshwright.search.recommendation import axes_above_one, recommended_order, regrets
-from meshwright.search.space.stack_defaults import departures
 from meshwright.validation.error_metrics import ordered_pairs
 
 ZERO3 = SHARDINGS.index("zero3")

@@ -187,16 +187,18 @@ def explain(
 ) -> "Explanation | PlanComparison":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
 
+    ``against`` is a plan file, or "recommended" for the plan that ``plan`` recommends for the same question.
     Raises InputError for a plan that only minutes of playing would price, and for two that do not compare.
     """
     from meshwright.explanation.explain_plan import explained
     from meshwright.explanation.plan_comparison import compare_plans
+    from meshwright.explanation.plan_recommendation import is_recommended, recommended
 
     if against is None:
         return explained(load(path), progress or (lambda what, part: None))
     own = load(path)
     with _below("against"):
-        other = load(against)
+        other = recommended(own) if is_recommended(against) else load(against)
     return compare_plans(own, other, str(against))
 
 

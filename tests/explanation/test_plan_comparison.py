@@ -6,9 +6,11 @@ from explained_cases import plan, resolved, subject
 from meshwright.errors import InputError
 from meshwright.explanation.explanation_result import SEARCHED
 from meshwright.explanation.plan_comparison import compare_plans
+from meshwright.explanation.plan_recommendation import is_recommended, recommended
 from meshwright.explanation.sensitivity import seconds_at
 from meshwright.plans.forms.short import WorkloadSpec
 from meshwright.plans.resolve import resolve
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 
 WIDE = {"layout": {"dp_shard": 4, "tp": 2}}
 
@@ -96,3 +98,13 @@ def test_another_model_or_another_step_is_refused_with_all_that_is_wrong():
         "workload.seq_len: 4096 in both plans",
         "workload.global_batch: 32 in both plans",
     ]
+
+
+def test_the_other_plan_can_be_the_recommended_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_recommended("recommended")
+    other = recommended(resolved())
+    asked = PlanRequest(subject().header, top=1)
+    assert other.short.layout == answer(asked, resolved().setting).proposals[0].plan.layout
+    (tmp_path / "recommended").write_text("plan: 1\n", encoding="utf-8")
+    assert not is_recommended("recommended")

@@ -14,7 +14,9 @@ def explain(
     against: Annotated[
         str | None,
         typer.Option(
-            "--against", metavar="OTHER", help="Another plan file: explain the difference of the two."
+            "--against",
+            metavar="OTHER",
+            help="Explain the difference from another plan file, or from: recommended.",
         ),
     ] = None,
     as_json: AsJson = False,

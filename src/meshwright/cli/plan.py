@@ -1,7 +1,6 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,10 +45,7 @@ def plan(
         str, typer.Option("--stages", help="Layers per stage: balanced, or rebalanced by time or by memory.")
     ] = "balanced",
     schedule: options.Schedules = None,
-    recommend: Annotated[
-        str,
-        typer.Option("--recommend", help="Order: robust (least regret) or fastest (least predicted time)."),
-    ] = "robust",
+    recommend: options.Recommends = "robust",
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
@@ -58,12 +54,8 @@ def plan(
     budget: goals.Budget = None,
     deadline: goals.Deadline = None,
     assume: goals.Assume = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the recommended plan to this file.")
-    ] = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
-    ] = False,
+    output: options.Output = None,
+    why: options.Why = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

@@ -14,7 +14,7 @@ from meshwright.units import GIB
 from meshwright.validation.error_summary import summarise
 from meshwright.validation.predict_runs import Predictions, predict_runs
 from meshwright.validation.read_run_table import Run, Skipped, read_runs
-from meshwright.validation.recommendation import recommended_rows
+from meshwright.validation.run_recommendation import recommended_rows
 
 Floats = NDArray[np.float64]
 

@@ -36,7 +36,7 @@ from meshwright.result import Report
 from meshwright.search.nearby.smallest_fix import SmallestFix, mend
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
-from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
 
@@ -49,7 +49,8 @@ class Checked:
     unread: tuple[UnmappedOption, ...] = ()
     plan: ShortPlan | LongPlan | None = None
     report: Report | None = None
-    best: Proposal | None = None
+    recommended: Proposal | None = None
+    fastest: Proposal | None = None
     mended: SmallestFix | None = None
 
     @property
@@ -70,8 +71,8 @@ class Checked:
         A search proposes equal stages only, so the file's plan may be quicker than any that it knows.
         """
         known: list[tuple[float, ShortPlan | LongPlan]] = []
-        if self.best:
-            known.append((self.best.report.step_time_s, self.best.plan))
+        if self.fastest:
+            known.append((self.fastest.report.step_time_s, self.fastest.plan))
         if self.mended:
             known.append((self.mended.step_s, self.mended.plan))
         if self.report and self.plan and self.report.fits:
@@ -91,6 +92,8 @@ class Checked:
             "step_time_s": report.step_time_s if report else None,
             "best_step_time_s": best[0] if best else None,
             "best_plan": best[1].to_data() if best else None,
+            "recommended_step_time_s": self.recommended.report.step_time_s if self.recommended else None,
+            "recommended_plan": self.recommended.plan.to_data() if self.recommended else None,
             "plan": self.plan.to_data() if self.plan else None,
             "change": {
                 "settings": list(mended.settings),
@@ -170,7 +173,8 @@ def _checked(
     problems += renamed(resolved.warnings, foreign)
     if short is not None:
         problems += useless_recomputation(short, _long(plan, setting.model.architecture), setting, report)
-    best = _best(short, setting)
+    found = _searched(short, setting)
+    best, fastest = (found.proposals[0], found.fastest) if found else (None, None)
     mended = None
     if not report.fits:
         mended = _mended(short, setting)
@@ -178,7 +182,13 @@ def _checked(
     else:
         problems += [*_near_the_edge(report), *_slower(short, report, best, setting)]
     return Checked(
-        problems=tuple(problems), unread=unread, plan=plan, report=report, best=best, mended=mended
+        problems=tuple(problems),
+        unread=unread,
+        plan=plan,
+        report=report,
+        recommended=best,
+        fastest=fastest,
+        mended=mended,
     )
 
 
@@ -223,12 +233,12 @@ def _seconds(plans: Sequence[ShortPlan], setting: Setting) -> list[float]:
     return [float(value) for value in seconds]
 
 
-def _best(short: ShortPlan | None, setting: Setting) -> Proposal | None:
-    """Return the best plan of the same question; None where none fits."""
+def _searched(short: ShortPlan | None, setting: Setting) -> PlanAnswer | None:
+    """Return the answer to the question of a plan; None where no plan fits."""
     if short is None:
         return None
     try:
-        return answer(PlanRequest(short, top=1), setting).proposals[0]
+        return answer(PlanRequest(short, top=1), setting)
     except InfeasibleError:
         return None
 
@@ -271,7 +281,7 @@ def _near_the_edge(report: Report) -> list[Problem]:
 def _slower(
     short: ShortPlan | None, report: Report, best: Proposal | None, setting: Setting
 ) -> list[Problem]:
-    """Return the distance from the best plan as a remark if it exceeds the prediction interval."""
+    """Return the distance from the recommended plan as a remark if it exceeds the prediction interval."""
     if (
         best is None
         or short is None
@@ -279,10 +289,10 @@ def _slower(
     ):
         return []
     ratio = report.step_time_s / best.report.step_time_s
-    rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the best plan's"
+    rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the recommended plan's"
     return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(short, best), "warning")]
 
 
 def _spoken(short: ShortPlan, best: Proposal) -> str:
-    """Return the changes that make a plan the best one, and the best plan's time."""
+    """Return the changes that make a plan the recommended one, and that one's time."""
     return f"{', '.join(overrides_between(short, best.plan))}: {format_seconds(best.report.step_time_s)}"

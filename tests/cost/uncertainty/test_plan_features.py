@@ -6,7 +6,7 @@ import pytest
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.uncertainty.constants_error import log_responses
 from meshwright.cost.uncertainty.error_parts import error_parts
-from meshwright.cost.uncertainty.feature_error import REPEATED, SLOWER, log_errors
+from meshwright.cost.uncertainty.features_error import REPEATED, SLOWER, log_errors
 from meshwright.cost.uncertainty.plan_features import plan_features, seen_features
 from meshwright.model.load import load_model
 from meshwright.plans.arrays.short_plans import from_shorts

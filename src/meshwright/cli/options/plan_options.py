@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,6 +50,19 @@ Schedules = Annotated[
         "--schedule",
         metavar="auto|NAME,…",
         help="Schedules to search; auto: all, with their parameters. Excludes --keep schedule=NAME.",
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write the recommended plan to this file.")
+]
+Why = Annotated[
+    bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
+]
+Recommends = Annotated[
+    str,
+    typer.Option(
+        "--recommend",
+        help="Order: robust (least regret) or fastest (least predicted time).",
     ),
 ]
 Solve = Annotated[

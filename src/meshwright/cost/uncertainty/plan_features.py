@@ -95,7 +95,7 @@ def _of_values(plans: PlanArrays, column: str, word: Callable[[object], object],
 
 
 def _crossings(plans: PlanArrays, setting: Setting) -> Named:
-    """Groups that do not lie inside one fast domain."""
+    """Yield the kinds of groups that do not lie inside one fast domain."""
     times = setting_hardware_times(setting)
     for code in np.unique(plans.order):
         rows = plans.order == code

@@ -1,4 +1,4 @@
-"""Print a check: the problems, the cost, the remedies, the best plan's step time."""
+"""Print a check: the problems, the cost, the remedies, the recommended plan's step time."""
 
 from typing import Any
 
@@ -34,10 +34,10 @@ def render_check(data: dict[str, Any]) -> None:
         out.print(
             f"{format_seconds(data['step_time_s'])} per step, {format_bytes(memory['total'])} of "
             f"{format_bytes(memory['capacity'])} on the fullest device (predicted); "
-            + _best(data["best_step_time_s"])
+            + _recommended(data["recommended_step_time_s"])
         )
     out.print("ok" if data["ok"] else "not ok")
 
 
-def _best(seconds: float | None) -> str:
-    return f"the best plan: {format_seconds(seconds)}" if seconds is not None else "no plan fits"
+def _recommended(seconds: float | None) -> str:
+    return f"the recommended plan: {format_seconds(seconds)}" if seconds is not None else "no plan fits"

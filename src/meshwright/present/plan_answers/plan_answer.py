@@ -7,9 +7,9 @@ from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices, print_clusters
+from meshwright.present.plan_answers.fastest_and_regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import interval, print_memory
-from meshwright.present.plan_answers.regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.solver_schedules import render_solved
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
 from meshwright.units import format_seconds

@@ -10,9 +10,9 @@ from rich.markup import escape
 from meshwright.cost.constants import constants
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices
+from meshwright.present.plan_answers.fastest_and_regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import KINDS, interval
-from meshwright.present.plan_answers.regret import fastest_lines, shown_regret
 from meshwright.present.plan_answers.solver_schedules import solved_lines
 from meshwright.units import format_count, format_seconds
 

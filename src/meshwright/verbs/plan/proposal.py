@@ -11,6 +11,7 @@ import numpy as np
 
 from meshwright.cluster.cluster import Pool
 from meshwright.cost.plan_report import closed_form, report
+from meshwright.cost.uncertainty.regret import Regret
 from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.placement.expert_order.gain import ExpertOrderGain
 from meshwright.placement.node_order.solve import NodePlacement
@@ -27,7 +28,6 @@ from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_plans
 from meshwright.search.choice_reasons import Reason, explain_choices
-from meshwright.search.recommendation import Regret
 from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.variants import with_every_later
 from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages

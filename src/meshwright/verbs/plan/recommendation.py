@@ -6,14 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from meshwright.cost.uncertainty.feature_error import log_errors
+from meshwright.cost.uncertainty.features_error import log_errors
 from meshwright.cost.uncertainty.memory_error import fits_in_draws
 from meshwright.cost.uncertainty.plan_features import plan_features
-from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.plan_arrays import PlanArrays
-from meshwright.plans.setting import Setting
-from meshwright.search.algorithms.exhaustive import RankedPlans
-from meshwright.search.recommendation import (
+from meshwright.cost.uncertainty.regret import (
     MOST_COMPARED,
     Ints,
     Regret,
@@ -21,7 +17,11 @@ from meshwright.search.recommendation import (
     recommended_order,
     regrets,
 )
-from meshwright.search.space.stack_defaults import departures
+from meshwright.plans.arrays.distinct_rows import distinct
+from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices.defaults import departures
+from meshwright.plans.setting import Setting
+from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.verbs.plan.proposal import Proposal
 
 Recommend = Literal["robust", "fastest"]

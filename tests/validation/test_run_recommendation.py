@@ -6,7 +6,7 @@ from example_run_tables import row, write
 from meshwright.validation.error_summary import summarise
 from meshwright.validation.predict_runs import predict_runs
 from meshwright.validation.read_run_table import read_runs
-from meshwright.validation.recommendation import recommended_rows
+from meshwright.validation.run_recommendation import recommended_rows
 from meshwright.validation.validate_runs import validate_runs
 
 PLANS = (

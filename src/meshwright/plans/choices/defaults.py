@@ -1,15 +1,15 @@
-"""How far plans depart from what their stack does by default."""
+"""Count the choices of plans that are not their stack's default."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.choices import searched_choices
 from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import default_gather
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
-from meshwright.search.space.choices import SEARCHED_CHOICES
 
 
 def departures(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
@@ -18,7 +18,7 @@ def departures(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
     Virtual stages count by their doublings, and a schedule once more for each of its parameters that is set.
     """
     total = np.log2(plans.virtual_stages) + _gathers(plans) + _schedules(plans)
-    for name, choice in SEARCHED_CHOICES.items():
+    for name, choice in searched_choices().items():
         usual = choice.usual(setting)[0]
         unusual = np.array([value != usual for value in plans.values[name]])[
             plans.columns[name].astype(np.int64)

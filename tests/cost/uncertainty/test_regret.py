@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from meshwright.cost.uncertainty.regret import CLOSE, Regret, axes_above_one, recommended_order, regrets
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.short import ShortLayout, ShortPlan, WorkloadSpec
-from meshwright.search.recommendation import CLOSE, Regret, axes_above_one, recommended_order, regrets
 
 WORKLOAD = WorkloadSpec(seq_len=2048, global_batch=32)
 

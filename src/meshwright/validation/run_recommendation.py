@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.cost.uncertainty.feature_error import log_errors
-from meshwright.search.recommendation import MOST_COMPARED, axes_above_one, recommended_order, regrets
-from meshwright.search.space.stack_defaults import departures
+from meshwright.cost.uncertainty.features_error import log_errors
+from meshwright.cost.uncertainty.regret import MOST_COMPARED, axes_above_one, recommended_order, regrets
+from meshwright.plans.choices.defaults import departures
 from meshwright.validation.predict_runs import Floats, Ints, Predictions
 from meshwright.validation.read_run_table import Run
 from meshwright.validation.run_plan import plan_arrays, run_plan
