@@ -32,7 +32,8 @@ def order_of(measured: Sequence[float], predicted: Sequence[float]) -> Order:
     """The order of one group."""
     m, p = np.array(measured), np.array(predicted)
     right, counted = error_metrics.ordered_pairs(m, p)
-    return Order(error_metrics.spearman(m, p), right, counted, error_metrics.regret(m, p))
+    by_time = m[np.argsort(p, kind="stable")]
+    return Order(error_metrics.spearman(m, p), right, counted, error_metrics.regret(by_time))
 
 
 def summary(orders: Sequence[Order]) -> list[str]:
