@@ -5,8 +5,8 @@ of the options for micro-batch, schedule with virtual stages, experts' degrees, 
 It is built in stages, each cutting what its rules forbid before the next multiplies it; a cut counts all raw plans that
 it removes. Variants multiply what is left without being written out: most plans are only counted and bounded; one
 choice is made after that (``deferred_choice.py``). The rules are those of ``plans/rules/check_plan.py`` on arrays (a
-test holds the two against each other), and some that only a search has: no plan that equals another one, as many
-stages a rank as one likes only where all get equally many layers, micro-batches up to ``MAX_MICRO_BATCH``, etp
+test holds the two against each other), and some that only a search has: no plan that equals another one, several
+stages a rank only where all get equally many layers (``COUNTED_ENDS``), micro-batches up to ``MAX_MICRO_BATCH``, etp
 inside a scale-up domain, and what the question keeps fixed.
 """
 
@@ -39,6 +39,9 @@ from meshwright.stack.stack import Stack
 
 MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
+COUNTED_ENDS = (0, 1, 2)
+"""Interleaved stages are equal with none, one or both of embedding and head counted as a layer."""
+UNEQUAL_SHARES = "interleaved stages would hold unequal shares of {layers} layers, with embedding and head or without"
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
@@ -172,7 +175,10 @@ def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
     """Stages per rank to try."""
     if kind.fixed_chunks is not None:
         return (kind.fixed_chunks,)
-    return divisors(layers)[1:] if kind.chunked else (1,)
+    if not kind.chunked:
+        return (1,)
+    every = {part for counted in COUNTED_ENDS for part in divisors(layers + counted)[1:]}
+    return tuple(sorted(part for part in every if 2 * part <= layers))
 
 
 def _options(setting: Setting, schedules: SearchedSchedules, gather: object) -> _Options:
@@ -251,8 +257,9 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     chains = np.array([choice.kind.chains for choice in schedules], dtype=np.int64)[cutter.column("schedule")]
     fixed = np.array([choice.kind.fixed_chunks is not None for choice in schedules], dtype=np.bool_)
     own = fixed[cutter.column("schedule")] & (stages // chains <= layers)
-    even = (cutter.column("virtual_stages") == 1) | own | (layers % (stages // chains) == 0)
-    cutter.cut((f"interleaved stages would hold unequal shares of {layers} layers", even))
+    shares = [(layers + counted) % (stages // chains) == 0 for counted in COUNTED_ENDS]
+    even = np.any(shares, axis=0) & (stages // chains <= layers)
+    cutter.cut((UNEQUAL_SHARES.format(layers=layers), (cutter.column("virtual_stages") == 1) | own | even))
     of_ranks = np.array([choice.kind.rank_multiple for choice in schedules], dtype=np.int64)[
         cutter.column("schedule")
     ]
