@@ -184,8 +184,13 @@ def _shardings(stack: Stack) -> Iterator[tuple[str, str]]:
 def _schedules(setting: Setting) -> Iterator[tuple[str, int]]:
     for name, kind in SCHEDULES.items():
         if kind.searched and (name in setting.stack.schedules or name == "1f1b"):
-            counts = _divisors(setting.model.architecture.layers)[1:] if kind.chunked else [1]
+            counts = _chunks(setting.model.architecture.layers) if kind.chunked else [1]
             yield from ((name, count) for count in counts)
+
+
+def _chunks(layers: int) -> list[int]:
+    """Numbers of chunks that may cut the layers evenly, with embedding and head counted as layers or not."""
+    return [n for n in range(2, layers // 2 + 1) if any((layers + ends) % n == 0 for ends in range(3))]
 
 
 def _experts(setting: Setting) -> Iterator[tuple[int, int]]:
@@ -230,7 +235,8 @@ def is_worth_searching(choice: Choice, setting: Setting, variants: Variants | No
         return False
     if choice["sharding"] != "none" and alone and "none" in setting.stack.shardings:
         return False
-    even = setting.model.architecture.layers % (choice["pp"] * choice["virtual_stages"]) == 0
+    layers, stages = setting.model.architecture.layers, choice["pp"] * choice["virtual_stages"]
+    even = any((layers + ends) % stages == 0 for ends in range(3))
     return even or choice["virtual_stages"] == 1
 
 

@@ -2,10 +2,12 @@
 
 An automatic schedule has a limit, or goes through its stages unit by unit and holds a unit. Any other has the same
 lists whatever the times, and its first rounds show what they hold, or all of them where forward passes are delayed.
-Counted are passes of stages until B or I ends, V for a micro-batch on a whole rank.
+Counted are passes of stages until B or I ends, V for a micro-batch on a whole rank. A spread vocabulary delays
+backward passes, by a micro-batch for each of its barriers or by at most P of them.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 
@@ -20,6 +22,10 @@ ROUNDS = 4
 def in_flight_bounds(choice: ScheduleChoice, ranks: int, micro_batches: int, chunks: int) -> tuple[int, ...]:
     """Per rank, as many forward passes at most; never more than there are."""
     everything = micro_batches * chunks
+    if choice.form is not None:
+        usual = in_flight_bounds(replace(choice, vocabulary=None), ranks, micro_batches, chunks)
+        more = chunks * (ranks if choice.form.only else choice.form.barriers)
+        return tuple(min(everything, most + more) for most in usual)
     limit = choice.kind.default_memory_limit
     if limit is not None:
         limit = choice.memory_limit if "memory_limit" in choice.heeded else limit

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from small_questions import asked
 
+from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.algorithms import expensive_best_first
 from meshwright.search.algorithms.exhaustive import search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
@@ -113,7 +114,8 @@ def test_what_was_left_has_a_bound_above_the_best():
 def test_a_higher_limit_is_not_tried_where_a_lower_one_does_not_fit():
     """With bounds that say nothing each plan comes with its lowest limit first."""
     world = World(2, 0.0)
-    zero_bubble = np.array([choice.name == "zero-bubble" for choice in DEAR.schedules])[DEAR.schedule]
+    limits = [choice == ScheduleChoice("zero-bubble", choice.memory_limit) for choice in DEAR.schedules]
+    zero_bubble = np.array(limits)[DEAR.schedule]
     dear = DEAR.take(zero_bubble)
     none = without_plans(world)
 

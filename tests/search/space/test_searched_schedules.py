@@ -44,6 +44,27 @@ def test_a_stack_that_knows_it_may_be_asked_to_validate_its_steps_afterwards():
     assert with_knobs(found, AFTER, load_stack("megatron-core")) == ()
 
 
+def test_every_form_of_a_spread_vocabulary_is_tried_where_schedule_and_stack_have_it():
+    found = all_schedules(load_stack("meshwright"), RANKS)
+    assert {c.vocabulary for c in found if c.name == "1f1b"} == {None, "vocab-1", "vocab-2", "interlaced"}
+    assert {c.vocabulary for c in found if c.name == "zb-v"} == {None, "vocab-1", "vocab-2"}
+    assert {c.vocabulary for c in found if c.name == "dualpipe"} == {None}
+    assert {c.step_validation for c in found} == {None, "after"}
+    zero_bubble = all_schedules(load_stack("megatron-zero-bubble"), RANKS)
+    assert {c.step_validation for c in zero_bubble if c.name == "zb-h1"} == {None, "before"}
+    assert {c.step_validation for c in zero_bubble if c.name == "1f1b"} == {None, "after"}
+
+
+def test_the_place_of_the_vocabulary_can_be_kept():
+    stack = load_stack("meshwright")
+    found = all_schedules(stack, RANKS)
+    ends = with_knobs(found, {"vocabulary": "none"}, stack)
+    assert ends == tuple(choice for choice in found if choice.vocabulary is None)
+    laced = with_knobs(usual_schedules(stack), {"vocabulary": "interlaced"}, stack)
+    assert laced == (ScheduleChoice("1f1b", vocabulary="interlaced"),)
+    assert with_knobs(found, {"vocabulary": "vocab-1"}, load_stack("megatron-core")) == ()
+
+
 def test_names_are_taken_in_their_order_and_once():
     stack = load_stack("meshwright")
     assert named_schedules("zb-v, 1f1b,zb-v", stack, "schedule") == (

@@ -1,5 +1,7 @@
 """Searches over schedules: never worse for looking at more, and equal to predicting every plan."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planning_questions import header, planned
@@ -124,7 +126,8 @@ def test_a_schedule_can_be_said_once():
 def test_a_limit_that_is_kept_leaves_schedules_that_have_one(schedules):
     kept = ("pp=4", "tp=1", "micro_batch=1", "memory_limit=0.6")
     found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright", schedules=schedules)
-    choices = {proposal.plan.pipeline.choice for proposal in found.proposals}
+    every = [proposal.plan.pipeline.choice for proposal in found.proposals]
+    choices = {replace(choice, vocabulary=None, step_validation=None) for choice in every}
     assert choices <= {
         ScheduleChoice("zb-v", memory_limit=0.6),
         ScheduleChoice("zero-bubble", memory_limit=0.6),

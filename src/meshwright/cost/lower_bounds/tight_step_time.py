@@ -19,7 +19,7 @@ that may fill its limit, of passes that wait for I or for W, whichever keep more
 limit are an estimate that says what to try first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,10 @@ def tight_bounds(plans: PlanArrays, setting: Setting, enough: float = np.inf) ->
 def _alike(plans: PlanArrays) -> PlanArrays:
     """Return the plans with one schedule for all that place and pass stages alike."""
     kinds = [choice.kind for choice in plans.schedules]
-    keys = [(kind.placement, kind.split, kind.chains) for kind in kinds]
+    keys = [
+        (kind.placement, kind.split, kind.chains, choice.vocabulary, choice.step_validation)
+        for kind, choice in zip(kinds, plans.schedules, strict=True)
+    ]
     return plans.with_columns({"schedule": np.array([keys.index(key) for key in keys])[plans.schedule]})
 
 
@@ -151,6 +154,9 @@ class _Bound:
             return 0 * most
         if choice.steady_rounds is not None and not choice.automatic:
             return activations(self.group, choice, self.sizes[rows], self.group.micro_batches[rows], None)
+        if choice.form is not None:
+            choice = replace(choice, vocabulary=None)  # which only makes lists hold more
+            most = self._most(rows, choice)
         if not choice.kind.default_memory_limit:
             return np.maximum(self.kept[rows], most * self.least[rows])
         passes = min_passes_held(self.group, self.before_others[rows], self.counts[rows], most)

@@ -13,6 +13,10 @@ def shown_regret(proposal: dict[str, Any]) -> str:
     return "–" if proposal["regret"] is None else percent(proposal["regret"]["p80"])
 
 
+REGRET = "regret: the loss to the best plan that 80 % of drawn errors stay below"
+"""What the column of regrets holds."""
+
+
 def fastest_lines(data: dict[str, Any]) -> Iterator[str]:
     """Yield a line about the fastest plan if another one is recommended."""
     first, fastest = data["plans"][0], data["fastest"]
@@ -25,4 +29,9 @@ def fastest_lines(data: dict[str, Any]) -> Iterator[str]:
         f"{pipeline_words(plan['pipeline'])}, micro-batch {plan['pipeline']['micro_batch']}, {plan['sharding']}, "
         f"recompute {recompute_words(fastest)}, {format_seconds(step_s)}"
     )
-    yield "Regret: how much longer than the best plan, at most, in 80 % of draws of the predictions' errors"
+
+
+def left_out_line(data: dict[str, Any]) -> str:
+    """Return the keys of which some values were not searched."""
+    keys = dict.fromkeys(row["key"] for row in data["space"]["left_out"])
+    return f"Not searched: some values of {', '.join(keys)}."

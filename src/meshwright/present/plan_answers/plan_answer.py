@@ -7,12 +7,20 @@ from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices, print_clusters
-from meshwright.present.plan_answers.fastest_and_regret import fastest_lines, shown_regret
+from meshwright.present.plan_answers.fastest_and_regret import (
+    REGRET,
+    fastest_lines,
+    left_out_line,
+    shown_regret,
+)
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import interval, print_memory
 from meshwright.present.plan_answers.solver_schedules import render_solved
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
 from meshwright.units import format_seconds
+
+MOST_VALUES = 4
+"""Values of a key that are printed; the JSON has all."""
 
 
 def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
@@ -25,7 +33,8 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     out.print(_ranking(plans))
     out.print(
         f"Each is the best of its {'cluster' if several else 'layout and recomputation'}: other schedules, knobs, "
-        "shardings and micro-batches are behind it. Steps within 0.1 % count as equal and go by memory."
+        "shardings and micro-batches are behind it. Steps within 0.1 % count as equal and go by memory. "
+        f"{REGRET.capitalize()}."
     )
     for line in fastest_lines(data):
         out.print(escape(line))
@@ -115,3 +124,8 @@ def _print_space(out: Any, data: dict[str, Any]) -> None:
     )
     for reason, count in data["rejected"].items():
         out.print(f"  {count:>12,}  {escape(reason)}")
+    out.print(left_out_line(data))
+    for row in data["space"]["left_out"]:
+        values = [str(value) for value in row["values"]]
+        more = " …" if len(values) > MOST_VALUES else ""
+        out.print(escape(f"  {row['key']}: {'; '.join(values[:MOST_VALUES])}{more} ({row['why']})"))

@@ -10,7 +10,12 @@ from rich.markup import escape
 from meshwright.cost.constants import constants
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices
-from meshwright.present.plan_answers.fastest_and_regret import fastest_lines, shown_regret
+from meshwright.present.plan_answers.fastest_and_regret import (
+    REGRET,
+    fastest_lines,
+    left_out_line,
+    shown_regret,
+)
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
 from meshwright.present.plan_answers.prediction import KINDS, interval
 from meshwright.present.plan_answers.solver_schedules import solved_lines
@@ -49,6 +54,7 @@ def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequ
         elif len(data["plans"]) > 1:
             _print_ranking(out, data["plans"])
         _print_certainty(out, data)
+        _print(out, "", left_out_line(data), lines=1)
         _print_advice(out, best["predict"])
         _print_memory(out, best["predict"])
         _print_reasons(out, best["reasons"], strongest)
@@ -91,7 +97,7 @@ def _print_best(out: Console, best: dict[str, Any]) -> None:
 
 
 def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
-    out.print("\n[bold]Ranking[/bold] (the best plan of each layout and recomputation)")
+    out.print(f"\n[bold]Ranking[/bold] ({REGRET})")
     table = plain_table("#", "layout", "mb", "schedule", "sharding", "recompute", "step", "regret", "GiB")
     for column in table.columns:
         column.no_wrap, column.max_width = True, WIDEST.get(str(column.header))

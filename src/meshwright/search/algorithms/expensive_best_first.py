@@ -11,6 +11,7 @@ interrupt: what has been found till then is the answer.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -208,12 +209,12 @@ class _Limits:
     """Plans that are equal but for a schedule's memory limit: where one does not fit, none with a higher limit does."""
 
     def __init__(self, plans: PlanArrays) -> None:
-        names = [choice.name for choice in plans.schedules]
+        unlimited = [replace(choice, memory_limit=None) for choice in plans.schedules]
         limits = [
             choice.memory_limit or choice.kind.default_memory_limit or 0.0 for choice in plans.schedules
         ]
         self.of = np.array(limits, dtype=np.float64)[plans.schedule]
-        name = np.array([names.index(name) for name in names], dtype=np.int64)[plans.schedule]
+        name = np.array([unlimited.index(one) for one in unlimited], dtype=np.int64)[plans.schedule]
         columns = [getattr(plans, column) for column in COLUMNS if column != "schedule"]
         self.plan = np.stack([*columns, name], 1)
         self.refused: dict[bytes, float] = {}

@@ -46,7 +46,8 @@ def steps(plan: ShortPlan, devices: int, stack: Stack) -> Iterator[Step]:
 def schedule_steps(plan: ShortPlan, devices: int, stack: Stack) -> Iterator[Step]:
     """Yield the plan with every other schedule and knob of the stack, at the same degrees."""
     own = plan.pipeline.choice
-    for choice in all_schedules(stack, [plan.layout.pp]) if plan.layout.pp > 1 else ():
+    every = all_schedules(stack, [plan.layout.pp]) if plan.layout.pp > 1 else ()
+    for choice in (one for one in every if one.vocabulary is None and one.step_validation is None):
         settings = _schedule_settings(choice, plan.pipeline.virtual_stages)
         changed = None if choice == own else try_overrides(plan, settings, devices)
         if changed is not None:

@@ -41,7 +41,9 @@ MAX_MICRO_BATCH = 64
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard")
 COUNTED_ENDS = (0, 1, 2)
 """Interleaved stages are equal with none, one or both of embedding and head counted as a layer."""
-UNEQUAL_SHARES = "interleaved stages would hold unequal shares of {layers} layers, with embedding and head or without"
+UNEQUAL_SHARES = (
+    "interleaved stages would hold unequal shares of {layers} layers, with embedding and head or without"
+)
 
 Ints = NDArray[np.int64]
 Table = dict[str, Ints]
@@ -267,6 +269,7 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     most = [choice.in_flight or layers for choice in schedules]
     enough = np.array(most, dtype=np.int64)[cutter.column("schedule")] >= cutter.column("virtual_stages")
     cutter.cut(("fewer passes in flight than a rank has stages", enough))
+    _cut_spread(cutter, setting, schedules)
     _cut_written(cutter, setting, schedules)
     count = _micro_batches(cutter, setting)
     whole, limited, in_rounds = _legal(cutter.column("schedule"), cutter.column("pp"), count, schedules)
@@ -274,6 +277,23 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     cutter.cut(("a memory limit below one micro-batch", limited))
     cutter.cut(("a unit of other rounds of micro-batches", in_rounds[limited]))
     cutter.cut(("micro-batches are no multiple of pp (interleaving)", whole[limited & in_rounds]))
+
+
+def _cut_spread(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules) -> None:
+    """Remove plans that spread the vocabulary where there are no ranks to spread it over, or the model has reasons."""
+    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
+        cutter.column("schedule")
+    ]
+    alone = cutter.column("pp") == 1
+    cutter.cut(("without a pipeline (pp = 1) the vocabulary lies on one rank", ~spread | ~alone))
+    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
+        cutter.column("schedule")
+    ]
+    further, lora = setting.model.architecture.next_token_layers, setting.workload.task == "lora"
+    cutter.cut(
+        ("layers that predict further tokens read whole tables", ~spread | (not further)),
+        ("frozen tables that are spread are not supported yet", ~spread | (not lora)),
+    )
 
 
 def _cut_written(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules) -> None:
@@ -319,6 +339,9 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     piped = (cutter.column("pp") > 1).astype(np.int64)
     with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
     by_unit = gather == GATHERS.index("per-unit")
+    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
+        cutter.column("schedule")
+    ]
     cutter.cut(
         ("equal to a plan with dp_replicate: nothing is sharded", ~(none & (cutter.column("dp_shard") > 1))),
         (
@@ -326,6 +349,10 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
             none | ~alone | ("none" not in stack.shardings),
         ),
         (f"{stack.id} does not run this sharding in a pipeline", (piped == 0) | allowed[sharding]),
+        (
+            "tables that are spread are gathered once a step",
+            ~(spread & (sharding == SHARDINGS.index("zero3"))) | (gather == GATHERS.index("per-step")),
+        ),
         (
             "the schedule has no units to gather parameters for",
             ~by_unit | with_units[cutter.column("schedule")],

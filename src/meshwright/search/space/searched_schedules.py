@@ -2,7 +2,8 @@
 
 A CSV file of lists is a name too (``schedules/custom/custom_schedule.py``). Names come with usual knobs. ``auto``
 turns the knobs that schedule and stack both have: ``LIMITS`` of memory, and units of as many rounds as the
-schedule's entry names, for every number of pipeline ranks that a plan may have.
+schedule's entry names, for every number of pipeline ranks that a plan may have; and it spreads the vocabulary and
+validates steps in every way that the stack has.
 """
 
 import os
@@ -15,11 +16,14 @@ from meshwright.schedules.custom.csv_file import lines_of_file
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.schedule_kind import ScheduleKind
+from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 
 AUTO = "auto"
 LIMITS = (0.5, 0.75, 1.5, 2.0)
 """Beside the usual memory, in times of what 1F1B holds."""
+AT_THE_ENDS = "none"
+"""The word for a vocabulary that is not spread over the pipeline ranks."""
 SearchedSchedules = tuple[ScheduleChoice, ...]
 
 
@@ -81,8 +85,9 @@ def written_schedule(
 
 def all_schedules(stack: Stack, ranks: Sequence[int]) -> SearchedSchedules:
     """Every schedule that a stack runs with every knob that it has, for pipelines of ``ranks``."""
-    found = (choice for name, kind in _runs(stack) for choice in _turned(name, kind, stack, ranks))
-    return tuple(dict.fromkeys(found))
+    turned = (choice for name, kind in _runs(stack) for choice in _turned(name, kind, stack, ranks))
+    spread = (one for choice in turned for one in (choice, *_spread(choice, stack)))
+    return tuple(dict.fromkeys(one for choice in spread for one in (choice, *_validated(choice, stack))))
 
 
 def with_knobs(
@@ -90,13 +95,24 @@ def with_knobs(
 ) -> SearchedSchedules:
     """Return the schedules with these knobs, each once, except schedules that lack a knob or whose stack does.
 
-    When a step is validated is no matter of the schedule.
+    When a step is validated and where the vocabulary lies is no matter of the schedule.
     """
     if knobs.get("step_validation", "before") not in stack.step_validations:
         return ()
-    asked = knobs.keys() - {"step_validation"}
+    asked = knobs.keys() - {"step_validation", "vocabulary"}
     able = (choice for choice in schedules if asked <= choice.kind.depends_on & set(stack.schedule_knobs))
-    return tuple(dict.fromkeys(replace(choice, **knobs) for choice in able))  # type: ignore[arg-type]
+    if "vocabulary" in knobs:
+        able = (one for choice in able for one in _with_vocabulary(choice, str(knobs["vocabulary"]), stack))
+    given = {name: knobs[name] for name in knobs if name != "vocabulary"}
+    return tuple(dict.fromkeys(replace(choice, **given) for choice in able))  # type: ignore[arg-type]
+
+
+def _with_vocabulary(choice: ScheduleChoice, word: str, stack: Stack) -> Iterator[ScheduleChoice]:
+    """Yield the schedule with its vocabulary as a word says, if it can have it so."""
+    usual = replace(choice, vocabulary=None)
+    every = {AT_THE_ENDS: usual} | {str(one.vocabulary): one for one in _spread(usual, stack)}
+    if word in every:
+        yield every[word]
 
 
 def _runs(stack: Stack) -> Iterator[tuple[str, ScheduleKind]]:
@@ -113,6 +129,22 @@ def _turned(name: str, kind: ScheduleKind, stack: Stack, ranks: Sequence[int]) -
     if "unit" in knobs:
         units = sorted({rounds * pp for rounds in kind.unit_rounds for pp in ranks if pp > 1})
         yield from (ScheduleChoice(name, unit=unit) for unit in units)
+
+
+def _spread(choice: ScheduleChoice, stack: Stack) -> Iterator[ScheduleChoice]:
+    """Yield the schedule with its vocabulary spread over the pipeline ranks, in every form that it can have."""
+    for name in stack.vocabularies:
+        form = FORMS[name]
+        if choice.kind.chains == 1 and form.only in (None, choice.name):
+            yield replace(choice, vocabulary=name)
+
+
+def _validated(choice: ScheduleChoice, stack: Stack) -> Iterator[ScheduleChoice]:
+    """Yield the schedule with its steps validated in the way that is not the stack's own."""
+    usual = "after" if stack.validates_step_afterwards and choice.kind.split else "before"
+    for validation in stack.step_validations:
+        if validation != usual:
+            yield replace(choice, step_validation=validation)
 
 
 def fits_ranks(choice: ScheduleChoice, ranks: int) -> bool:

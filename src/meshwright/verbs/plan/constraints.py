@@ -11,11 +11,13 @@ from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.plan_choice import Choice
 from meshwright.plans.forms.spellings import our_word
 from meshwright.schedules.choice import StepValidation
+from meshwright.schedules.vocabulary import FORMS
 from meshwright.search.space.constraints import Forbidden, Keep, Value
-from meshwright.search.space.searched_schedules import names_list_file
+from meshwright.search.space.searched_schedules import AT_THE_ENDS, names_list_file
 
 OTHER_WORDS: Mapping[str, Mapping[str, Value]] = {
-    "step_validation": {word: word for word in get_args(StepValidation)}
+    "step_validation": {word: word for word in get_args(StepValidation)},
+    "vocabulary": {word: word for word in (AT_THE_ENDS, *FORMS)},
 }
 """Values by word of what arrays of plans hold no codes of."""
 CODED = {choice.name: choice for choice in CHOICES.values()}

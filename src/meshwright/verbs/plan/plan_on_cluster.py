@@ -31,6 +31,7 @@ from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
 from meshwright.verbs.plan.recommendation import RECOMMENDS, Recommend, in_new_order, with_regrets
 from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
+from meshwright.verbs.plan.searched_values import SpaceValues, space_values
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
 from meshwright.workload.workload import Workload
@@ -94,6 +95,7 @@ class PlanAnswer:
     rejected: Mapping[str, int]
     proposals: tuple[Proposal, ...]
     fastest: Proposal
+    space: SpaceValues
     solved: Solved | None = None
     recommend: Recommend = "robust"
 
@@ -109,6 +111,7 @@ class PlanAnswer:
             "optimal": self.unplayed == 0,
             "gap": self.gap,
             "interrupted": self.interrupted,
+            "space": self.space.to_json(),
             "tie_ratio": self.tie_ratio,
             "search_time_s": self.search_time_s,
             "rejected": dict(self.rejected),
@@ -170,6 +173,7 @@ def answer(
         rejected=_rejected(space, found),
         proposals=proposals,
         fastest=quickest,
+        space=space_values(space, setting),
         solved=better,
         recommend=question.recommend,
     )

@@ -48,6 +48,7 @@ KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
     "unit": int,
     "in_flight": int,
     "step_validation": str,
+    "vocabulary": str,
 }
 """Knobs of a schedule that a question can fix, and what their values are."""
 
@@ -76,7 +77,7 @@ def search_scope(
     """Return the scope of a question; a kept schedule is the only one. Raise InputError with all problems."""
     kept = keep.get("schedule")
     knobs = {name: value(str(keep[name])) for name, value in KNOBS.items() if name in keep}
-    apart = ("schedule", "memory_limit", "in_flight", "step_validation")
+    apart = ("schedule", "memory_limit", "in_flight", "step_validation", "vocabulary")
     rest = {name: value for name, value in keep.items() if name not in apart}
     if kept is not None and schedules is not None:
         rule = f"and --keep schedule={kept}: the schedule is said twice"
