@@ -48,6 +48,7 @@ def offload_has_effect(case: RuleInput) -> Iterator[Problem]:
     chunks = case.plan.pipeline.virtual_stages
     if (
         choice.fault(1, count)
+        or (choice.in_flight or chunks) < chunks
         or (kind.fixed_chunks or chunks) != chunks
         or count % kind.micro_batch_multiple(1)
     ):
