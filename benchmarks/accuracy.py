@@ -166,8 +166,8 @@ and precision of all runs.
 {step_time(summary)}
 ## Ranking
 
-Groups of at least four runs that differ only in their plan; regret is what the predicted best costs over the measured
-best.
+Groups of at least four runs that differ only in their plan; regret is what the recommended plan
+([search](../docs/search.md#the-recommended-plan)) costs over the measured best.
 
 {ranking(summary)}
 ## Memory

@@ -173,10 +173,12 @@ def _worst_moments(group: PlanGroup) -> list[Moment]:
     nothing = Moment(np.zeros(len(group.plans)), 0)
     of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
     share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
-    return [
-        worst_moment([nothing, *share, *(m for kind in group.kind_of[at] for m in of_kinds[kind])])
-        for at in group.stages_at.T
-    ]
+    kinds = [tuple(dict.fromkeys(group.kind_of[at].tolist())) for at in group.stages_at.T]
+    worst = {
+        some: worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])])
+        for some in dict.fromkeys(kinds)
+    }
+    return [worst[some] for some in kinds]
 
 
 def _stages(group: PlanGroup) -> list[StageBlocks]:
