@@ -35,14 +35,14 @@ def test_auto_is_the_best_of_all_plans_of_all_schedules_and_never_worse(model, c
     usual, auto = (
         planned(model, cluster, *kept, batch=batch, stack=stack, schedules=s) for s in (None, "auto")
     )
-    best = auto.proposals[0].report.step_time_s
-    assert best <= usual.proposals[0].report.step_time_s * (1 + TIE)
+    best = auto.fastest.report.step_time_s
+    assert best <= usual.fastest.report.step_time_s * (1 + TIE)
     assert best == pytest.approx(np.min(scores.step_s[scores.fits]), rel=TIE)
     assert auto.legal == len(scores.step_s)
     assert auto.considered == auto.feasible + sum(auto.rejected.values())
 
 
-DUALPIPE = ("gpt-3-175b", "pp=32", "tp=4", "cp=1", "recompute=none", "micro_batch=2")
+DUALPIPE = ("gpt-3-175b", "pp=32", "tp=4", "cp=1", "recompute=none", "micro_batch=2", "vocabulary=none")
 
 
 def dualpipe_question(cluster, monkeypatch, schedules="auto"):
@@ -81,9 +81,8 @@ def test_a_lean_plan_is_found_among_many_that_are_too_large():
         planned("deepseek-v3", cluster, *kept, seq_len=4096, batch=1024, stack="meshwright", schedules=s)
         for s in (None, "auto")
     )
-    best = auto.proposals[0]
-    assert best.plan.pipeline.schedule == "zb-h1"
-    assert best.report.step_time_s < 0.93 * usual.proposals[0].report.step_time_s
+    assert auto.fastest.plan.pipeline.choice.name in ("zb-h1", "zero-bubble")
+    assert auto.fastest.report.step_time_s < 0.93 * usual.fastest.report.step_time_s
 
 
 def test_a_schedule_that_is_kept_is_one_that_is_named():

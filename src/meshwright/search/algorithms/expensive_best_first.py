@@ -237,7 +237,10 @@ class _Work:
         compared = np.minimum(made, np.maximum(COMPARED_PASSES, 9 * stages * plans.pp))
         automatic = np.array([choice.automatic for choice in plans.schedules], dtype=np.bool_)[plans.schedule]
         self.passes = made + played + np.where(automatic, COMPARED_GAMES * compared, 0)
-        self.lists = np.stack([*(getattr(plans, name) for name in LISTS), count], 1)
+        alike = [replace(choice, step_validation=None) for choice in plans.schedules]  # which changes no list
+        same = np.array([alike.index(choice) for choice in alike], dtype=np.int64)
+        listed = plans.with_columns({"schedule": same[plans.schedule]})
+        self.lists = np.stack([*(getattr(listed, name) for name in LISTS), count], 1)
         self.seen: set[bytes] = set()
         self.done = 0
 

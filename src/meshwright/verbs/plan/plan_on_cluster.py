@@ -43,6 +43,8 @@ DUPLICATE = "equal to a plan"
 """Beginning of the reasons that name a plan in another spelling."""
 AS_REQUESTED = ", as asked"
 """End of the reasons that exclude a value on request."""
+LEAN = "memory"
+"""Stages that are cut for the least memory come in their own order: with them plans are slower."""
 MOST_RULES = 5
 """Rules that the summary of a refusal names."""
 STAGES = ("balanced", *BALANCES)
@@ -139,7 +141,8 @@ def answer(
         raise infeasible(space, found, setting, scope, question.header)
     ratio, fastest = pair_interval(setting).high, int(found.ranking[0])
     shown = question.top + spare_plans(setting)
-    found, regret = with_regrets(found, setting, question.recommend, shown)
+    recommend: Recommend = "fastest" if question.stages == LEAN else question.recommend
+    found, regret = with_regrets(found, setting, recommend, shown)
     staged = replace(staged, found=found)
     rows = found.top(shown)
     with_fastest = rows if fastest in rows else [*rows, fastest]
@@ -155,7 +158,7 @@ def answer(
         proposals = ranked([*own, *better.proposals.values()], len(rows))
         before = proposals
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
-    proposals = in_new_order(before, proposals, question.recommend)[: question.top]
+    proposals = in_new_order(before, proposals, recommend)[: question.top]
     quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
     first, *others = (with_node_remark(one, setting.cluster.pool) for one in proposals)
     proposals = (network_advised(first, setting), *others)
@@ -175,7 +178,7 @@ def answer(
         fastest=quickest,
         space=space_values(space, setting),
         solved=better,
-        recommend=question.recommend,
+        recommend=recommend,
     )
 
 
