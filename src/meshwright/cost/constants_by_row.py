@@ -1,4 +1,4 @@
-"""Constants that differ from row to row of an array of plans, so that plans are priced under many values at once.
+"""Constants with one value for each row of an array of plans.
 
 The closed forms are arithmetic on arrays. A constant may therefore be an array too, with a value for each row. That
 costs little more than pricing the plans once, because most of the time of a short array goes into its fixed costs.

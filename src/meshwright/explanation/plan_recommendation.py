@@ -1,4 +1,4 @@
-"""The plan that a search recommends for the question that another plan answers."""
+"""Find the recommended plan for the model, cluster and workload of another plan."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The order in which ``plan`` would recommend measured runs that differ only in their plans."""
+"""Order measured runs by the recommendation of their plans."""
 
 from collections.abc import Sequence
 

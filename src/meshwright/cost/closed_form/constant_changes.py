@@ -1,4 +1,4 @@
-"""Step times of plans when a constant changes, for many changes at once.
+"""Compute the step times of plans under many changed constants at once.
 
 Rows of the array are plans in cases: plan i under change j. Where a step must be played, or where the changed constant
 is a tier's, changes are priced one after the other.
@@ -13,7 +13,6 @@ from meshwright.cost.constant_values import is_of_tier, parts_of_name, value_in,
 from meshwright.cost.constants_by_row import ConstantCases, changed_one_by_one
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.plans.arrays.plan_arrays import PlanArrays
-from meshwright.plans.choices.gather import GATHERS
 from meshwright.plans.setting import Setting
 
 AT_ONCE = 20_000
@@ -26,8 +25,7 @@ Change = tuple[str, float]
 def changed_step_seconds(plans: PlanArrays, setting: Setting, changes: Sequence[Change]) -> Floats:
     """Return the step time of every plan under each change, in seconds: (changes, n)."""
     seconds = np.zeros((len(changes), len(plans)))
-    by_unit = plans.gather == GATHERS.index("per-unit")
-    played = ~have_forms(plans) | plans.leaves_devices | by_unit
+    played = ~have_forms(plans) | plans.leaves_devices
     at_once = [at for at, (name, _) in enumerate(changes) if not is_of_tier(name)]
     for rows, together in ((np.flatnonzero(~played), at_once), (np.flatnonzero(played), [])):
         if not len(rows):

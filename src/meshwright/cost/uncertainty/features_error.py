@@ -1,4 +1,4 @@
-"""Draws of what predictions get wrong about plans: the doubt about the constants, and an error of each feature.
+"""Draw errors of predicted step times: from the constants, and from each feature of a plan.
 
 The error of a feature is log-normal and shared by all plans that have it. Its width is the one with which drawn ratios
 of two plans have the interval that measured pairs of left-out runs show (rows ``feature`` of

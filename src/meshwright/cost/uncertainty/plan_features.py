@@ -1,4 +1,4 @@
-"""The features of a plan that its step time may be wrong by: axes above 1, schedule, sharding, crossings of nodes.
+"""Features of plans that predictions may be wrong about: axes above 1, schedule, sharding, groups across nodes.
 
 Two plans in one setting differ in some features and share the others; what a prediction gets wrong about a feature that
 both have cancels in their ratio. ``cost/data/seen_features.csv`` has the features of published runs by stack.
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from meshwright.cost.operators.price_plans import array_mesh, setting_hardware_times
 from meshwright.plans.arrays.plan_arrays import PlanArrays
-from meshwright.plans.choices.gather import GATHERS, NEVER
+from meshwright.plans.choices.defaults import gathers_unusually
+from meshwright.plans.choices.gather import GATHERS
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.context_parallel import parse_context
-from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, default_gather
+from meshwright.plans.forms.short import DEFAULT_RANK_ORDER
 from meshwright.plans.setting import Setting
-from meshwright.schedules.choice import ScheduleChoice
 
 Bools = NDArray[np.bool_]
 Named = Iterator[tuple[str, Bools]]
@@ -42,6 +42,7 @@ def plan_features(plans: PlanArrays, setting: Setting) -> dict[str, Bools]:
         *_contexts(plans, setting),
         *_schedules(plans),
         *_states(plans),
+        *_gathers(plans),
         *_of_values(
             plans, "recompute", lambda value: value if isinstance(value, str) else "operators", "none"
         ),
@@ -69,9 +70,8 @@ def _schedules(plans: PlanArrays) -> Named:
         mine = piped & (plans.schedule == code)
         if choice.name != "1f1b":
             yield f"schedule {choice.name}", mine
-        for name in ("memory_limit", "unit", "in_flight", "vocabulary"):
-            if getattr(choice, name) != getattr(ScheduleChoice(choice.name), name):
-                yield f"schedule with {name}", mine
+        for name in (*choice.given_knobs, *(["vocabulary"] if choice.vocabulary else [])):
+            yield f"schedule with {name}", mine
         if choice.step_validation == "after":
             yield "step validation", mine
 
@@ -81,11 +81,12 @@ def _states(plans: PlanArrays) -> Named:
         mine = (plans.sharding == code) & (plans.dp_shard > 1)
         if name != "none":
             yield name, mine
-        for piped in (False, True):
-            usual = default_gather(name, 2 if piped else 1)
-            for gather, word in enumerate(GATHERS):
-                if word not in (NEVER, usual):
-                    yield f"gather {word}", mine & (plans.gather == gather) & ((plans.pp > 1) == piped)
+
+
+def _gathers(plans: PlanArrays) -> Named:
+    unusual = gathers_unusually(plans) & (plans.dp_shard > 1)
+    for code, word in enumerate(GATHERS):
+        yield f"gather {word}", unusual & (plans.gather == code)
 
 
 def _of_values(plans: PlanArrays, column: str, word: Callable[[object], object], nothing: object) -> Named:

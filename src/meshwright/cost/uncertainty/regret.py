@@ -1,4 +1,4 @@
-"""Recommend a plan that is hardly ever much slower than another one would have been.
+"""Compute the regret of plans under drawn prediction errors, and the order in which they are recommended.
 
 The regret of a plan is by how much longer it takes than the fastest one, which no one knows beforehand: with drawn
 errors of all plans' times and memory it is a distribution. The plan with the least 80 % quantile of it is recommended.

@@ -9,7 +9,6 @@ from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import default_gather
 from meshwright.plans.setting import Setting
-from meshwright.schedules.choice import ScheduleChoice
 
 
 def departures(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
@@ -17,7 +16,7 @@ def departures(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
 
     Virtual stages count by their doublings, and a schedule once more for each of its parameters that is set.
     """
-    total = np.log2(plans.virtual_stages) + _gathers(plans) + _schedules(plans)
+    total = np.log2(plans.virtual_stages) + gathers_unusually(plans) + _schedules(plans)
     for name, choice in searched_choices().items():
         usual = choice.usual(setting)[0]
         unusual = np.array([value != usual for value in plans.values[name]])[
@@ -31,16 +30,16 @@ def departures(plans: PlanArrays, setting: Setting) -> NDArray[np.float64]:
 def _schedules(plans: PlanArrays) -> NDArray[np.float64]:
     counts = [
         (choice.name != "1f1b")
-        + sum(
-            getattr(choice, name) != getattr(ScheduleChoice(choice.name), name)
-            for name in ("memory_limit", "unit", "in_flight", "vocabulary", "step_validation")
-        )
+        + len(choice.given_knobs)
+        + (choice.vocabulary is not None)
+        + (choice.step_validation is not None)
         for choice in plans.schedules
     ]
     return np.where(plans.pp > 1, np.array(counts, dtype=np.float64)[plans.schedule], 0.0)
 
 
-def _gathers(plans: PlanArrays) -> NDArray[np.bool_]:
+def gathers_unusually(plans: PlanArrays) -> NDArray[np.bool_]:
+    """Return the mask of plans that gather parameters at another time than their sharding does by default: (n,)."""
     usual = np.array([[GATHERS.index(default_gather(name, pp)) for pp in (1, 2)] for name in SHARDINGS])
     own = usual[plans.sharding, (plans.pp > 1).astype(np.int64)]
     return np.asarray((plans.gather != own) & (plans.gather != GATHERS.index(NEVER)))

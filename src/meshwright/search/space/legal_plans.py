@@ -281,19 +281,19 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
 
 def _cut_spread(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules) -> None:
     """Remove plans that spread the vocabulary where there are no ranks to spread it over, or the model has reasons."""
-    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
-        cutter.column("schedule")
-    ]
-    alone = cutter.column("pp") == 1
-    cutter.cut(("without a pipeline (pp = 1) the vocabulary lies on one rank", ~spread | ~alone))
-    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
-        cutter.column("schedule")
-    ]
+    spread = _spreads(cutter, schedules)
     further, lora = setting.model.architecture.next_token_layers, setting.workload.task == "lora"
     cutter.cut(
+        ("without a pipeline (pp = 1) the vocabulary lies on one rank", ~spread | (cutter.column("pp") > 1)),
         ("layers that predict further tokens read whole tables", ~spread | (not further)),
         ("frozen tables that are spread are not supported yet", ~spread | (not lora)),
     )
+
+
+def _spreads(cutter: _Cutter, schedules: SearchedSchedules) -> NDArray[np.bool_]:
+    """Return the mask of rows whose schedules spread the vocabulary over the pipeline ranks."""
+    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)
+    return spread[cutter.column("schedule")]
 
 
 def _cut_written(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules) -> None:
@@ -339,9 +339,7 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
     piped = (cutter.column("pp") > 1).astype(np.int64)
     with_units = np.array([choice.kind.usual_unit is not None for choice in schedules], dtype=np.bool_)
     by_unit = gather == GATHERS.index("per-unit")
-    spread = np.array([choice.form is not None for choice in schedules], dtype=np.bool_)[
-        cutter.column("schedule")
-    ]
+    spread = _spreads(cutter, schedules)
     cutter.cut(
         ("equal to a plan with dp_replicate: nothing is sharded", ~(none & (cutter.column("dp_shard") > 1))),
         (

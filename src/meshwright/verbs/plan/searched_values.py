@@ -1,4 +1,4 @@
-"""The values of every key of a plan that a search tried, and the values that it left out, with the reason.
+"""List the values of each plan key that a search tried, and those that it left out, with the reasons.
 
 A plan that is faster than the fastest one found has a key whose value was left out.
 """
@@ -107,9 +107,7 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     yield from _left_out_where_played(space)
     stack, batch = setting.stack, setting.workload.global_batch
     if any(size > MAX_MICRO_BATCH for size in divisors(batch)):
-        yield LeftOutValues(
-            "micro_batch", (f"above {MAX_MICRO_BATCH}",), "kernels are as efficient with less"
-        )
+        yield LeftOutValues("micro_batch", (f"above {MAX_MICRO_BATCH}",), "the space is bounded there")
     yield LeftOutValues(
         "layers", ("rules that differ between layers",), "only the layers' stages are cut again"
     )
@@ -121,10 +119,14 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     yield LeftOutValues("node_order", ("any",), "found for the best plans, where links differ")
     orders = [",".join(order) for order in space.base.values["order"]]
     yield LeftOutValues(
-        "rank_order", (f"other than {'; '.join(orders)}",), f"not those that {stack.id} supports"
+        "rank_order", (f"other than {'; '.join(orders)}",), f"{stack.id} does not support them"
     )
     if stack.offloads_activations:
-        yield LeftOutValues("offload", ("other shares", "more than 2 passes ahead"), "a few shares tell most")
+        yield LeftOutValues(
+            "offload",
+            ("other shares", "more than 2 passes ahead"),
+            "--keep offload=SHARE,PASSES tries another",
+        )
 
 
 def _left_out_of_pipelines(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
@@ -139,11 +141,11 @@ def _left_out_of_pipelines(space: Space, setting: Setting) -> Iterator[LeftOutVa
     known = [choice.kind for choice in all_schedules(stack, ranks)]
     if "memory_limit" in stack.schedule_knobs:
         limits = ", ".join(f"{limit:g}" for limit in LIMITS)
-        yield LeftOutValues("memory_limit", (f"other than {limits}",), "a few limits tell most")
+        yield LeftOutValues("memory_limit", (f"other than {limits}",), "--keep memory_limit=X tries another")
     if "unit" in stack.schedule_knobs:
-        yield LeftOutValues("unit", ("other than a few rounds",), "a few units tell most")
+        yield LeftOutValues("unit", ("other than a few rounds",), "--keep unit=N tries another")
     if "in_flight" in stack.schedule_knobs:
-        yield LeftOutValues("in_flight", ("any",), "delays forward passes; --keep in_flight=N")
+        yield LeftOutValues("in_flight", ("any",), "--keep in_flight=N tries one")
     if stack.written_lists:
         yield LeftOutValues("file", ("lists of one's own",), "--schedule lists.csv, or --solve")
     if any(kind.chunked for kind in known):
