@@ -1,4 +1,4 @@
-"""List the values of each plan key that a search tried, and those that it left out, with the reasons.
+"""List the searched values of each plan key, and the values left out with the reasons.
 
 A plan that is faster than the fastest one found has a key whose value was left out.
 """
