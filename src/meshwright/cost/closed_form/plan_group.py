@@ -4,7 +4,7 @@
 stage has, so that everything is priced once per kind and then spread over the K stages.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -458,10 +458,11 @@ class PlanGroup:
 
     def seconds(self, collectives: Callable[[Elements], tuple[Collective, ...]]) -> Floats:
         """Seconds of the collectives that each stage's elements call for: (n, K)."""
-        per_kind = []
-        for elements in self.kind_elements:
-            time = np.zeros(len(self.plans))
-            for collective in collectives(elements):
-                time = time + collective_seconds(collective, self.mesh, self.forms)
-            per_kind.append(time)
-        return self.spread(per_kind)
+        return self.spread([self.seconds_of(collectives(elements)) for elements in self.kind_elements])
+
+    def seconds_of(self, collectives: Iterable[Collective]) -> Floats:
+        """Seconds of collectives one after the other: (n,)."""
+        time = np.zeros(len(self.plans))
+        for collective in collectives:
+            time = time + collective_seconds(collective, self.mesh, self.forms)
+        return time

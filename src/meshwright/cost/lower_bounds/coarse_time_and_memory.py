@@ -4,18 +4,22 @@ Most plans of a search take the same passes, or hold the same states, as others.
 plans that are equal in what it depends on, and looked up for the rest. A step is no shorter than
 
 * the work of the mean rank: M·Σ (F + B) of all blocks / P, for the busiest rank has no less. Where passes exchange
-  states, G a micro-batch, these go on beside computation: M·max(Σ (F + B) + s·G, G) / P with the slow-down s;
+  states, G a micro-batch, these go on beside computation. An exchange of g seconds beside a pass of f takes
+  max(f + s·min(f, g), g) with the slow-down s; below that lies max(f + s·g/(1 + s), g), which sums to the bound
+  M·max(Σ (F + B) + s·G/(1 + s), G) / P;
 * the work of any rank: M·Σ (F + B) of its own stages; where stages lie in a loop and backward passes are whole, behind
-  the forward passes of the stages before its first one and ahead of their backward passes. Steps that overlap gain
-  nothing there: the first rank's list ends with a backward pass, behind which its next step begins.
+  the forward passes of the stages before its first one and ahead of their backward passes. Before its first backward
+  pass a micro-batch has gone forward through all stages and back to the rank's last one, and the rank has run no more
+  forward passes than it may hold: what is left of that time it idles, where this is longer. Of ranks that have equal
+  layers the last one idles longest. Steps that overlap gain nothing there: the first rank's list ends with a backward
+  pass, behind which its next step begins.
 
 A device holds no less than a rank's states with the buffers of their exchanges, workspace, what one pass works in
 (without the head: its logits may be free by then), and activations: as many forward passes as its schedule has in
 flight there where it declares that, else one of each of its stages; of these the smallest counts.
 
-Of ranks that have equal layers the first one stands for all: it has most in flight. Left out are messages, gathers and
-reductions of whole stages, norm and optimizer, and all that happens inside a pipeline. Neither bound is above what
-``evaluate`` finds (tests).
+To both the exchanges of states add what ``state_exchanges.py`` says. Left out are messages, norm and optimizer, and all
+else that happens inside a pipeline. Neither bound is above what ``evaluate`` finds (tests).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,12 +33,11 @@ from numpy.typing import NDArray
 from meshwright.cost.closed_form.evaluate_plans import (
     ModeGroup,
     mode_groups,
-    modes_exchange_states,
     pipeline_groups,
 )
-from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.lower_bounds.context_parallel_pruning import BYTES, SECONDS, undominated_in_costs
 from meshwright.cost.lower_bounds.representative_ranks import representative_ranks
+from meshwright.cost.lower_bounds.state_exchanges import StateExchangeBounds
 from meshwright.cost.memory.rank_ledgers import least_held
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import pass_kinds, setting_hardware_times
@@ -44,6 +47,7 @@ from meshwright.plans.choices import searched_choices
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import Number
 from meshwright.schedules.choice import ScheduleChoice
+from meshwright.schedules.in_flight_bounds import in_flight_bounds
 from meshwright.schedules.pipeline import looped_placement
 
 Bools = NDArray[np.bool_]
@@ -77,12 +81,18 @@ class _OfPasses:
     quick: Iterable["_Priced"]
 
     @cached_property
-    def times(self) -> tuple[Floats, Floats]:
-        """Seconds of the mean rank of each key, of the form that is quickest; seconds of each base plan."""
+    def times(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Seconds of each key: of the mean rank and of any rank, at most of the first stage's F and B."""
         work, own = np.full((2, self.keys), np.inf)
+        forward, backward = np.zeros((2, self.keys))
         for rows, same in self.quick:
             work[rows], own[rows] = np.minimum(work[rows], same.work_s), np.minimum(own[rows], same.own_s)
-        return work, np.maximum(work, own)[self.inverse]
+            first = same.first_stage_s
+            forward[rows], backward[rows] = (
+                np.maximum(forward[rows], first[0]),
+                np.maximum(backward[rows], first[1]),
+            )
+        return work, own, forward, backward
 
 
 class VariantBounds:
@@ -97,7 +107,7 @@ class VariantBounds:
         self.passes = _equal_passes(base)
         self.states = _equal_states(base)
         keys = base.take(self.passes.first)
-        self._of_order: dict[int, Floats] = {}
+        self.exchanges = StateExchangeBounds(base, setting, self.states)
         self._best: dict[int, tuple[_Forms, ...]] = {}
         self._last: tuple[object, _OfPasses] | None = None
         self.keys = keys.with_columns(
@@ -129,14 +139,16 @@ class VariantBounds:
 
     def _seconds(self, found: _OfPasses, order: int) -> Floats:
         """Seconds with the exchanges of states."""
-        work, seconds = found.times
-        if not len(self.exchanging):
-            return seconds
-        overlapped = self._exchanged(order)
-        slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
-        slowed = work[self.passes.inverse[self.exchanging]] + slowdown * overlapped
-        seconds = seconds.copy()
-        seconds[self.exchanging] = np.maximum(seconds[self.exchanging], np.maximum(slowed, overlapped))
+        work, own, forward, backward = found.times
+        inverse = self.passes.inverse
+        seconds = np.maximum(work, own)[inverse]
+        if len(inside := self.exchanges.inside):
+            overlapped = self.exchanges.in_passes(order)
+            slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
+            slowed = work[inverse[inside]] + slowdown / (1 + slowdown) * overlapped
+            seconds[inside] = np.maximum(seconds[inside], np.maximum(slowed, overlapped))
+        around, exposed = self.exchanges.exposed(order, forward[inverse], backward[inverse])
+        seconds[around] += exposed
         return seconds
 
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
@@ -190,28 +202,6 @@ class VariantBounds:
             )
         return self._best[order]
 
-    @cached_property
-    def exchanging(self) -> Ints:
-        """Rows of plans whose passes exchange states."""
-        return np.flatnonzero(modes_exchange_states(self.base, self.setting))
-
-    def _exchanged(self, order: int) -> Floats:
-        """Seconds of the exchanges of states in all passes of a step of the mean rank, of plans that have such."""
-        if order not in self._of_order:
-            of_states, first, inverse = np.unique(
-                self.states.inverse[self.exchanging], return_index=True, return_inverse=True
-            )
-            plans = self.base.take(self.exchanging[first])
-            once = np.zeros(len(of_states))
-            for rows, group in pipeline_groups(
-                plans.with_columns({"order": np.full(len(plans), order)}), self.setting
-            ):
-                once[rows] = _exchanged_once(group)
-            rows = self.exchanging
-            count = self.base.take(rows).micro_batches(self.setting.workload.global_batch)
-            self._of_order[order] = count * once[inverse] / self.base.pp[rows]
-        return self._of_order[order]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Forms:
@@ -263,6 +253,7 @@ class _Ranks:
         self.table = [one.padded(self.count) for one in found]
 
         self._in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._most_in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def in_flight(
         self, choice: ScheduleChoice, schedule: int, ranks: int, chunks: int, micro_batches: int
@@ -274,6 +265,17 @@ class _Ranks:
             declared = [choice.declared_in_flight(rank, ranks, micro_batches, chunks) for rank in of_ranks]
             self._in_flight[key] = tuple(chunks if count is None else count for count in declared)
         return self._in_flight[key]
+
+    def most_in_flight(
+        self, choice: ScheduleChoice, schedule: int, ranks: int, chunks: int, micro_batches: int
+    ) -> tuple[int, ...]:
+        """Forward passes of stages that the last ranks of their kinds hold at most."""
+        key = schedule, ranks, chunks, micro_batches
+        if key not in self._most_in_flight:
+            every = in_flight_bounds(choice, ranks, micro_batches, chunks)
+            last = self.table[self.codes[schedule, ranks, chunks]].last.tolist()
+            self._most_in_flight[key] = tuple(every[rank] for rank in last)
+        return self._most_in_flight[key]
 
     def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
         """Return a field of ``StageRanks`` for every plan: (n, K), or (blocks, n, K)."""
@@ -315,6 +317,20 @@ class _Same:
         """Seconds of all passes of a micro-batch over each block."""
         return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
 
+    @cached_property
+    def forward_seconds(self) -> dict[int, Floats]:
+        """Seconds of the forward pass of a micro-batch over each block."""
+        prices = self.group.prices
+        return {
+            block: self.per_plan(total(prices.block(block, "F")))
+            for block, _ in self.group.setting.model.chain
+        }
+
+    @cached_property
+    def backward_seconds(self) -> dict[int, Floats]:
+        """Seconds of the backward passes of a micro-batch over each block."""
+        return {block: seconds - self.forward_seconds[block] for block, seconds in self.block_seconds.items()}
+
     @property
     def work_s(self) -> Floats:
         """Seconds of all passes of the mean rank."""
@@ -325,13 +341,31 @@ class _Same:
     @property
     def own_s(self) -> Floats:
         """Seconds that a rank needs for its own passes and for the way to them and back; the slowest rank's."""
-        kind = self.choice.kind
+        kind, counts = self.choice.kind, partial(self.ranks.of, self.plans)
         if kind.chains > 1 or self.choice.form:
             return np.zeros(len(self.plans))
-        own = self.micro_batches[:, None] * _sums(self.ranks.of(self.plans, "own"), self.block_seconds)
+        own = self.micro_batches[:, None] * _sums(counts("own"), self.block_seconds)
         if not kind.split and kind.placement is looped_placement:
-            own = own + _sums(self.ranks.of(self.plans, "before"), self.block_seconds)
+            own = own + self._idle_s + _sums(counts("before"), self.backward_seconds)
         return np.asarray(own.max(1))
+
+    @property
+    def first_stage_s(self) -> tuple[Floats, Floats]:
+        """Seconds of the forward and the backward passes of a micro-batch over the first stage."""
+        counts = self.ranks.of(self.plans, "first")[:, :, :1]
+        passes = self.forward_seconds, self.backward_seconds
+        forward, backward = (np.asarray(_sums(counts, seconds))[:, 0] for seconds in passes)
+        return forward, backward
+
+    @property
+    def _idle_s(self) -> Floats:
+        """Seconds that the last ranks of their kinds idle before their first backward passes at least: (n, K)."""
+        counts, forward = partial(self.ranks.of, self.plans), self.forward_seconds
+        chain = self.group.setting.model.chain
+        there = sum((repeat * forward[block] for block, repeat in chain), start=np.zeros(1))
+        back = _sums(counts("behind"), self.backward_seconds)
+        meanwhile = self._most_in_flight() * _sums(counts("most"), forward)
+        return np.maximum(_sums(counts("before"), forward), there[:, None] + back - meanwhile)
 
     @property
     def kept(self) -> Floats:
@@ -359,7 +393,14 @@ class _Same:
 
     def _in_flight(self) -> Ints:
         """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
-        of = partial(self.ranks.in_flight, self.choice, int(self.plans.schedule[0]))
+        return self._passes_held(self.ranks.in_flight)
+
+    def _most_in_flight(self) -> Ints:
+        """Forward passes of stages that the last ranks of their kinds hold at most: (n, K)."""
+        return self._passes_held(self.ranks.most_in_flight)
+
+    def _passes_held(self, held: Callable[..., tuple[int, ...]]) -> Ints:
+        of = partial(held, self.choice, int(self.plans.schedule[0]))
         return map_distinct_rows(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
 
 
@@ -370,15 +411,3 @@ _Priced = tuple[Ints, _Same]
 def _sums(counts: Ints, values: dict[int, Floats]) -> Floats:
     """Return Σ over blocks of counts (blocks, n, K) times values (n,): (n, K)."""
     return sum((counts[block] * value[:, None] for block, value in values.items()), start=np.zeros(1))
-
-
-def _exchanged_once(group: PlanGroup) -> Floats:
-    """Seconds of the exchanges of states in all passes of a micro-batch over all stages: (n,)."""
-    stages = np.bincount(group.kind_of)
-    result = np.zeros(len(group.plans))
-    for kind in group.pass_kinds:
-        for count, body in zip(stages, group.bodies(kind), strict=True):
-            for segment in body:
-                if segment.overlapped:
-                    result = result + count * group.per_plan(segment.count * group.prices.overlapped(segment))
-    return result / group.kind.chains
