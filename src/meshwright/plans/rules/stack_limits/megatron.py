@@ -6,13 +6,18 @@ Sources: megatron-core 0.19.2, ``training/arguments.py``, ``core/parallel_state.
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from meshwright.errors import Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.operators.multi_token_prediction import COUNT
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
-from meshwright.plans.rules.stack_limits.plan_values import PlanValues
+from meshwright.plans.rules.stack_limits.plan_values import Flags, PlanValues
 from meshwright.plans.rules.stack_limits.shared_limits import DEGREES
-from meshwright.plans.rules.stack_limits.target_limits import schedule_without_pipeline
+from meshwright.plans.rules.stack_limits.target_limits import (
+    copies_experts_otherwise,
+    schedule_without_pipeline,
+)
 
 PP_LAST = "pp last in rank_order"
 EXPERTS = (*DEGREES, "ep", "etp", "sharding")
@@ -21,32 +26,43 @@ EXPERTS_PP_BEFORE_DP = ("etp", "ep", "pp", "edp_shard", "edp_replicate")
 EXPERTS_PP_LAST = ("etp", "ep", "edp_shard", "edp_replicate", "pp")
 
 
-def has_pp_before_dp(plan: PlanValues) -> bool:
+def has_pp_before_dp(plan: PlanValues) -> Flags:
     """Return true if pipeline ranks vary faster than data-parallel ones (``tp-cp-ep-pp-dp``)."""
-    own = plan.used_order
-    return own == tuple(a for a in PP_BEFORE_DP if a in own) and own[-1:] != ("pp",) and plan.pp > 1
+    slower = [getattr(plan, axis) > 1 for axis in plan.order[plan.order.index("pp") + 1 :]]
+    return (plan.pp > 1) & np.any(slower, axis=0) & np.logical_not(plan.reordered(PP_BEFORE_DP))
 
 
-@limit("numbers the experts' ranks as those of attention", *EXPERTS, "order")
+def _numbers_experts_otherwise(plan: PlanValues) -> Flags:
+    if plan.arch.moe is None:
+        return False
+    before = has_pp_before_dp(plan)
+    first, last = (plan.experts_reordered(order) for order in (EXPERTS_PP_BEFORE_DP, EXPERTS_PP_LAST))
+    return np.where(before, first | _unlike_attention(plan), last)
+
+
+def _unlike_attention(plan: PlanValues) -> Flags:
+    return plan.ep * plan.etp != plan.tp * plan.cp
+
+
+@limit(
+    "numbers the experts' ranks as those of attention", *EXPERTS, "order", breaks=_numbers_experts_otherwise
+)
 def experts_order(plan: PlanValues) -> Iterator[Problem]:
     """Of two orders both meshes have the same one."""
-    before = has_pp_before_dp(plan)
-    order = EXPERTS_PP_BEFORE_DP if before else EXPERTS_PP_LAST
-    if plan.arch.moe is None:
-        return
-    if plan.experts_order != tuple(axis for axis in order if axis in plan.experts_order):
-        rule = f"Megatron then numbers the experts' ranks as {', '.join(order)}"
-        yield Problem("layout.rank_order", list(plan.order), rule, PP_LAST)
-    elif before and plan.ep * plan.etp != plan.tp * plan.cp:
+    order = EXPERTS_PP_BEFORE_DP if has_pp_before_dp(plan) else EXPERTS_PP_LAST
+    rule = f"Megatron then numbers the experts' ranks as {', '.join(order)}"
+    if not plan.experts_reordered(order):
         rule = f"with pp before dp, ep·etp = {plan.ep}·{plan.etp} must equal tp·cp = {plan.tp * plan.cp}"
-        yield Problem("layout.rank_order", list(plan.order), rule, PP_LAST)
+    yield Problem("layout.rank_order", list(plan.order), rule, PP_LAST)
 
 
-@limit("keeps one copy of the experts' states in each instance of the optimizer", *EXPERTS)
+@limit(
+    "keeps one copy of the experts' states in each instance of the optimizer",
+    *EXPERTS,
+    breaks=copies_experts_otherwise,
+)
 def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
     """Require dp_replicate copies of experts: the distributed optimizer has that many instances."""
-    if plan.arch.moe is None or plan.sharded == "none" or plan.expert_replicas == plan.dp_replicate:
-        return
     rule = (
         f"Megatron keeps one copy of the experts' states in each of {plan.dp_replicate} instances: "
         f"edp_replicate = {plan.expert_replicas} must be {plan.dp_replicate}"

@@ -1,8 +1,12 @@
 """One plan as the limits of stacks see it: values by column of ``PlanArrays``, and derived values."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import gcd
+from itertools import combinations
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.model.architecture import Architecture
 from meshwright.plans.choices.gather import NEVER
@@ -14,11 +18,15 @@ from meshwright.schedules.choice import ScheduleChoice, stage_placement
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
 
+Flags = bool | np.bool_ | NDArray[np.bool_]
+"""Of one plan, or of an array of them."""
+
 
 class PlanValues:
     """The values of one plan. One that was not given raises AttributeError when it is read.
 
-    ``arch``, ``workload`` and ``stack`` are always there; the other annotated names are columns.
+    ``arch``, ``workload`` and ``stack`` are always there; the other annotated names are columns. Degrees may be arrays,
+    for what gives ``Flags``, and for numbers of ranks.
     """
 
     pp: int
@@ -38,6 +46,7 @@ class PlanValues:
     offload: Offload
     context: Context
     sequence_parallel: bool
+    expert_order: tuple[str, ...] = DEFAULT_EXPERT_ORDER
 
     def __init__(self, arch: Architecture, workload: Workload, stack: Stack, **values: Any) -> None:
         self.arch, self.workload, self.stack = arch, workload, stack
@@ -61,37 +70,53 @@ class PlanValues:
     @property
     def ranks_of_an_expert(self) -> int:
         """Ranks that have the same part of the same expert: edp_shard·edp_replicate."""
-        return max(1, self.dp * self.cp * self.tp // (self.ep * self.etp))
+        ranks: int = np.maximum(1, self.dp * self.cp * self.tp // (self.ep * self.etp))
+        return ranks
 
     @cached_property
     def expert_replicas(self) -> int:
         """Copies of each expert's states: edp_replicate of the default mesh, unless the plan has another one."""
         ranks = self.ranks_of_an_expert
-        return ranks if self.sharding == "none" else gcd(ranks, self.dp_replicate)
+        replicas: int = ranks if self.sharding == "none" else np.gcd(ranks, self.dp_replicate)
+        return replicas
+
+    @property
+    def is_sharded(self) -> Flags:
+        """The states are cut over an axis that has a second rank."""
+        if self.sharding == "none":
+            return False
+        dense = self.dp_shard * self.cp > 1
+        return dense if self.arch.moe is None else dense | (self.ranks_of_an_expert > self.expert_replicas)
 
     @property
     def sharded(self) -> ShardingName:
         """The sharding, or ``none`` where no axis that it shards over has a second rank."""
-        if self.dp_shard * self.cp > 1:
-            return self.sharding
-        shards_experts = self.arch.moe is not None and self.ranks_of_an_expert > self.expert_replicas
-        return self.sharding if shards_experts else "none"
+        return self.sharding if self.is_sharded else "none"
 
     @property
     def used_order(self) -> tuple[str, ...]:
         """Axes of more than one rank, fastest varying first."""
         return tuple(axis for axis in self.order if getattr(self, axis) > 1)
 
-    @cached_property
+    @property
     def experts_order(self) -> tuple[str, ...]:
         """Axes of more than one rank of the experts' mesh; none for a model without experts."""
-        return () if self.arch.moe is None else self._used_of_experts(DEFAULT_EXPERT_ORDER)
+        sizes = self._expert_sizes
+        return () if self.arch.moe is None else tuple(axis for axis in self.expert_order if sizes[axis] > 1)
 
-    def _used_of_experts(self, order: tuple[str, ...]) -> tuple[str, ...]:
+    @property
+    def _expert_sizes(self) -> dict[str, int]:
         copies = self.expert_replicas
         sizes = {"ep": self.ep, "etp": self.etp, "pp": self.pp}
-        sizes |= {"edp_replicate": copies, "edp_shard": self.ranks_of_an_expert // copies}
-        return tuple(axis for axis in order if sizes[axis] > 1)
+        return sizes | {"edp_replicate": copies, "edp_shard": self.ranks_of_an_expert // copies}
+
+    def reordered(self, other: Sequence[str]) -> Flags:
+        """Return true if axes of more than one rank stand in another order there."""
+        return _reordered({axis: getattr(self, axis) for axis in self.order}, self.order, other)
+
+    def experts_reordered(self, other: Sequence[str]) -> Flags:
+        """Return true if axes of more than one rank of the experts' mesh stand in another order there."""
+        return _reordered(self._expert_sizes, self.expert_order, other)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -119,7 +144,7 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
     experts = layout.experts
     rules = layer_rules(plan, arch.layers)
     first = next((rule for rule in rules.layers if rule is not None), None)
-    values = PlanValues(
+    return PlanValues(
         arch,
         workload,
         stack,
@@ -138,8 +163,14 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
         context=layout.context_in_full,
         sequence_parallel=layout.sequence_parallel,
         pipeline=pipeline,
-        **({} if experts is None else {"expert_replicas": experts.edp_replicate}),
+        **(
+            {}
+            if experts is None
+            else {"expert_replicas": experts.edp_replicate, "expert_order": experts.order}
+        ),
     )
-    if experts is not None:
-        values.experts_order = values._used_of_experts(experts.order)
-    return values
+
+
+def _reordered(sizes: Mapping[str, int], order: Sequence[str], other: Sequence[str]) -> Flags:
+    changed = [pair for pair in combinations(order, 2) if other.index(pair[0]) > other.index(pair[1])]
+    return np.any([(sizes[one] > 1) & (sizes[next_] > 1) for one, next_ in changed], axis=0)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from meshwright.errors import Problem
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
-from meshwright.plans.rules.stack_limits.plan_values import PlanValues
+from meshwright.plans.rules.stack_limits.plan_values import Flags, PlanValues
 
 DEGREES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -21,14 +23,23 @@ def rank_order(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("layout.rank_order", list(plan.order), rule, f"[{', '.join(DEFAULT_RANK_ORDER)}]")
 
 
-@limit("does not gather parameters so", *DEGREES, "ep", "etp", "sharding", "gather")
-def gather(plan: PlanValues) -> Iterator[Problem]:
+def _gathers_otherwise(plan: PlanValues) -> Flags:
     """Only parameters that are sharded are gathered."""
+    if plan.sharding != "zero3":
+        return False
+    known = (plan.gather in gathers for gathers in (plan.stack.pipeline_gathers, plan.stack.gathers))
+    return plan.is_sharded & np.logical_not(np.where(plan.pp > 1, *known))
+
+
+@limit(
+    "does not gather parameters so", *DEGREES, "ep", "etp", "sharding", "gather", breaks=_gathers_otherwise
+)
+def gather(plan: PlanValues) -> Iterator[Problem]:
+    """With and without a pipeline a stack gathers at other times."""
     gathers = plan.stack.pipeline_gathers if plan.pp > 1 else plan.stack.gathers
-    if plan.sharded == "zero3" and plan.gather not in gathers:
-        where = f"with pp = {plan.pp} > 1" if plan.pp > 1 else "without a pipeline"
-        rule = f"{plan.stack.id} gathers parameters {' or '.join(gathers)} {where}"
-        yield Problem("gather", plan.gather, rule, f"gather: {gathers[0]}" if gathers else "sharding: zero1")
+    where = f"with pp = {plan.pp} > 1" if plan.pp > 1 else "without a pipeline"
+    rule = f"{plan.stack.id} gathers parameters {' or '.join(gathers)} {where}"
+    yield Problem("gather", plan.gather, rule, f"gather: {gathers[0]}" if gathers else "sharding: zero1")
 
 
 @limit("does not cut this family of models over tp", "tp")

@@ -6,7 +6,7 @@ from meshwright.errors import Problem
 from meshwright.model.operators.multi_token_prediction import ASKED
 from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
-from meshwright.plans.rules.stack_limits.plan_values import PlanValues
+from meshwright.plans.rules.stack_limits.plan_values import Flags, PlanValues
 from meshwright.plans.rules.stack_limits.shared_limits import DEGREES
 
 
@@ -35,11 +35,23 @@ def experts_order(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("layout.rank_order", list(plan.experts_order), rule, "pp last in rank_order")
 
 
-@limit("copies experts as often as the rest of the model", *DEGREES, "ep", "etp", "sharding")
+def copies_experts_otherwise(plan: PlanValues) -> Flags:
+    """Return true if sharded states of experts have not as many copies as those of the rest."""
+    if plan.arch.moe is None:
+        return False
+    return plan.is_sharded & (plan.expert_replicas != plan.dp_replicate)
+
+
+@limit(
+    "copies experts as often as the rest of the model",
+    *DEGREES,
+    "ep",
+    "etp",
+    "sharding",
+    breaks=copies_experts_otherwise,
+)
 def expert_replicas(plan: PlanValues) -> Iterator[Problem]:
     """Sharded states of experts have as many copies as those of the rest."""
-    if plan.arch.moe is None or plan.sharded == "none" or plan.expert_replicas == plan.dp_replicate:
-        return
     rule = (
         f"edp_replicate = {plan.expert_replicas} must be dp_replicate = {plan.dp_replicate}: "
         f"ep = {plan.ep} goes beyond dp_shard·cp·tp = {plan.dp_shard * plan.cp * plan.tp}"
