@@ -12,7 +12,6 @@ from math import exp
 import numpy as np
 
 from meshwright.cost.closed_form.constant_changes import changed_step_seconds
-from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.constant_values import value_in, with_values
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.uncertainty.constant_draws import ConstantDraws, Floats, constant_draws
@@ -38,8 +37,9 @@ def log_responses(plans: PlanArrays, setting: Setting, draws: ConstantDraws | No
     drawn = dict(draws.concerning(setting, plans))
     moves = [(name, knot) for name, of in drawn.items() for knot in _knots(float(of.std())) if knot]
     moved = [(name, value_in(middle, name) * exp(knot * float(drawn[name].std()))) for name, knot in moves]
-    found = np.log(changed_step_seconds(plans, middle, moved)) - np.log(step_seconds(plans, middle))
-    changes = dict(zip(moves, found, strict=True))
+    unmoved = [(name, value_in(middle, name)) for name, _ in moves[:1]]  # priced with the others, which is cheaper
+    *found, usual = np.log(changed_step_seconds(plans, middle, [*moved, *unmoved])) if moves else [np.zeros(0)]
+    changes = {move: seconds - usual for move, seconds in zip(moves, found, strict=True)}
     total = np.zeros((len(draws.log_factors), len(plans)))
     for name, of in drawn.items():
         sigma = float(of.std())
