@@ -1,9 +1,10 @@
-"""How fast: closed forms per CPU second, and CPU seconds of the verbs from a cold start.
+"""How fast: closed forms per CPU second, CPU seconds of the verbs from a cold start, and of searches against before.
 
     python benchmarks/speed.py            prints the tables
     python benchmarks/speed.py --write    also writes benchmarks/speed.md
 
-CPU seconds, best of three: on shared machines they are steadier than wall clock.
+CPU seconds, best of three: on shared machines they are steadier than wall clock. The searches run in turn with those of
+an earlier commit (``BEFORE``), which is checked out beside the repository for as long.
 """
 
 import os
@@ -27,6 +28,8 @@ from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.workload.workload import Workload
 
+ROOT = Path(__file__).parents[1]
+SILENT: dict[str, bool] = {"capture_output": True}
 QUESTIONS = (
     ("llama-3.1-70b", "h100-sxm-80gb x 64", 8192, 512),
     ("mixtral-8x7b", "a100-sxm-80gb x 32", 4096, 256),
@@ -36,6 +39,10 @@ QUESTIONS = (
 )
 MOST = 200_000
 REPEATS = 3
+BEFORE = "8c7b8e7"
+"""The commit that searches are compared with."""
+COMPARED = {"gpt-3-175b": 0.45, "deepseek-v3": 0.5, "llama-3.1-70b": 0.65, "llama-3.1-405b": 1.0}
+"""Models whose questions are compared, with the ratio of CPU seconds that is aimed at."""
 
 
 def closed_forms() -> list[str]:
@@ -67,6 +74,26 @@ def verbs() -> list[str]:
     return lines
 
 
+def against_before() -> list[str]:
+    """CPU seconds of whole searches with their draws, in turn with those of the commit ``BEFORE``."""
+    lines = [f"| plan | {BEFORE}, CPU s | now, CPU s | ratio | target |", "|---|--:|--:|--:|--:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path(folder) / "before"
+        subprocess.run(["git", "worktree", "add", "--detach", before, BEFORE], cwd=ROOT, check=True, **SILENT)
+        try:
+            for model, cluster, seq_len, batch in QUESTIONS:
+                if model in COMPARED:
+                    sizes = ["--seq-len", str(seq_len), "--global-batch", str(batch), "--json"]
+                    command = ["plan", model, "--on", cluster, *sizes]
+                    pairs = [[_child_s(command, root) for root in (before, ROOT)] for _ in range(REPEATS)]
+                    then, now = np.min(pairs, axis=0)
+                    line = f"| {model} on {cluster} | {then:.2f} | {now:.2f} | {now / then:.2f} | {COMPARED[model]} |"
+                    lines.append(line)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", before], cwd=ROOT, check=True, **SILENT)
+    return lines
+
+
 def _cpu_s(call) -> float:  # type: ignore[no-untyped-def]
     began = time.process_time()
     call()
@@ -77,10 +104,10 @@ def _process_s(arguments: list[str]) -> float:
     return min(_child_s(arguments) for _ in range(REPEATS))
 
 
-def _child_s(arguments: list[str]) -> float:
+def _child_s(arguments: list[str], root: Path = ROOT) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", "from meshwright.cli.main import main; main()", *arguments]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(root / "src")}, **SILENT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -99,7 +126,19 @@ CPU seconds, best of {REPEATS}, measured by version {__version__} on {date.today
 
 if __name__ == "__main__":
     report = "\n".join(
-        ["Closed forms, time and memory together:", "", *closed_forms(), "", "Verbs:", "", *verbs()]
+        [
+            "Closed forms, time and memory together:",
+            "",
+            *closed_forms(),
+            "",
+            "Verbs:",
+            "",
+            *verbs(),
+            "",
+            "Searches, against an earlier commit:",
+            "",
+            *against_before(),
+        ]
     )
     print(report)
     if "--write" in sys.argv:
