@@ -23,7 +23,7 @@ else that happens inside a pipeline. Neither bound is above what ``evaluate`` fi
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
@@ -59,7 +59,8 @@ Ints = NDArray[np.int64]
 class CoarseBounds:
     """Bytes on the worst device and seconds of a step at least, of every plan: (n,).
 
-    Seconds are found when they are asked for: where nothing fits nobody asks.
+    Seconds are found when they are asked for: where nothing fits nobody asks. They are infinite for plans that hold
+    more bytes than are usable.
     """
 
     total_bytes: Floats
@@ -73,9 +74,13 @@ class CoarseBounds:
 
 @dataclass(frozen=True)
 class _OfPasses:
-    """Bounds of base plans, which have ``inverse`` of so many ``keys``; rows of these, and what prices them."""
+    """Bounds of base plans, which have ``inverse`` of so many ``keys``; rows of these, and what prices them.
+
+    Only base plans that ``may_fit`` have times.
+    """
 
     total_bytes: Floats
+    may_fit: Bools
     inverse: Ints
     keys: int
     quick: Iterable["_Priced"]
@@ -85,7 +90,13 @@ class _OfPasses:
         """Seconds of each key: of the mean rank and of any rank, at most of the first stage's F and B."""
         work, own = np.full((2, self.keys), np.inf)
         forward, backward = np.zeros((2, self.keys))
-        for rows, same in self.quick:
+        asked = np.zeros(self.keys, dtype=np.bool_)
+        asked[self.inverse[self.may_fit]] = True
+        for of_forms, priced in self.quick:
+            chosen = np.flatnonzero(asked[of_forms])
+            if not len(chosen):
+                continue
+            rows, same = of_forms[chosen], priced.take(chosen)
             work[rows], own[rows] = np.minimum(work[rows], same.work_s), np.minimum(own[rows], same.own_s)
             first = same.first_stage_s
             forward[rows], backward[rows] = (
@@ -100,10 +111,17 @@ class VariantBounds:
 
     ``contexts``: forms of context parallelism that each base plan may have, by code; bounds hold for all of them then.
     (codes, n), and passes of the same base plans depend on nothing else. None: plans have the form that they say.
+    ``usable_bytes``: of plans that hold more nobody wants to know the seconds.
     """
 
-    def __init__(self, base: PlanArrays, setting: Setting, contexts: Bools | None = None) -> None:
-        self.setting, self.base, self.contexts = setting, base, contexts
+    def __init__(
+        self,
+        base: PlanArrays,
+        setting: Setting,
+        contexts: Bools | None = None,
+        usable_bytes: float = np.inf,
+    ) -> None:
+        self.setting, self.base, self.contexts, self.usable_bytes = setting, base, contexts, usable_bytes
         self.passes = _equal_passes(base)
         self.states = _equal_states(base)
         keys = base.take(self.passes.first)
@@ -140,16 +158,21 @@ class VariantBounds:
     def _seconds(self, found: _OfPasses, order: int) -> Floats:
         """Seconds with the exchanges of states."""
         work, own, forward, backward = found.times
-        inverse = self.passes.inverse
-        seconds = np.maximum(work, own)[inverse]
-        if len(inside := self.exchanges.inside):
-            overlapped = self.exchanges.in_passes(order)
-            slowdown = setting_hardware_times(self.setting).constants["overlap_slowdown"]
-            slowed = work[inverse[inside]] + slowdown / (1 + slowdown) * overlapped
-            seconds[inside] = np.maximum(seconds[inside], np.maximum(slowed, overlapped))
-        around, exposed = self.exchanges.exposed(order, forward[inverse], backward[inverse])
-        seconds[around] += exposed
+        slowdown, seconds = self.slowdown, np.full(len(self.base), np.inf)
+        rows = np.flatnonzero(found.may_fit)
+        seconds[rows] = np.maximum(work, own)[self.passes.inverse[rows]]
+        inside, overlapped = self.exchanges.in_passes(order, found.may_fit)
+        slowed = work[self.passes.inverse[inside]] + slowdown / (1 + slowdown) * overlapped
+        seconds[inside] = np.maximum(seconds[inside], np.maximum(slowed, overlapped))
+        around = self.exchanges.around(order, found.may_fit)
+        keys = self.passes.inverse[around.rows]
+        seconds[around.rows] += self.exchanges.exposed(around, forward[keys], backward[keys])
         return seconds
+
+    @cached_property
+    def slowdown(self) -> float:
+        """The slow-down of passes beside exchanges."""
+        return setting_hardware_times(self.setting).constants["overlap_slowdown"]
 
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
         """Bounds without exchanges of states; where tp and cp come first they are the same in any order."""
@@ -177,7 +200,8 @@ class VariantBounds:
         for rank in range(self.ranks.count):
             of_rank = self.held[:, rank][self.states.inverse] + kept[:, rank][self.passes.inverse]
             np.maximum(total_bytes, of_rank, out=total_bytes)
-        return _OfPasses(total_bytes, self.passes.inverse, len(keys), chain(*quick))
+        may_fit = total_bytes <= self.usable_bytes
+        return _OfPasses(total_bytes, may_fit, self.passes.inverse, len(keys), chain(*quick))
 
     def _priced(self, keys: PlanArrays, forms: "_Forms") -> Iterator["_Priced"]:
         """Rows of keys with some forms, and what they are priced by."""
@@ -302,6 +326,10 @@ class _Same:
     plans: PlanArrays
     inverse: Ints
     ranks: _Ranks
+
+    def take(self, which: Ints) -> "_Same":
+        """Return some of the plans."""
+        return replace(self, rows=self.rows[which], plans=self.plans.take(which), inverse=self.inverse[which])
 
     @property
     def choice(self) -> ScheduleChoice:

@@ -23,6 +23,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.program.model_states.data_parallel_collectives import add
 
+Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -36,6 +37,10 @@ class ExchangesAround:
     reduce: Floats
     units: Floats
 
+    def take(self, which: Ints) -> "ExchangesAround":
+        """Return some of the plans."""
+        return ExchangesAround(self.rows[which], self.gather[which], self.reduce[which], self.units[which])
+
 
 class StateExchangeBounds:
     """Exchanges of the states of base plans, which have ``states`` of so many kinds, in any order of their ranks."""
@@ -43,42 +48,40 @@ class StateExchangeBounds:
     def __init__(self, base: PlanArrays, setting: Setting, states: Distinct) -> None:
         self.base, self.setting, self.states = base, setting, states
         inside = modes_exchange_states(base, setting)
-        self.inside = np.flatnonzero(inside)
+        self._inside = np.flatnonzero(inside)
         self._outside = np.flatnonzero(~inside & have_forms(base))
         self._in_passes: dict[int, Floats] = {}
         self._around: dict[int, ExchangesAround] = {}
 
-    def in_passes(self, order: int) -> Floats:
-        """Seconds in all passes of a step of the mean rank, of the plans ``inside``."""
+    def in_passes(self, order: int, among: Bools) -> tuple[Ints, Floats]:
+        """Rows of a mask whose passes exchange states, and the seconds in all passes of a step of the mean rank."""
         if order not in self._in_passes:
-            (once,) = self._of_states(self.inside, order, 1, _once_in_passes)
-            count = self.base.take(self.inside).micro_batches(self.setting.workload.global_batch)
-            self._in_passes[order] = count * once / self.base.pp[self.inside]
-        return self._in_passes[order]
+            (once,) = self._of_states(self._inside, order, 1, _once_in_passes)
+            count = self.base.take(self._inside).micro_batches(self.setting.workload.global_batch)
+            self._in_passes[order] = count * once / self.base.pp[self._inside]
+        chosen = among[self._inside]
+        return self._inside[chosen], self._in_passes[order][chosen]
 
-    def around(self, order: int) -> ExchangesAround:
-        """Exchanges once a step of plans that have them and closed forms."""
+    def around(self, order: int, among: Bools) -> ExchangesAround:
+        """Exchanges once a step, of rows of a mask that have them, and closed forms."""
         if order not in self._around:
             gather, reduce, units = self._of_states(self._outside, order, 3, _of_first_stage)
-            some = np.flatnonzero(gather + reduce)
-            self._around[order] = ExchangesAround(
-                self._outside[some], gather[some], reduce[some], units[some]
-            )
-        return self._around[order]
+            found = ExchangesAround(self._outside, gather, reduce, units)
+            self._around[order] = found.take(np.flatnonzero(gather + reduce))
+        return self._around[order].take(np.flatnonzero(among[self._around[order].rows]))
 
-    def exposed(self, order: int, forward: Floats, backward: Floats) -> tuple[Ints, Floats]:
-        """Rows, and the seconds around their passes at least.
+    def exposed(self, around: ExchangesAround, forward: Floats, backward: Floats) -> Floats:
+        """Seconds around the passes at least.
 
-        ``forward`` and ``backward`` are at least the seconds of the first stage's passes, of every base plan: (n,).
+        ``forward`` and ``backward`` are no less than the seconds of the first stage's passes: (rows,).
         """
-        around, stack = self.around(order), self.setting.stack
-        hardware, rows = setting_hardware_times(self.setting), around.rows
+        stack, hardware = self.setting.stack, setting_hardware_times(self.setting)
         ahead, behind = around.gather, around.reduce
         if stack.overlap_parameter_gather:
-            ahead = np.maximum(0.0, during_gather(forward[rows], ahead, hardware) - forward[rows])
+            ahead = np.maximum(0.0, during_gather(forward, ahead, hardware) - forward)
         if stack.overlap_gradient_reduction:
-            behind = np.asarray(reduction_tail(behind, backward[rows], around.units, hardware))
-        return rows, ahead + np.maximum(0.0, behind)
+            behind = np.asarray(reduction_tail(behind, backward, around.units, hardware))
+        return np.asarray(ahead + np.maximum(0.0, behind))
 
     def _of_states(
         self, rows: Ints, order: int, count: int, of_group: Callable[[PlanGroup], tuple[Floats, ...]]

@@ -37,8 +37,12 @@ def log_responses(plans: PlanArrays, setting: Setting, draws: ConstantDraws | No
     drawn = dict(draws.concerning(setting, plans))
     moves = [(name, knot) for name, of in drawn.items() for knot in _knots(float(of.std())) if knot]
     moved = [(name, value_in(middle, name) * exp(knot * float(drawn[name].std()))) for name, knot in moves]
-    unmoved = [(name, value_in(middle, name)) for name, _ in moves[:1]]  # priced with the others, which is cheaper
-    *found, usual = np.log(changed_step_seconds(plans, middle, [*moved, *unmoved])) if moves else [np.zeros(0)]
+    unmoved = [
+        (name, value_in(middle, name)) for name, _ in moves[:1]
+    ]  # priced with the others, which is cheaper
+    *found, usual = (
+        np.log(changed_step_seconds(plans, middle, [*moved, *unmoved])) if moves else [np.zeros(0)]
+    )
     changes = {move: seconds - usual for move, seconds in zip(moves, found, strict=True)}
     total = np.zeros((len(draws.log_factors), len(plans)))
     for name, of in drawn.items():

@@ -80,17 +80,11 @@ class OpenCandidates:
     """Bounds of all plans that can fit; what is enough follows from what has been evaluated."""
 
     def __init__(self, space: Space, bounds: SpaceBounds, usable_bytes: float) -> None:
-        self.space = space
-        self.base = [_Values(name, getattr(space.base, name)) for name in OF_BASE]
         self.of_variants = {name: np.full(len(space.base.values[name]), np.inf) for name in OF_VARIANTS}
-        self.concerned = {
-            name: of(space.base)
-            for name in OF_VARIANTS
-            if (of := SEARCHED_CHOICES[name].concerned) is not None
-        }
         self.floors = np.full(space.legal.shape, np.inf, dtype=np.float32)
         self.least_bytes, self.overfull = np.inf, 0
         self.overfull_values: dict[str, dict[int, float]] = {name: {} for name in FIELDS}
+        self._look_at(space)
         largest = np.full(len(space.base), np.inf)
         for code, found in enumerate(bounds(space)):
             legal = space.legal[code]
@@ -105,6 +99,16 @@ class OpenCandidates:
             least = np.full(len(values.best), np.inf)
             np.minimum.at(least, values.equal.inverse, largest)
             self.overfull_values[values.name] = _finite(zip(values.values, least.tolist(), strict=True))
+        left = np.asarray(np.isfinite(self.floors).any(axis=0))
+        self.floors = self.floors[:, left]
+        self._look_at(space.where(left))
+
+    def _look_at(self, space: Space) -> None:
+        """Go on with these base plans."""
+        self.space, base = space, space.base
+        self.base = [_Values(name, getattr(base, name)) for name in OF_BASE]
+        concerned = {name: SEARCHED_CHOICES[name].concerned for name in OF_VARIANTS}
+        self.concerned = {name: of(base) for name, of in concerned.items() if of is not None}
 
     @property
     def fitting(self) -> int:

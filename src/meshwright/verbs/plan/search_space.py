@@ -215,7 +215,7 @@ def _search_formed(space: Space, scope: Scope, setting: Setting, progress: Progr
         return found
 
     def bounds(space: Space) -> Iterator[CoarseBounds]:
-        return space_bounds(space, setting)
+        return space_bounds(space, setting, usable_bytes(setting))
 
     request, usable, left = (
         SearchRequest(scope.top, pair_interval(setting).high),
@@ -236,9 +236,9 @@ def without_slower_context_forms(space: Space, setting: Setting) -> Space:
     return replace(left, later=replace(left.later, slower=left.later.legal & ~worth.quick))
 
 
-def space_bounds(space: Space, setting: Setting) -> Iterator[CoarseBounds]:
-    """Bounds of each variant of all base plans, which have closed forms."""
-    floors = VariantBounds(space.base, setting, space.later.legal)
+def space_bounds(space: Space, setting: Setting, usable: float = inf) -> Iterator[CoarseBounds]:
+    """Bounds of each variant of all base plans, which have closed forms; no times of those that need more bytes."""
+    floors = VariantBounds(space.base, setting, space.later.legal, usable)
     for variant in space.variants:
         yield floors.of(space.base.with_columns(variant.of(space.base)))
 
