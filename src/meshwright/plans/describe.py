@@ -9,7 +9,10 @@ from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.conversion import MAIN, expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.forms.state_types import Dtypes
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
+from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import types_of
 
 
 def describe_plan(
@@ -17,24 +20,32 @@ def describe_plan(
     architecture: Architecture,
     long: bool = False,
     read: ShortPlan | LongPlan | None = None,
+    stack: Stack | None = None,
 ) -> dict[str, object]:
     """Return the plan with every default, the keys that were given, and what follows from them.
 
     The plan comes in the form that it has, or in the long one for ``long``; ``given`` and ``defaults`` list
-    dotted paths in the form that was read; ``read`` is the plan before anything was filled in. Raises PlanError
-    where layers or stages do not cover the model.
+    dotted paths in the form that was read; ``read`` is the plan before anything was filled in. The long form of a plan
+    for a ``stack`` has the element types of all states. Raises PlanError where layers or stages do not cover the model.
     """
     full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
     resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)
     given = _given(read or plan, "")
     return {
         "form": "long" if long or isinstance(plan, LongPlan) else "short",
-        "plan": full.to_data() if long else resolved.to_data(),
+        "plan": _with_types(full, stack).to_data() if long else resolved.to_data(),
         "given": given,
         "defaults": [path for path in _paths(resolved.to_data(), "") if path not in given],
         "devices": _devices(full),
         "stages": _stages(full, architecture.layers),
     }
+
+
+def _with_types(plan: LongPlan, stack: Stack | None) -> LongPlan:
+    if stack is None:
+        return plan
+    types = types_of(stack, plan.workload.precision, plan.dtypes.written if plan.dtypes else {})
+    return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data())})
 
 
 def _resolved(short: ShortPlan, full: LongPlan) -> ShortPlan:

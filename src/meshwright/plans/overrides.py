@@ -101,6 +101,7 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "offload.activations": offload.activations,
         "offload.ahead": offload.ahead,
     }
+    values |= {f"dtypes.{key}": word for key, word in (plan.dtypes.written if plan.dtypes else {}).items()}
     further = [c.path for c in CHOICES.values() if not any(path.startswith(c.path) for path in values)]
     return values | {path: attrgetter(path)(plan) for path in further}
 

@@ -73,7 +73,9 @@ def resolve_with(
     if errors:
         raise PlanError(errors)
     warnings = tuple(problem for problem in found if problem.severity == "warning")
-    return Resolved(long, shorten(long), Setting.of(model, cluster, workload_of(long), stack), warnings)
+    return Resolved(
+        long, shorten(long), Setting.of(model, cluster, workload_of(long), stack, long.dtypes), warnings
+    )
 
 
 def _found(

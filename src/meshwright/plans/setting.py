@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from meshwright.cluster.cluster import Cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.lora_adapters import with_adapters
+from meshwright.plans.forms.state_types import Dtypes
 from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import with_types
 from meshwright.workload.workload import Workload
 
 
@@ -19,6 +21,14 @@ class Setting:
     stack: Stack
 
     @classmethod
-    def of(cls, model: ModelGraph, cluster: Cluster, workload: Workload, stack: Stack) -> "Setting":
-        """Make a setting of a loaded model; a LoRA workload adds adapters."""
-        return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, stack)
+    def of(
+        cls,
+        model: ModelGraph,
+        cluster: Cluster,
+        workload: Workload,
+        stack: Stack,
+        dtypes: Dtypes | None = None,
+    ) -> "Setting":
+        """Make a setting of a loaded model; a LoRA workload adds adapters, ``dtypes`` change the stack's states."""
+        own = with_types(stack, workload.precision, dtypes.written if dtypes else {})
+        return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, own)

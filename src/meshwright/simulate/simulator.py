@@ -276,4 +276,4 @@ def _ended_s(player: _Player) -> float:
 
 def _optimizer_seconds(program: Program, prices: Prices, rank: int) -> float:
     owned = program.held_elements(rank, "optimizer")
-    return float(optimizer_seconds(owned, prices.local.forms))
+    return float(optimizer_seconds(owned, program.stack, prices.local.forms))

@@ -5,7 +5,7 @@ is the field's default, or with ``like: NAME@RELEASE`` what that stack has. A na
 that we have facts of.
 """
 
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,7 @@ from meshwright.plans.forms.short import Axis, RecomputeName, RecomputeOperator,
 from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
-from meshwright.stack.stack import OWN_STACK, Stack
+from meshwright.stack.stack import OWN_STACK, Stack, file_fields
 from meshwright.workload.fp8_recipe import Fp8Recipe
 
 DEFAULT_STACK = "megatron-core"
@@ -35,6 +35,7 @@ ScheduleName: Any = Literal.__getitem__(tuple(SCHEDULES))
 ContextName = Annotated[
     str, one_of(lambda: (f"{form}{inner}" for form in CONTEXT_FORMS for inner in ("", "+ulysses")))
 ]
+StateKey = Literal["gradient", "reduce", "gather", "master", "first_moment", "second_moment"]
 FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
@@ -54,6 +55,14 @@ NARROWED: dict[str, Any] = {
     "selective_recompute": tuple[RecomputeOperator, ...],
     "norm_products": tuple[Literal["qkv", "ffn_up", "q_b", "kv_b"], ...],
     "contexts": tuple[ContextName, ...],
+    "gradient_types": tuple[Literal["fp32", "16-bit"], ...],
+    "reduce_types": tuple[Literal["fp32", "16-bit"], ...],
+    "gather_types": tuple[Literal["fp32", "16-bit", "fp8"], ...],
+    "master_types": tuple[Literal["fp32", "fp16", "none"], ...],
+    "moment_types": tuple[Literal["fp32", "bf16", "fp16", "fp8"], ...],
+    "tied_types": tuple[tuple[StateKey, ...], ...],
+    "joint_types": tuple[tuple[StateKey, ...], ...],
+    "narrow_shardings": tuple[ShardingName, ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],
     "expert_host_s": Annotated[float, Field(ge=0, le=1)],
@@ -66,6 +75,7 @@ NARROWED: dict[str, Any] = {
             "gradient_bytes",
             "optimizer_bytes",
             "gradient_communication_bytes",
+            "parameter_wire_bytes",
         ),
         Bytes,
     ),
@@ -96,7 +106,7 @@ def parse_stack(text: str, where: str = "stack") -> Stack:
     """Parse the text of a stack file. Raise InputError with every problem."""
     problems: list[Problem] = []
     spec = validated(_file_type(), _keys(text, where, problems), others=problems)
-    return Stack(**{field.name: getattr(spec, field.name) for field in fields(Stack)})
+    return Stack(**{field.name: getattr(spec, field.name) for field in file_fields()})
 
 
 def load_stack_until(name: str, release: str) -> Stack:
@@ -161,6 +171,6 @@ def _file_type() -> type[Strict]:
             NARROWED.get(field.name, hints[field.name]),
             ... if field.default is MISSING else field.default,
         )
-        for field in fields(Stack)
+        for field in file_fields()
     }
     return create_model("StackFile", __base__=Strict, **keys)

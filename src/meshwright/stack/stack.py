@@ -4,8 +4,8 @@ A stack file is ``stack/files/NAME-RELEASE.yaml``; its keys are the fields below
 source or documentation (``source`` says which); the two fitted numbers are named as such.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import Field, dataclass, fields
+from typing import Any, Literal
 
 from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.forms.short import Gather
@@ -42,6 +42,21 @@ class Stack:
     parameter_bytes, optimizer_bytes
         bytes per element of the working parameter and of master copy and moments together (AdamW in fp32: 12;
         FSDP keeps the fp32 parameter itself sharded and 8 bytes of moments).
+    gradient_types, reduce_types, gather_types, master_types, moment_types
+        element types that a plan may write for these states besides the usual ones (``stack/state_types.py``);
+        ``16-bit``: the one that the precision has.
+    tied_types, joint_types
+        keys of ``dtypes`` of which one that a plan does not write follows the others; keys of which all change or none.
+    keeps_master_remainder
+        where the optimizer's states are narrower than usual, an fp32 master copy beside a bf16 parameter is only its
+        lower half.
+    parameter_wire_bytes
+        bytes per element of a gather of parameters.
+    optimizer_traffic_bytes, scaled_moments, base
+        what a plan's ``dtypes`` change: bytes that a step moves per element beyond those of fp32 states, moments with
+        an fp32 scale for each piece that a rank owns; and the stack without them.
+    narrow_shardings
+        shardings under which the optimizer's states may have other types; none: all.
     fused_gradient_accumulation
         the kernel of a weight gradient adds to the main gradient; False: a pass of its own adds them.
     gradient_reduction, gradient_communication_bytes
@@ -154,6 +169,19 @@ class Stack:
     parameter_bytes: int = 2
     gradient_bytes: int = 4
     optimizer_bytes: int = 12
+    gradient_types: tuple[str, ...] = ()
+    reduce_types: tuple[str, ...] = ()
+    gather_types: tuple[str, ...] = ()
+    master_types: tuple[str, ...] = ()
+    moment_types: tuple[str, ...] = ()
+    tied_types: tuple[tuple[str, ...], ...] = ()
+    joint_types: tuple[tuple[str, ...], ...] = ()
+    narrow_shardings: tuple[str, ...] = ()
+    keeps_master_remainder: bool = False
+    parameter_wire_bytes: int = 2
+    optimizer_traffic_bytes: int = 0
+    scaled_moments: int = 0
+    base: "Stack | None" = None
     fused_gradient_accumulation: bool = False
     gradient_reduction: GradientReduction = "reduce-scatter"
     gradient_communication_bytes: int = 4
@@ -222,6 +250,14 @@ class Stack:
     def recipe_of(self, workload: Workload) -> Fp8Recipe | None:
         """Return the recipe of fp8 of a workload, the stack's usual one unless it names one; None without fp8."""
         return workload.fp8_recipe or self.fp8_recipes[0] if workload.precision == "fp8" else None
+
+
+CHANGED_BY_PLANS = ("optimizer_traffic_bytes", "scaled_moments", "base")
+
+
+def file_fields() -> tuple[Field[Any], ...]:
+    """Return the fields that a stack file may have."""
+    return tuple(field for field in fields(Stack) if field.name not in CHANGED_BY_PLANS)
 
 
 def file_rows(stack: Stack) -> dict[str, list[dict[str, object]]]:

@@ -117,7 +117,7 @@ def check_text(text: str, where: str, request: ImportRequest) -> Checked:
     if imported.plan is None:
         return Checked(problems=imported.problems, unread=foreign.unread)
     workload = workload_of(_long(imported.plan, imported.model.architecture))
-    setting = Setting.of(imported.model, imported.cluster, workload, imported.stack)
+    setting = Setting.of(imported.model, imported.cluster, workload, imported.stack, imported.plan.dtypes)
     return _checked(
         imported.plan, setting, list(imported.problems), foreign, imported.changed_file.file_problems
     )
@@ -137,7 +137,7 @@ def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
         spec = workload_of(_long(plan, nouns.model.architecture))
     except PlanError as error:
         return Checked(problems=error.problems, plan=plan)
-    setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack)
+    setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
     return _checked(plan, setting, [], None)
 
 

@@ -1,7 +1,7 @@
 """Describe a noun by name or file: a plan, a model, a cluster or a stack."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import with_files_read
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
 from meshwright.stack.load import load_stack, stack_names
-from meshwright.stack.stack import Stack, file_rows
+from meshwright.stack.stack import CHANGED_BY_PLANS, Stack, file_fields, file_rows
 from meshwright.workload.workload import MAX_SEQ_LEN
 
 MISSPELLED = 0.7
@@ -60,7 +60,9 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "stack", **describe_stack(load_stack(path))}
     read = load_plan(path)
     plan = with_files_read(read, path.parent)
-    return {"kind": "plan", **describe_plan(plan, load_model(plan.model).architecture, long=long, read=read)}
+    stack = load_stack(plan.stack) if long else None
+    described = describe_plan(plan, load_model(plan.model).architecture, long=long, read=read, stack=stack)
+    return {"kind": "plan", **described}
 
 
 def _kind_of_file(keys: Iterable[str]) -> str:
@@ -68,7 +70,7 @@ def _kind_of_file(keys: Iterable[str]) -> str:
     known = {
         "plan": {*ShortPlan.model_fields, *LongPlan.model_fields},
         "cluster": set(ClusterFile.model_fields),
-        "stack": {field.name for field in fields(Stack)},
+        "stack": {field.name for field in file_fields()},
     }
     given = tuple(keys)
     return max(
@@ -86,7 +88,7 @@ def _exists(path: Path) -> bool:
 def describe_stack(stack: Stack) -> dict[str, object]:
     """All fields of the stack, with ``id``, the degrees of parallelism it offers and what its limits say."""
     axes = ("tp", "pp", "cp", "ep", "etp")
-    facts = {name: value for name, value in asdict(stack).items() if name not in axes}
+    facts = {name: value for name, value in asdict(stack).items() if name not in (*axes, *CHANGED_BY_PLANS)}
     lists = {name: list(value) for name, value in facts.items() if isinstance(value, tuple)}
     return {
         "id": stack.id,

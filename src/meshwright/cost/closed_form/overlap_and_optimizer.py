@@ -11,12 +11,16 @@ import numpy as np
 
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.program.local_shape import Number
+from meshwright.stack.stack import Stack
 
 
-def optimizer_seconds(owned: Number, forms: HardwareTimes) -> Number:
-    """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision."""
+def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes) -> Number:
+    """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision.
+
+    The constants are those of fp32 states; a stack with narrower ones moves fewer bytes.
+    """
     c = forms.constants
-    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"])
+    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"] + stack.optimizer_traffic_bytes)
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 

@@ -433,7 +433,7 @@ class PlanGroup:
 
     def gathers_of(self, stage: Elements) -> tuple[Collective, ...]:
         """Return the collectives of a stage's GATHER."""
-        return step_gathers(stage, self.sharding, "stage")
+        return step_gathers(stage, self.sharding, self.setting.stack, "stage")
 
     def reductions_of(self, stage: Elements) -> tuple[Collective, ...]:
         """Return the collectives of a stage's REDUCE."""

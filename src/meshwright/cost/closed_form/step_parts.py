@@ -232,4 +232,6 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds."""
-    return np.asarray(optimizer_seconds(group.held("optimizer"), group.stage_forms)).max(1)
+    return np.asarray(optimizer_seconds(group.held("optimizer"), group.setting.stack, group.stage_forms)).max(
+        1
+    )

@@ -23,6 +23,7 @@ from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.state_elements import bytes_per_element
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
+from meshwright.stack.state_types import SCALE_BYTES
 
 
 def rank_ledgers(group: PlanGroup) -> dict[str, Floats]:
@@ -80,9 +81,22 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
     return {
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
-        "optimizer": bytes_per_element("optimizer", stack) * group.held("optimizer") * copies,
+        "optimizer": (bytes_per_element("optimizer", stack) * group.held("optimizer") + _scale_bytes(group))
+        * copies,
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
+
+
+def _scale_bytes(group: PlanGroup) -> Floats | float:
+    """Bytes of the scales of narrow moments: those of each block's dense states, and of its experts': (P,), or 0."""
+    scales = group.setting.stack.scaled_moments
+    if not scales:
+        return 0.0
+    trained = {block: elements.of("optimizer") for block, elements in group.block_elements.items()}
+    pieces = {block: int(np.any(e.dense)) + int(np.any(e.expert)) for block, e in trained.items()}
+    of_stages = np.array([sum(pieces[block] for block in blocks) for blocks in group.stages])
+    shared = sum(pieces[block] for block in group.setting.model.vocabulary)
+    return np.asarray(SCALE_BYTES * scales * (of_stages[group.stages_at].sum(0) + shared), dtype=np.float64)
 
 
 def worst_ledger(group: PlanGroup) -> dict[str, Floats]:

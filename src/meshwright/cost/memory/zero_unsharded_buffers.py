@@ -12,7 +12,7 @@ under zero2 and zero3. Per unit: both of the stages that the list makes whole at
 from dataclasses import dataclass
 
 from meshwright.program.local_shape import Number
-from meshwright.program.model_states.data_parallel_collectives import PARAMETER_WIRE_BYTES
+from meshwright.program.model_states.data_parallel_collectives import GATHERED_BYTES
 from meshwright.program.model_states.state_elements import Elements, bytes_per_element
 from meshwright.stack.stack import Stack
 
@@ -58,7 +58,7 @@ def stage_buffer_bytes(rule: ZeroBufferRule, stage: Elements, stack: Stack) -> N
     """Bytes that are whole during all passes of one stage (or of one rank, for all its stages together)."""
     result: Number = 0
     if rule.parameters_are_whole:
-        result = result + PARAMETER_WIRE_BYTES * stage.count
+        result = result + GATHERED_BYTES * stage.count
     if rule.gradients_are_whole:
         result = result + bytes_per_element("gradient", stack) * stage.of("gradient").count
     return result
@@ -66,7 +66,7 @@ def stage_buffer_bytes(rule: ZeroBufferRule, stage: Elements, stack: Stack) -> N
 
 def gathered_bytes(rule: ZeroBufferRule, *blocks: Elements) -> Number:
     """Bytes of the parameters of blocks that are gathered at the same time."""
-    return sum((PARAMETER_WIRE_BYTES * block.count for block in blocks), start=0) if rule.by_layer else 0
+    return sum((GATHERED_BYTES * block.count for block in blocks), start=0) if rule.by_layer else 0
 
 
 def own_gradient_bytes(rule: ZeroBufferRule, block: Elements) -> Number:
@@ -81,4 +81,4 @@ def message_bytes(rule: ZeroBufferRule, block: Elements, stack: Stack) -> Number
 
 def unit_buffer_bytes(parameters: Number, gradients: Number, stack: Stack) -> Number:
     """Buffers for so many elements of parameters and of gradients that are whole at once."""
-    return PARAMETER_WIRE_BYTES * parameters + bytes_per_element("gradient", stack) * gradients
+    return GATHERED_BYTES * parameters + bytes_per_element("gradient", stack) * gradients

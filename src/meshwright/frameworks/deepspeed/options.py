@@ -16,6 +16,7 @@ ZERO, STAGE, OVERLAP = (
 )
 TRAIN, MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
 ACCUMULATION = "gradient_accumulation_steps"
+WIRE, ACCUMULATED = "communication_data_type", "data_types.grad_accum_dtype"
 BF16, FP16, TP = "bf16.enabled", "fp16.enabled", "tensor_parallel.autotp_size"
 EXPERTS, EP, CP = "expert_parallel.enabled", "expert_parallel.autoep_size", "sequence_parallel_size"
 STAGES = ("none", "zero1", "zero2", "zero3")
@@ -29,6 +30,12 @@ EXPERT_PRESETS = {
 """Families whose experts AutoEP knows, with its name for them."""
 GRADIENT_CLIPPING = 1.0
 """The default of TrainingArguments, which refuse another value in the file."""
+
+
+def _other_type(facts: Facts, key: str) -> str | None:
+    """Return an element type that is not DeepSpeed's own, the one of the precision."""
+    found: str = facts[f"dtypes.{key}"]
+    return None if found == facts["workload.precision"] else found
 
 
 def _cuts_tensors(facts: Facts) -> bool:
@@ -52,6 +59,8 @@ TABLE = OptionTable(
         constant("steps_per_print", 1),
         ComputedRow(BF16, lambda facts: facts["workload.precision"] == "bf16"),
         ComputedRow(FP16, lambda facts: facts["workload.precision"] == "fp16"),
+        ComputedRow(WIRE, lambda facts: _other_type(facts, "reduce")),
+        ComputedRow(ACCUMULATED, lambda facts: _other_type(facts, "gradient")),
         ComputedRow(STAGE, lambda facts: STAGES.index(facts["sharding"])),
         ComputedRow(
             OVERLAP,

@@ -4,14 +4,14 @@ The paths are those of imports (``frameworks/importing/imported_file.py``). All 
 nothing is sharded.
 """
 
-from dataclasses import fields
 from typing import Any
 
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, Stage
 from meshwright.model.architecture import Architecture
 from meshwright.plans.rules.not_in_this_release import workload_of
-from meshwright.stack.stack import Stack
+from meshwright.stack.stack import Stack, file_fields
+from meshwright.stack.state_types import is_narrow, types_of
 
 STATED = ("seq_len", "global_batch", "precision", "optimizer", "task")
 
@@ -41,6 +41,7 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
         **{f"workload.{name}": getattr(work, name) for name in STATED},
         "workload.fp8_recipe": stack.recipe_of(workload_of(plan.long)),
         **({} if capacity is None else {"workload.capacity": capacity}),
+        **_state_types(plan, stack),
         **{f"model.{name}": size for name, size in model_sizes(arch).items()},
         "model.family": arch.family,
         "shape.rmsnorm": arch.norm == "rmsnorm",
@@ -51,9 +52,19 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
     }
 
 
+def _state_types(plan: UniformPlan, stack: Stack) -> dict[str, Any]:
+    """Return the element types of states, and whether the optimizer's own ones are not as usual."""
+    precision, dtypes = plan.long.workload.precision, plan.long.dtypes
+    types = types_of(stack, precision, dtypes.written if dtypes else {})
+    return {
+        **{f"dtypes.{key}": value for key, value in types.to_data().items()},
+        "dtypes.narrow": is_narrow(stack, precision, types),
+    }
+
+
 def _stack_fields(plan: UniformPlan) -> list[str]:
     """Names of the stack's facts, without that of experts where the model has none."""
-    names = [field.name for field in fields(Stack)]
+    names = [field.name for field in file_fields()]
     return names if plan.experts else [name for name in names if name != "overlap_expert_exchange"]
 
 

@@ -12,6 +12,7 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``flush``                 micro-batches after which the pipeline is flushed, where that is not once per step
 ``stages``                ``Stage`` by stage, where the file writes the stages out
 ``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number
+``dtypes.gradient`` …     an element type of states; ``16-bit`` is that of the precision
 ``stack``                 the stack that the file is for, by our name
 ``model``                 the model by our name
 ``model.layers`` …        a field of ``Architecture`` that the file sets by itself

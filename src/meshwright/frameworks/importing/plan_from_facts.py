@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from meshwright.errors import Problem, attempted
 from meshwright.frameworks.importing.explicit_stages import spread_layers, uneven_stages
 from meshwright.frameworks.importing.imported_file import ImportedFile
+from meshwright.frameworks.importing.stack_from_facts import said_types
 from meshwright.model.architecture import Architecture
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.forms.conversion import expand
@@ -20,6 +21,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.rule_input import largest_divisor
 from meshwright.stack.load import load_stack
+from meshwright.stack.state_types import usual_types
 
 AXES = ("pp", "cp", "tp")
 
@@ -61,6 +63,7 @@ def assemble(foreign: ImportedFile, target: Target, arch: Architecture) -> Assem
     if gather:
         data["gather"] = gather
     data["workload"] = _workload(foreign, target, data, problems)
+    data |= _dtypes(foreign, target.stack, data["workload"]["precision"])
     wrong: list[Problem] = []
     draft = attempted(lambda: validated(ShortPlan, _usual(data)), wrong)
     if draft is None or any(problem.severity == "error" for problem in problems):
@@ -194,6 +197,15 @@ def _workload(
         "precision": precision,
         "optimizer": foreign.value("workload.optimizer", "adamw"),
     }
+
+
+def _dtypes(foreign: ImportedFile, stack: str, precision: str) -> dict[str, Any]:
+    """Return the element types that are not the stack's own; those that it has no word for are the stack's facts."""
+    facts = load_stack(stack)
+    said = said_types(foreign, facts, precision)
+    usual = usual_types(facts, precision).to_data()
+    own = {key: value for key, value in said.items() if value != usual[key]}
+    return {"dtypes": own} if own else {}
 
 
 def _contradicted_batch(

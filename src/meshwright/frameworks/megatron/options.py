@@ -9,6 +9,8 @@ Values that depend on several facts are written by functions of ``exporting/plan
 ``--recompute-modules``; ``importing/options_to_plan.py`` reads them back.
 """
 
+from functools import partial
+
 from meshwright.frameworks.megatron.exporting import plan_to_options as plan
 from meshwright.frameworks.option_table import (
     FLAG,
@@ -18,6 +20,7 @@ from meshwright.frameworks.option_table import (
     Facts,
     OptionRow,
     OptionTable,
+    Row,
     constant,
     never,
     one_of,
@@ -39,6 +42,18 @@ CAPACITY, DROP, PAD = (
 )
 DISTRIBUTED, INSTANCES = "--use-distributed-optimizer", "--num-distributed-optimizer-instances"
 FSDP, STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
+REDUCE_BF16, ACCUMULATE_FP32 = "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32"
+NARROW, MAIN_GRADIENTS, GATHER_FP8 = (
+    "--use-precision-aware-optimizer",
+    "--main-grads-dtype",
+    "--fp8-param-gather",
+)
+NARROW_STATES = {
+    "--main-params-dtype": "dtypes.master",
+    "--exp-avg-dtype": "dtypes.first_moment",
+    "--exp-avg-sq-dtype": "dtypes.second_moment",
+}
+"""Types of the optimizer's states, which Megatron reads where the optimizer knows them."""
 GRADIENT_OVERLAP, GATHER_OVERLAP = "--overlap-grad-reduce", "--overlap-param-gather"
 LAYOUT, CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
 GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
@@ -84,7 +99,7 @@ FURTHER_TOKENS = (
     ComputedRow(MTP_LAYERS, lambda facts: facts.get("next_tokens.layers")),
     ComputedRow(MTP_WEIGHT, lambda facts: facts.get("next_tokens.weight")),
 )
-PLAN = (
+PLAN: tuple[Row, ...] = (
     OptionRow("--tensor-model-parallel-size", "layout.tp"),
     OptionRow(PP, "layout.pp"),
     OptionRow("--context-parallel-size", "layout.cp"),
@@ -123,6 +138,12 @@ PLAN = (
     ComputedRow(FP8_RECIPE, lambda facts: plan.low_precision(facts)["fp8_recipe"]),
     ComputedRow(FP4, lambda facts: plan.low_precision(facts)["fp4"]),
     OptionRow(OPTIMIZER, "workload.optimizer", one_of(plan.OPTIMIZERS), default="adamw"),
+    ComputedRow(REDUCE_BF16, lambda facts: facts["dtypes.gradient"] == "bf16"),
+    ComputedRow(ACCUMULATE_FP32, plan.accumulates_fp16_in_fp32),
+    ComputedRow(GATHER_FP8, lambda facts: facts["dtypes.gather"] == "fp8"),
+    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"]),
+    ComputedRow(MAIN_GRADIENTS, plan.narrow_gradients),
+    *(ComputedRow(option, partial(plan.narrow_state, path)) for option, path in NARROW_STATES.items()),
     ComputedRow(
         ATTENTION, lambda facts: "auto" if facts["stack.attention"].startswith("flash") else "unfused"
     ),
@@ -143,6 +164,7 @@ TABLE = OptionTable(
 DEPENDENT = (
     *(SEQUENCE_PARALLEL, PP_BEFORE_DP, DISTRIBUTED, FSDP, STRATEGY, LAYOUT),
     *(GRANULARITY, MODULES, METHOD, RECOMPUTED_LAYERS, BF16, FP16, FP8, FP8_RECIPE, FP4, OPTIMIZER),
+    *(REDUCE_BF16, ACCUMULATE_FP32, GATHER_FP8, NARROW, MAIN_GRADIENTS, *NARROW_STATES),
     *(GRADIENT_OVERLAP, GATHER_OVERLAP, CAPACITY, DROP, PAD, MTP_LAYERS, MTP_WEIGHT, GROUPED),
 )
 """Options of the plan that are no numbers."""

@@ -11,6 +11,7 @@ Values that depend on several facts are written by functions of ``exporting/plan
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from meshwright.frameworks.megatron.exporting import plan_to_options as plan
 from meshwright.frameworks.megatron_bridge.exporting import plan_to_options as bridge
@@ -48,7 +49,13 @@ SHARDED = ("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")
 INSTANCES, STRATEGY = "ddp.num_distributed_optimizer_instances", "ddp.data_parallel_sharding_strategy"
 PP_BEFORE_DP, CHECKPOINTS = "dist.use_tp_pp_dp_mapping", "checkpoint.ckpt_format"
 OPTIMIZER, PRECISION = "optimizer.optimizer", "mixed_precision"
-STATES = ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+NARROW, MAIN_GRADIENTS = "optimizer.use_precision_aware_optimizer", "optimizer.main_grads_dtype"
+NARROW_STATES = {
+    "optimizer.main_params_dtype": "dtypes.master",
+    "optimizer.exp_avg_dtype": "dtypes.first_moment",
+    "optimizer.exp_avg_sq_dtype": "dtypes.second_moment",
+}
+"""Types of the optimizer's states, which Bridge reads where the optimizer knows them."""
 
 
 def _has_experts(facts: Facts) -> bool:
@@ -133,8 +140,9 @@ PLAN: tuple[Row, ...] = (
     ComputedRow(DISTRIBUTED[1], plan.is_sharded),
     ComputedRow(GATHER_OVERLAPS[1], bridge.overlaps_gather),
     OptionRow(OPTIMIZER, "workload.optimizer", one_of(plan.OPTIMIZERS)),
-    constant("optimizer.use_precision_aware_optimizer", False),
-    *_constants(dict.fromkeys((f"optimizer.{state}" for state in STATES), "torch.float32")),
+    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"]),
+    ComputedRow(MAIN_GRADIENTS, lambda facts: bridge.torch_name(plan.narrow_gradients(facts))),
+    *(ComputedRow(option, partial(bridge.narrow_state, path)) for option, path in NARROW_STATES.items()),
     ComputedRow(CHECKPOINTS, lambda facts: "fsdp_dtensor" if plan.is_fsdp(facts) else "torch_dist"),
     constant("tokenizer.use_tokenizer_vocab_size", False),
     constant("comm_overlap", None),

@@ -119,7 +119,7 @@ class RankView:
         for block in program.stages[int(index)].blocks:
             name = f"block {block}"
             made = [
-                *gathers(held[block], name),
+                *gathers(held[block], program.stack, name),
                 *reductions(held[block], sharding, program.shape, program.stack, name),
             ]
             parts += [self._sent(c) for c in made if (c.kind, c.axes) == (sent.kind, sent.axes)]

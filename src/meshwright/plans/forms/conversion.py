@@ -13,6 +13,7 @@ The defaults, in the order of the fields of the long form:
 * gather: per-step for zero3 with pp > 1, per-layer otherwise;
 * layers: one layout ``main`` for embed, all layers and head;
 * a form of the vocabulary: embedding and head are spread over pp and tp;
+* dtypes: as written; the stack's where nothing is (``stack/state_types.py``);
 * placement: the schedule's: stage i on pipeline rank i mod pp, or there and back for V schedules.
 """
 
@@ -99,6 +100,7 @@ def short_of_only_layout(long: LongPlan) -> ShortPlan:
             virtual_stages=pipeline.virtual_stages,
         ),
         offload=long.offload,
+        dtypes=long.dtypes,
         recompute=next(rule.recompute for key, rule in long.layers.items() if key not in ("embed", "head")),
     )
 
@@ -161,6 +163,7 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
             schedule=schedule,
         ),
         offload=short.offload,
+        dtypes=short.dtypes,
     )
 
 

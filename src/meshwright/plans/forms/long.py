@@ -24,6 +24,7 @@ from meshwright.plans.forms.short import (
     Version,
     WorkloadSpec,
 )
+from meshwright.plans.forms.state_types import Dtypes
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, stage_chains, stage_placement
 from meshwright.schedules.vocabulary import DEFAULT_FORM
@@ -205,6 +206,7 @@ class LongPlan(Strict):
     layers: dict[str, LayerRule]
     pipeline: Pipeline
     offload: Offload | None = None
+    dtypes: Dtypes | None = None
     sequence: SequencePolicy | None = None
     synchronise: tuple[Synchronisation, ...] = ()
     calls: dict[str, Call] | None = None

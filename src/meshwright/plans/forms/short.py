@@ -25,6 +25,7 @@ from meshwright.plans.forms.spellings import (
     stack_in_our_words,
     translated,
 )
+from meshwright.plans.forms.state_types import Dtypes
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
@@ -301,6 +302,7 @@ class ShortPlan(Strict):
     pipeline: ShortPipeline = ShortPipeline()
     recompute: Recompute = "none"
     offload: Offload | None = None
+    dtypes: Dtypes | None = None
 
 
 def default_gather(sharding: ShardingName, pp: int) -> Gather:

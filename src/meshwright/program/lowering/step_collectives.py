@@ -134,7 +134,7 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
     for stage in step.parts:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
         if step.gathers_stages:
-            result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, what))
+            result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, step.stack, what))
         if step.reduces_stages:
             result[stage.index, "REDUCE"] = step.live(
                 unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)

@@ -32,20 +32,22 @@ from meshwright.program.model_states.state_elements import (
 from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
 from meshwright.stack.stack import Stack
 
-PARAMETER_WIRE_BYTES = 2
+GATHERED_BYTES = 2
+"""Bytes per element of a parameter that is whole on a rank; on the wire it may have fewer."""
 
 
-def gathers(elements: Elements, what: str) -> tuple[Collective, ...]:
+def gathers(elements: Elements, stack: Stack, what: str) -> tuple[Collective, ...]:
     """All-gathers that make a unit's sharded parameters whole on every rank."""
+    size = stack.parameter_wire_bytes
     return _nonzero(
-        _collective("all-gather", DENSE_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.dense, what),
-        _collective("all-gather", EXPERT_SHARD_AXES, PARAMETER_WIRE_BYTES, elements.expert, what),
+        _collective("all-gather", DENSE_SHARD_AXES, size, elements.dense, what),
+        _collective("all-gather", EXPERT_SHARD_AXES, size, elements.expert, what),
     )
 
 
-def step_gathers(elements: Elements, sharding: str, what: str) -> tuple[Collective, ...]:
+def step_gathers(elements: Elements, sharding: str, stack: Stack, what: str) -> tuple[Collective, ...]:
     """Return the parameter gathers of a step: everything under ZeRO-3, else what the optimizer changed."""
-    return gathers(elements if sharding == "zero3" else elements.of("optimizer"), what)
+    return gathers(elements if sharding == "zero3" else elements.of("optimizer"), stack, what)
 
 
 def reductions(
@@ -96,7 +98,7 @@ def unit_exchanges(
     named = {index: (f"block {index}", held) for index, held in elements.items()}
     reduced = named if mode.reduce == "per-micro-batch" else {}
     return UnitExchanges(
-        gathers={index: live(gathers(held, what)) for index, (what, held) in named.items()},
+        gathers={index: live(gathers(held, stack, what)) for index, (what, held) in named.items()},
         reductions={
             index: live(unit_reduction(held, sharding, mode, shape, stack, what))
             for index, (what, held) in reduced.items()
@@ -117,7 +119,7 @@ def passes_ahead(mode: Mode, stack: Stack) -> frozenset[PassKind]:
 def stage_gathers(stage: Elements, mode: Mode, stack: Stack, what: str) -> tuple[Collective, ...]:
     """Return the gathers before a forward pass over a whole stage."""
     at_once = mode.gather == "per-micro-batch" and not stack.gathers_layers_ahead
-    return gathers(stage, what) if at_once else ()
+    return gathers(stage, stack, what) if at_once else ()
 
 
 def add(*parts: Elements) -> Elements:

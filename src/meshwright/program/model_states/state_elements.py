@@ -14,6 +14,7 @@ from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import Norm, Operator, Parameter
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import SCALE_BYTES
 
 StateKind = Literal["parameter", "gradient", "optimizer"]
 STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
@@ -150,7 +151,8 @@ def bytes_per_element(kind: StateKind, stack: Stack) -> int:
 class StateEntry:
     """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
 
-    ``layout`` names the axes over which the elements are cut, in order of application.
+    ``layout`` names the axes over which the elements are cut, in order of application. ``scales`` are the fp32 scales
+    of a unit's narrow moments.
     """
 
     name: str
@@ -161,8 +163,9 @@ class StateEntry:
     bytes_per_element: int
     layout: tuple[str, ...]
     layers: tuple[int, ...]
+    scales: int = 0
 
     @property
     def total_bytes(self) -> int:
         """Bytes on one rank."""
-        return self.repeat * self.elements * self.bytes_per_element
+        return self.repeat * (self.elements * self.bytes_per_element + self.scales * SCALE_BYTES)

@@ -64,4 +64,5 @@ def _row(
         bytes_per_element=bytes_per_element(kind, step.stack),
         layout=axes,
         layers=layers,
+        scales=step.stack.scaled_moments if kind == "optimizer" else 0,
     )

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 
 from meshwright.errors import RunError
-from meshwright.program.model_states.data_parallel_collectives import PARAMETER_WIRE_BYTES
+from meshwright.program.model_states.data_parallel_collectives import GATHERED_BYTES
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.precision import Precision
@@ -100,7 +100,7 @@ class Unit:
         if self._rows is None:
             self._rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
         yield self.communicator.start(
-            items[0], own, PARAMETER_WIRE_BYTES, out=self._rows, elements=self.layout.size
+            items[0], own, GATHERED_BYTES, out=self._rows, elements=self.layout.size
         )
         self.whole = flat_of_shards(self.layout, self._rows)
         if self.layout.shared:  # flat_of_shards has made a copy

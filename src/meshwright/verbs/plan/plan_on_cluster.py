@@ -226,7 +226,7 @@ def setting_of(header: ShortPlan) -> Setting:
         problems += capacity_problems(workload.capacity, stack)
     if problems or model is None or cluster is None or stack is None or workload is None:
         raise InputError(problems)
-    return Setting.of(model, cluster, workload, stack)
+    return Setting.of(model, cluster, workload, stack, header.dtypes)
 
 
 def _cluster_problems(cluster: Cluster, workload: Workload) -> Iterator[Problem]:

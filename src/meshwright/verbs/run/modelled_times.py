@@ -38,7 +38,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
         ),
         optimizer_s=tuple(
-            float(optimizer_seconds(program.held_elements(rank, "optimizer"), forms))
+            float(optimizer_seconds(program.held_elements(rank, "optimizer"), program.stack, forms))
             for rank in range(program.pipeline_ranks)
         ),
         during_gather=lambda length, left: float(during_gather(length, left, forms)),

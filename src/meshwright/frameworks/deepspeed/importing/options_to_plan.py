@@ -13,7 +13,7 @@ from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.option_table import read_facts
 
 Facts = dict[str, Fact]
-BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+GRADIENT_TYPES = ("fp32", "fp16", "bf16")
 ADAM = ("adam", "adamw")
 
 
@@ -145,10 +145,9 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     asked = settings.truth(names.OVERLAP, default=stage == 3)
     found = {"stack.overlap_gradient_reduction": settings.fact(names.OVERLAP, asked)} if stage else {}
     for key, path in (
-        ("communication_data_type", "stack.gradient_communication_bytes"),
-        ("data_types.grad_accum_dtype", "stack.gradient_bytes"),
+        (names.WIRE, "dtypes.reduce"),
+        (names.ACCUMULATED, "dtypes.gradient"),
     ):
-        width = BYTES.get(str(settings.get(key)))
-        if width:
-            found[path] = settings.fact(key, width)
+        if settings.get(key) in GRADIENT_TYPES:
+            found[path] = settings.fact(key, settings.get(key))
     return found

@@ -55,6 +55,21 @@ def exchange_refusals(facts: Facts) -> list[Refusal]:
     return [Refusal("stack.overlap_expert_exchange", "true", why)] if whys else []
 
 
+def accumulates_fp16_in_fp32(facts: Facts) -> bool:
+    """Return whether gradients are summed up in fp32 although the precision is fp16: bf16's are unless asked."""
+    return bool(facts["workload.precision"] == "fp16" and facts["dtypes.gradient"] == "fp32")
+
+
+def narrow_gradients(facts: Facts) -> str | None:
+    """Return the type of the gradients that an optimizer of narrow states reads; None for the usual one."""
+    return "bf16" if facts["dtypes.narrow"] and facts["dtypes.gradient"] == "bf16" else None
+
+
+def narrow_state(path: str, facts: Facts) -> str | None:
+    """Return the type of one of the optimizer's states; None for the usual one."""
+    return facts[path] if facts["dtypes.narrow"] and facts[path] != "fp32" else None
+
+
 def overlaps_exchange(facts: Facts) -> bool:
     """Return whether the experts' exchange may overlap with compute."""
     return "layout.ep" in facts and not exchange_refusals(facts)

@@ -17,6 +17,7 @@ from meshwright.frameworks.megatron.importing.multi_token_prediction import next
 from meshwright.frameworks.megatron.importing.pipeline_layout import read_layout
 from meshwright.frameworks.option_table import FLAG, OptionRow, read_facts
 from meshwright.plans.context_parallel import Context, ContextForm, shortest
+from meshwright.stack.state_types import HALF
 
 RECOMPUTES = ("core_attn", "layernorm", "mlp", "moe", "moe_act", "mla_up_proj", "shared_experts")
 FP8_RECIPE_OF = {word: recipe for recipe, word in FP8_RECIPES.items()}
@@ -202,12 +203,20 @@ def _stack(line: CommandLine, facts: Facts) -> Facts:
     halved = next((name for name in ("--grad-reduce-in-bf16", names.FP16) if name in line), "")
     if "--accumulate-allreduce-grads-in-fp32" in line and halved == names.FP16:
         halved = ""
-    width = Fact(2 if halved else 4, halved)
+    width = Fact(HALF if halved else "fp32", halved)
     found = {
         "stack": Fact("megatron-core", "Megatron options"),
-        "stack.gradient_bytes": width,
-        "stack.gradient_communication_bytes": width,
+        "dtypes.gradient": width,
+        "dtypes.reduce": width,
     }
+    if names.NARROW in line:
+        found |= {
+            path: line.fact(option, line.get(option, "fp32"))
+            for option, path in names.NARROW_STATES.items()
+            if option in line
+        }
+    if names.GATHER_FP8 in line:
+        found["dtypes.gather"] = line.fact(names.GATHER_FP8, "fp8")
     once = next((name for name in DEDUPLICATING_OPTIONS if name in line), None)
     if once and line.get(names.DISPATCHER, "flex") == "flex":
         found["stack.deduplicates_exchange"] = line.fact(once, True)

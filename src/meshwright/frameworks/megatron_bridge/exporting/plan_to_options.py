@@ -13,6 +13,8 @@ from meshwright.frameworks.megatron.exporting.plan_to_options import (
 )
 from meshwright.frameworks.option_table import Facts
 
+TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "uint8"}
+"""Element types in torch's words; Transformer Engine's optimizer takes uint8 for fp8."""
 NAMED_PRECISIONS = {"bf16": ("bf16_mixed", 4), "fp16": ("fp16_mixed", 2)}
 """Mixed precisions that Bridge has a name for, and bytes of a gradient on the wire in each."""
 PLAIN_PRECISION: Mapping[str, object] = {
@@ -32,6 +34,7 @@ PLAIN_PRECISION: Mapping[str, object] = {
 def mixed_precision(facts: Facts) -> str | dict[str, object]:
     """Bridge's name of the precision where it has one that reduces gradients as the stack does, or all its fields."""
     precision, wire = facts["workload.precision"], facts["stack.gradient_communication_bytes"]
+    gathers_fp8 = facts["dtypes.gather"] == "fp8"
     if NAMED_PRECISIONS.get(precision, ("", 0))[1] == wire:
         return NAMED_PRECISIONS[precision][0]
     half = precision == "fp16"
@@ -43,8 +46,19 @@ def mixed_precision(facts: Facts) -> str | dict[str, object]:
         **{name: value for name, value in low_precision(facts).items() if value is not None},
         "params_dtype": dtype,
         "pipeline_dtype": dtype,
+        "fp8_param_gather": gathers_fp8,
         "grad_reduce_in_fp32": wire == 4,
     }
+
+
+def torch_name(word: str | None) -> str:
+    """Return an element type in torch's words; fp32 where nothing is said."""
+    return f"torch.{TORCH_NAMES[word or 'fp32']}"
+
+
+def narrow_state(path: str, facts: Facts) -> str:
+    """Return the type of one of the optimizer's states."""
+    return torch_name(facts[path] if facts["dtypes.narrow"] else None)
 
 
 def overlaps_messages(facts: Facts) -> bool:

@@ -23,9 +23,10 @@ from meshwright.frameworks.megatron.importing.options_to_plan import (
     context_in_megatron_words,
 )
 from meshwright.frameworks.megatron_bridge import options as names
-from meshwright.frameworks.megatron_bridge.exporting.plan_to_options import PLAIN_PRECISION
+from meshwright.frameworks.megatron_bridge.exporting.plan_to_options import PLAIN_PRECISION, TORCH_NAMES
 from meshwright.frameworks.megatron_bridge.importing.pipeline_stages import stage_facts
 from meshwright.frameworks.option_table import read_facts
+from meshwright.stack.state_types import HALF
 
 Facts = dict[str, Fact]
 TORCH_FSDP = "dist.use_torch_fsdp2"
@@ -215,10 +216,25 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
         found["stack.deduplicates_exchange"] = settings.fact(names.DISPATCHER, flexible)
     name = settings.get(names.PRECISION)
     if isinstance(name, str):
-        width = settings.fact(names.PRECISION, 2 if re.match("fp16", name) else 4)
-        return found | {"stack.gradient_communication_bytes": width, "stack.gradient_bytes": width}
+        width = settings.fact(names.PRECISION, HALF if re.match("fp16", name) else "fp32")
+        return found | _narrow_states(settings) | {"dtypes.gradient": width, "dtypes.reduce": width}
     key = f"{names.PRECISION}.grad_reduce_in_fp32"
     if key in settings:
-        width = settings.fact(key, 4 if settings.truth(key, default=True) else 2)
-        found |= {"stack.gradient_communication_bytes": width, "stack.gradient_bytes": width}
-    return found
+        width = settings.fact(key, "fp32" if settings.truth(key, default=True) else HALF)
+        found |= {"dtypes.gradient": width, "dtypes.reduce": width}
+    if settings.truth(gather := f"{names.PRECISION}.fp8_param_gather"):
+        found["dtypes.gather"] = settings.fact(gather, "fp8")
+    return found | _narrow_states(settings)
+
+
+def _narrow_states(settings: ConfigValues) -> Facts:
+    """Return the types of the optimizer's states, where the optimizer knows them."""
+    if not settings.truth(names.NARROW):
+        return {}
+    words = {f"torch.{theirs}": ours for ours, theirs in TORCH_NAMES.items()}
+    said = {
+        option: words.get(str(settings.get(option)), str(settings.get(option)))
+        for option in names.NARROW_STATES
+        if option in settings
+    }
+    return {names.NARROW_STATES[option]: settings.fact(option, word) for option, word in said.items()}

@@ -134,4 +134,10 @@ def _workload(options: Mapping[str, GivenOption], facts: Mapping[str, Fact]) -> 
         precision = Fact("fp32", given.words)
     elif given and precision.value == "bf16":
         precision = Fact("bf16", given.words)
-    return {names.PRECISION: precision, "workload.optimizer": Fact("adamw", "the default")}
+    states = options.get(names.STATES_TYPE)
+    narrow = states is not None and states.values[:1] == ("bfloat16",)
+    return {
+        names.PRECISION: precision,
+        "workload.optimizer": Fact("adamw", "the default"),
+        **({"dtypes.gradient": Fact("bf16", states.words)} if states and narrow else {}),
+    }

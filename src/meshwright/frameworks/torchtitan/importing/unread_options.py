@@ -41,9 +41,6 @@ LOSSES: Mapping[str, Loss] = {
         [], "products of experts are priced in the precision of the rest"
     ),
     "quantize.grouped_mm.mx.fqns": Loss([], "products of experts are priced in the precision of the rest"),
-    "training.dtype": Loss(
-        "float32", "parameters, gradients and moments are counted in 32 bit: more memory than needed"
-    ),
 }
 SAME = {"Adam": "AdamW"}
 """Values that cost the same as the usual one."""

@@ -15,6 +15,7 @@ from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_of
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
+from meshwright.stack.state_types import usual_types
 
 NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
@@ -102,6 +103,14 @@ def _optimizer(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.optimizer", optimizer, NOT_RUN, "adamw")
 
 
+@limit("keeps states in the types of its stack")
+def _state_types(plan: PlanValues) -> Iterator[Problem]:
+    usual = usual_types(plan.stack, plan.workload.precision).to_data()
+    for key, value in plan.dtypes.items():
+        if value != usual[key]:
+            yield Problem(f"dtypes.{key}", value, NOT_RUN, f"{key}: {usual[key]}")
+
+
 @limit("trains in bf16 only")
 def _precision(plan: PlanValues) -> Iterator[Problem]:
     precision = plan.workload.precision
@@ -163,6 +172,12 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         runs="`adamw`",
         refused="`sgd`",
         limit=_optimizer,
+    ),
+    RuntimeLimit(
+        what="dtypes",
+        runs="the stack's own types",
+        refused="any other type",
+        limit=_state_types,
     ),
     RuntimeLimit(
         what="workload.precision",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class PlanValues:
     context: Context
     sequence_parallel: bool
     expert_order: tuple[str, ...] = DEFAULT_EXPERT_ORDER
+    dtypes: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, arch: Architecture, workload: Workload, stack: Stack, **values: Any) -> None:
         self.arch, self.workload, self.stack = arch, workload, stack
@@ -162,6 +164,7 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
         offload=plan.offload or Offload(),
         context=layout.context_in_full,
         sequence_parallel=layout.sequence_parallel,
+        dtypes=plan.dtypes.written if plan.dtypes else {},
         pipeline=pipeline,
         **(
             {}

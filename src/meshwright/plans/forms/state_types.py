@@ -1,0 +1,30 @@
+"""The plan key ``dtypes``: element types of gradients, of what is sent, and of the optimizer's states."""
+
+from typing import Literal
+
+from meshwright.plans.files.strict_types import Strict
+
+GradientType = Literal["fp32", "bf16", "fp16"]
+GatherType = Literal["fp32", "bf16", "fp16", "fp8"]
+MasterType = Literal["fp32", "fp16", "none"]
+MomentType = Literal["fp32", "bf16", "fp16", "fp8"]
+
+
+class Dtypes(Strict):
+    """Element types of states. A key that is left out is the stack's, or follows those that the stack ties it to.
+
+    ``gradient``: where gradients are accumulated; ``reduce``: gradients on the wire; ``gather``: parameters on the
+    wire; ``master``: the optimizer's copy of the parameters, ``none`` where the parameter is the only one.
+    """
+
+    gradient: GradientType | None = None
+    reduce: GradientType | None = None
+    gather: GatherType | None = None
+    master: MasterType | None = None
+    first_moment: MomentType | None = None
+    second_moment: MomentType | None = None
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The keys that have a value."""
+        return {key: str(value) for key, value in self.to_data().items()}

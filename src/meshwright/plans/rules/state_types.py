@@ -1,0 +1,74 @@
+"""Rules on the element types of states: those of the precision, and what the stack runs."""
+
+from collections.abc import Iterator
+
+from meshwright.errors import Problem
+from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.stack.state_types import (
+    OPTIMIZER_STATES,
+    allowed_types,
+    half_of,
+    is_narrow,
+    types_of,
+    usual_types,
+)
+
+SIXTEEN_BITS = ("bf16", "fp16")
+
+
+def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
+    """Gradients and what is sent have fp32 or the 16-bit type of the precision; only fp8 gathers fp8."""
+    written, workload = _written(case), case.workload
+    if workload is None:
+        return
+    half = half_of(workload.precision)
+    for key in ("gradient", "reduce", "gather"):
+        if written.get(key) in SIXTEEN_BITS and written[key] != half:
+            rule = f"the 16-bit type of precision {workload.precision} is {half}"
+            yield Problem(f"dtypes.{key}", written[key], rule, f"{key}: {half}")
+    if written.get("gather") == "fp8" and workload.precision != "fp8":
+        rule = f"parameters are fp8 on the wire with precision fp8 only, and the precision is {workload.precision}"
+        yield Problem("dtypes.gather", "fp8", rule, f"gather: {half}")
+
+
+def types_of_the_optimizer(case: RuleInput) -> Iterator[Problem]:
+    """Moments are AdamW's: another optimizer has none of them, or not two."""
+    optimizer = case.plan.workload.optimizer
+    moments = [key for key in ("first_moment", "second_moment") if key in _written(case)]
+    if optimizer != "adamw" and moments:
+        rule = f"is a state of adamw, and the optimizer is {optimizer}"
+        yield Problem(
+            f"dtypes.{moments[0]}", _written(case)[moments[0]], rule, "optimizer: adamw, or leave it out"
+        )
+
+
+def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
+    """Refuse types that the stack does not run, or not together, or not under this sharding."""
+    written, workload, stack = _written(case), case.workload, case.stack
+    if workload is None or not written:
+        return
+    precision = workload.precision
+    usual, known = usual_types(stack, precision), allowed_types(stack, precision)
+    for key, value in written.items():
+        if value not in known[key]:
+            rule = f"{stack.id} has {' or '.join(known[key])} here"
+            yield Problem(f"dtypes.{key}", value, rule, f"{key}: {known[key][0]}")
+    types = types_of(stack, precision, written)
+    for joint in stack.joint_types:
+        rest = [key for key in joint if getattr(types, key) == getattr(usual, key)]
+        if rest and len(rest) < len(joint):
+            changed = next(key for key in joint if key not in rest)
+            rule = f"{stack.id} changes {', '.join(joint)} together, and {', '.join(rest)} stays as usual"
+            yield Problem(f"dtypes.{changed}", getattr(types, changed), rule, f"leave out {', '.join(rest)}")
+    narrow = is_narrow(stack, precision, types)
+    if narrow and stack.narrow_shardings and case.plan.sharding not in stack.narrow_shardings:
+        key = next(key for key in OPTIMIZER_STATES if getattr(types, key) != getattr(usual, key))
+        rule = f"{stack.id} keeps narrow optimizer states with sharding {' or '.join(stack.narrow_shardings)} only"
+        yield Problem(f"dtypes.{key}", getattr(types, key), rule, f"sharding: {stack.narrow_shardings[0]}")
+
+
+def _written(case: RuleInput) -> dict[str, str]:
+    return case.plan.dtypes.written if case.plan.dtypes else {}
+
+
+TYPE_RULES: tuple[Rule, ...] = (types_of_the_precision, types_of_the_optimizer)

@@ -1,0 +1,144 @@
+"""The element types of a stack's states under the plan key ``dtypes``, and the stack's facts with them.
+
+A stack file counts bytes of its usual states. What a plan writes changes these counts, so that all that reads them
+(ledger, collectives, closed forms, simulation) follows. Moments in fp16 and fp8 have one fp32 scale for each piece that
+a rank owns, as in Transformer Engine's FusedAdam.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from meshwright.stack.stack import Stack
+
+HALF = "16-bit"
+"""The type of the working parameters; a stack file writes it for bf16 or fp16, whichever the precision has."""
+BYTES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "none": 0}
+SCALED = ("fp16", "fp8")
+SCALE_BYTES = 4
+REMAINDER_BYTES = 2
+"""Bytes of an fp32 master copy beside a bf16 parameter that has its upper half."""
+OPTIMIZER_STATES = ("master", "first_moment", "second_moment")
+KEYS = ("gradient", "reduce", "gather", *OPTIMIZER_STATES)
+
+
+def half_of(precision: str) -> str:
+    """Return the 16-bit type of a precision."""
+    return "fp16" if precision == "fp16" else "bf16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTypes:
+    """An element type for each key of ``dtypes``."""
+
+    gradient: str
+    reduce: str
+    gather: str
+    master: str
+    first_moment: str
+    second_moment: str
+
+    def to_data(self) -> dict[str, str]:
+        """Return the types by key."""
+        return {key: getattr(self, key) for key in KEYS}
+
+    @property
+    def scaled_moments(self) -> int:
+        """Count the moments that have scales."""
+        return sum(moment in SCALED for moment in (self.first_moment, self.second_moment))
+
+
+def usual_types(stack: Stack, precision: str) -> StateTypes:
+    """Return the types of a plan that writes none."""
+    stack, half = stack.base or stack, half_of(precision)
+    return StateTypes(
+        gradient=half if stack.gradient_bytes == BYTES[half] else "fp32",
+        reduce=half if stack.gradient_communication_bytes == BYTES[half] else "fp32",
+        gather=half,
+        master="fp32" if master_is_parameter(stack) or stack.optimizer_bytes > 2 * BYTES["fp32"] else "none",
+        first_moment="fp32",
+        second_moment="fp32",
+    )
+
+
+def master_is_parameter(stack: Stack) -> bool:
+    """Return true if the parameter itself is the fp32 copy, as in FSDP."""
+    return stack.parameter_bytes == BYTES["fp32"]
+
+
+def allowed_types(stack: Stack, precision: str) -> dict[str, tuple[str, ...]]:
+    """Return the types that a plan may write for each key, the usual one first."""
+    usual, half = usual_types(stack, precision), half_of(precision)
+    more = {
+        "gradient": stack.gradient_types,
+        "reduce": stack.reduce_types,
+        "gather": stack.gather_types,
+        "master": stack.master_types,
+        **dict.fromkeys(("first_moment", "second_moment"), stack.moment_types),
+    }
+    return {
+        key: tuple(
+            dict.fromkeys((getattr(usual, key), *(half if name == HALF else name for name in more[key])))
+        )
+        for key in KEYS
+    }
+
+
+def types_of(stack: Stack, precision: str, written: Mapping[str, str]) -> StateTypes:
+    """Return the types of a plan; keys that it does not write follow those that the stack ties them to."""
+    types = {**usual_types(stack, precision).to_data(), **written}
+    for tied in stack.tied_types:
+        changed = [types[key] for key in tied if key in written]
+        types |= {key: _follow(key, changed[0]) for key in tied if changed and key not in written}
+    return StateTypes(**types)
+
+
+def _follow(key: str, other: str) -> str:
+    """Return the type of a key that is tied to one of this type: a master copy is then the parameter itself."""
+    if key == "master":
+        return "none" if BYTES[other] < BYTES["fp32"] else "fp32"
+    return half_of(other) if other == "none" else other
+
+
+def is_narrow(stack: Stack, precision: str, types: StateTypes) -> bool:
+    """Return true if the optimizer's own states have other types than the stack's."""
+    usual = usual_types(stack, precision)
+    return any(getattr(types, key) != getattr(usual, key) for key in OPTIMIZER_STATES)
+
+
+def with_types(stack: Stack, precision: str, written: Mapping[str, str]) -> Stack:
+    """Return the stack with the bytes of the types that a plan writes; the stack itself where it writes none."""
+    stack = stack.base or stack
+    usual, types = usual_types(stack, precision), types_of(stack, precision, written)
+    if types == usual:
+        return stack
+    parameter, master = stack.parameter_bytes, BYTES[types.master] - BYTES[usual.master]
+    if master_is_parameter(stack):
+        parameter, master = stack.parameter_bytes - (BYTES["fp32"] - 2) * (types.master == "none"), 0
+    elif types.master == "fp32" and _keeps_remainder(stack, precision, types):
+        master = REMAINDER_BYTES - BYTES["fp32"]
+    moments = sum(BYTES[getattr(types, key)] - BYTES["fp32"] for key in ("first_moment", "second_moment"))
+    gradient = BYTES[types.gradient] - BYTES[usual.gradient]
+    narrow = stack.narrow_shardings if is_narrow(stack, precision, types) else ()
+    shardings = narrow or stack.shardings
+    moved = 2 * (parameter - stack.parameter_bytes + master + moments) + gradient
+    return replace(
+        stack,
+        parameter_bytes=parameter,
+        gradient_bytes=stack.gradient_bytes + gradient,
+        optimizer_bytes=stack.optimizer_bytes + master + moments,
+        gradient_communication_bytes=stack.gradient_communication_bytes
+        + BYTES[types.reduce]
+        - BYTES[usual.reduce],
+        parameter_wire_bytes=stack.parameter_wire_bytes + BYTES[types.gather] - BYTES[usual.gather],
+        optimizer_traffic_bytes=moved,
+        scaled_moments=types.scaled_moments,
+        shardings=tuple(name for name in stack.shardings if name in shardings),
+        pipeline_shardings=tuple(name for name in stack.pipeline_shardings if name in shardings),
+        base=stack,
+    )
+
+
+def _keeps_remainder(stack: Stack, precision: str, types: StateTypes) -> bool:
+    return (
+        stack.keeps_master_remainder and half_of(precision) == "bf16" and is_narrow(stack, precision, types)
+    )
