@@ -10,22 +10,23 @@ stand next to each other, alternatives are parted by ``or``; ``never`` has no al
     NAME>3         the same with >=, <, <= and % (is a multiple of); on the right a number or another name
     !CONDITION     the opposite
 
-A name is an option, or a number of the plan: ``@pp``. A condition whose values only a running shell knows is neither
-true nor false, and breaks nothing. The problem is the first option of ``where``; ``says`` is its rule, and left empty it
-follows from ``requires``.
+A name is an option, or a number of the plan: ``@pp``. A condition that the file cannot tell is neither true nor false,
+and breaks nothing. The problem is the first option of ``where``; ``says`` is its rule, and left empty it follows from
+``requires``.
 """
 
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 CONDITION = re.compile(r"(!?)([^!=<>~*%]+)(?:(>=|<=|[=<>~*%])(.+))?")
 OFF = ("false", "none", "null", "")
-WORDS_OF = {">": "> ", ">=": "at least ", "<": "< ", "<=": "at most ", "%": "a multiple of ", "*": "with "}
+WORDS_OF = {">": ">", ">=": "at least", "<": "<", "<=": "at most", "%": "a multiple of", "*": "with"}
+NUMBERS = {**{f"@{axis}": axis for axis in ("pp", "tp", "cp", "ep")}, "@virtual": "virtual stages", "@experts": "experts"}
 
 
 class BrokenRequirement(NamedTuple):
@@ -45,13 +46,12 @@ class Condition:
     operator: str
     value: str
 
-    @property
-    def shown(self) -> str:
-        """The condition without its negation, in words."""
-        if not self.operator:
-            return self.name
-        words = WORDS_OF.get(self.operator, "")
-        return f"{self.name} {words}{self.value.replace(',', ' or ')}".replace("@", "")
+    def shown(self, field: str = "") -> str:
+        """Return the condition in words; ``field`` is the option that the sentence is about."""
+        value = self.value.replace(",", " or ").removeprefix("@")
+        sign = "=" if self.name in NUMBERS and self.operator == "=" else WORDS_OF.get(self.operator, "")
+        name = "" if self.name == field and self.operator else NUMBERS.get(self.name, self.name)
+        return " ".join(filter(None, ("no" if self.negated else "", name, sign, value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class GivenValues:
-    """What a file says: ``words`` returns the values of an option, none for one left out.
+    """What a file says: ``words`` returns the values of an option, None for one left out.
 
-    It returns ``unknown`` for values that only a running shell knows. ``numbers`` are those of the plan by ``@name``,
-    ``defaults`` the values of options that are left out.
+    It returns UNKNOWN for values that only a running shell knows, and OPEN for an option that code beside the file may
+    set. ``numbers`` are those of the plan by ``@name``, ``defaults`` the values of options that are left out.
     """
 
     words: Callable[[str], Sequence[str] | None]
@@ -83,8 +83,7 @@ class GivenValues:
         return (self.defaults[name],) if given is None and name in self.defaults else given
 
 
-UNKNOWN = ("?",)
-"""Values that only a running shell knows."""
+UNKNOWN, OPEN = ("?",), ("?", "?")
 
 
 @cache
@@ -99,7 +98,7 @@ def read_requirements(package: str, release: str) -> tuple[Requirement, ...]:
 @cache
 def read_defaults(package: str, release: str) -> dict[str, str]:
     """Return the release's values of options that a requirement asks for where a file leaves them out."""
-    return {row["option"]: row["value"] for row in _rows(package, f"{release}-defaults.csv")}
+    return {row["option"]: row["value"] for row in _rows(package, f"{release}-option-defaults.csv")}
 
 
 def _rows(package: str, file: str) -> list[dict[str, str]]:
@@ -135,8 +134,8 @@ def broken_requirements(rows: Sequence[Requirement], given: GivenValues) -> Iter
 def holds(condition: Condition, given: GivenValues) -> bool | None:
     """Return whether a condition holds; None where the file cannot tell."""
     values = given.values(condition.name)
-    if values == UNKNOWN:
-        return None if condition.operator else not condition.negated
+    if values in (UNKNOWN, OPEN):
+        return None if condition.operator or values == OPEN else not condition.negated
     found = _holds(condition, values, given)
     return None if found is None else found != condition.negated
 
@@ -145,7 +144,7 @@ def _holds(condition: Condition, values: Sequence[str] | None, given: GivenValue
     asked = condition.value.split(",")
     match condition.operator:
         case "":
-            return values is not None and tuple(values[:1]) not in tuple((word,) for word in OFF)
+            return values is not None and (values or ("on",))[0].lower() not in OFF
         case "=":
             return bool(values) and all(value.lower() in asked for value in values or ())
         case "~":
@@ -153,7 +152,8 @@ def _holds(condition: Condition, values: Sequence[str] | None, given: GivenValue
         case "*":
             return bool(values) and condition.value in (values or ("",))[0]
     left = _number(values)
-    right = _number(given.values(condition.value) if condition.value[0] in "@-" else (condition.value,))
+    named = condition.value.startswith(("@", "--"))
+    right = _number(given.values(condition.value) if named else (condition.value,))
     return None if left is None or right is None else _compared(left, condition.operator, right)
 
 
@@ -179,13 +179,13 @@ def _number(values: Sequence[str] | None) -> float | None:
 
 
 def _rule(row: Requirement, given: GivenValues, broken: Sequence[Condition]) -> str:
-    """Say what is required, what it is for, and the numbers that break it."""
-    if not row.alternatives:
-        return "is refused here"
-    parts = [" and ".join(f"{'no ' if c.negated else ''}{c.shown}" for c in part) for part in row.alternatives]
-    others = " ".join(("no " if c.negated else "") + c.shown for c in row.where[1:])
-    numbers = [f"{c.name[1:]} = {given.numbers[c.name]}" for c in broken if c.name in given.numbers]
-    rule = f"needs {', or '.join(parts)}"
+    """Say what is required, with what, and the numbers that break it."""
+    field = row.where[0].name
+    own = all(condition.name == field for part in row.alternatives for condition in part)
+    parts = (" and ".join(condition.shown(field if own else "") for condition in part) for part in row.alternatives)
+    others = " ".join(condition.shown() for condition in row.where[1:])
+    numbers = [f"{NUMBERS[c.name]} = {given.numbers[c.name]}" for c in broken if c.name in given.numbers]
+    rule = f"{'must be' if own else 'needs'} {', or '.join(parts)}"
     return rule + (f" with {others}" if others else "") + (f": {', '.join(numbers)}" if numbers else "")
 
 
@@ -193,11 +193,11 @@ def _hint(row: Requirement, broken: Sequence[Condition]) -> str:
     """Write what is missing; a number of the plan is not proposed, for it would have to be tried."""
     written = []
     for condition in broken:
-        if condition.name.startswith("@") or condition.operator in WORDS_OF:
+        if condition.name in NUMBERS or condition.operator in WORDS_OF:
             return f"leave {row.where[0].name} out"
         if condition.negated:
-            written.append(f"leave {condition.shown} out")
+            written.append(f"leave {replace(condition, negated=False).shown()} out")
         else:
-            value = condition.value.split(",")[0]
-            written.append(f"{condition.name} {value}".strip())
+            written.append(f"{condition.name} {condition.value.split(',')[0]}".strip())
     return ", ".join(written) or f"leave {row.where[0].name} out"
+

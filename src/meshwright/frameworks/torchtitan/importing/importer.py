@@ -21,6 +21,7 @@ from meshwright.frameworks.torchtitan.importing.command_line_job import read_com
 from meshwright.frameworks.torchtitan.importing.file_labels import in_file_words
 from meshwright.frameworks.torchtitan.importing.job_file import is_job_file, read_job_file
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
+from meshwright.frameworks.torchtitan.importing.required_options import requirement_problems
 
 WHY: Mapping[str, str] = {
     f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
@@ -47,6 +48,7 @@ def import_torchtitan(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     facts |= _batch(kept, facts, problems) | _layout(kept, facts)
     facts |= _workload(kept, facts)
     facts |= stage_facts(kept, facts, problems)
+    problems += requirement_problems(kept, facts, complete=job.complete)
     unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
     file = ImportedFile(
         source="torchtitan",
