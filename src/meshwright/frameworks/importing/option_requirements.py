@@ -23,10 +23,12 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from meshwright.frameworks.importing.config_values import ConfigValues
+
 CONDITION = re.compile(r"(!?)([^!=<>~*%]+)(?:(>=|<=|[=<>~*%])(.+))?")
 OFF = ("false", "none", "null", "")
 WORDS_OF = {">": ">", ">=": "at least", "<": "<", "<=": "at most", "%": "a multiple of", "*": "with"}
-NUMBERS = {**{f"@{axis}": axis for axis in ("pp", "tp", "cp", "ep")}, "@virtual": "virtual stages", "@experts": "experts"}
+NUMBERS = {**{f"@{axis}": axis for axis in ("pp", "tp", "cp", "ep")}, "@virtual": "virtual stages", "@experts": "experts", "@stage": "stage"}
 
 
 class BrokenRequirement(NamedTuple):
@@ -84,6 +86,15 @@ class GivenValues:
 
 
 UNKNOWN, OPEN = ("?",), ("?", "?")
+
+
+def words_of_key(settings: ConfigValues, key: str) -> Sequence[str] | None:
+    """Return the values of a configuration's key: truth values in lower case, none where it is left open."""
+    value = settings.get(key)
+    if value is None:
+        return None
+    values = value if isinstance(value, list | tuple) else (value,)
+    return tuple(str(item).lower() if isinstance(item, bool) else str(item) for item in values)
 
 
 @cache

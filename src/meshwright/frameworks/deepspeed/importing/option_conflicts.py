@@ -5,12 +5,21 @@ Source: DeepSpeed 0.19.8, ``runtime/config.py``, ``runtime/zero/config.py``, ``r
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, stage_of
 from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import number_in
+from meshwright.frameworks.importing.option_requirements import (
+    GivenValues,
+    broken_requirements,
+    read_defaults,
+    read_requirements,
+    words_of_key,
+)
 
+PACKAGE, RELEASE = "meshwright.frameworks.deepspeed", "deepspeed-0.19.8"
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
 """What the pipeline engine takes from its section; the stages are arguments of PipelineModule in code."""
 
@@ -114,6 +123,17 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
             settings.problem(CP, "is refused with experts at stage 3", "1")
 
 
+def _requirements(settings: ConfigValues, facts: Facts) -> None:
+    """Keys that lack another one, or that exclude it (``deepspeed-0.19.8-requirements.csv``)."""
+    numbers = {f"@{axis}": number_in(facts, f"layout.{axis}") for axis in ("tp", "ep")}
+    stage = stage_of(settings)
+    if stage is not None:
+        numbers["@stage"] = stage
+    given = GivenValues(partial(words_of_key, settings), numbers, read_defaults(PACKAGE, RELEASE))
+    for key, rule, suggestion in broken_requirements(read_requirements(PACKAGE, RELEASE), given):
+        settings.problem(key, rule, suggestion)
+
+
 RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (
     _stage,
     _precision,
@@ -123,4 +143,5 @@ RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (
     _tensor,
     _pipeline,
     _experts,
+    _requirements,
 )

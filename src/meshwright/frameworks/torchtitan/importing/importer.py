@@ -100,7 +100,7 @@ def _layout(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dict[
     said = facts["layout.sequence_parallel"]
     found = {"layout.sequence_parallel": said._replace(words=said.words.removeprefix(names.P))}
     if "layout.dp_replicate" not in facts:
-        found["layout.dp_replicate"] = Fact(1, "data_parallel_replicate_degree left out: 1")
+        found["layout.dp_replicate"] = Fact(1, f"{names.P}data_parallel_replicate_degree left out: 1")
     experts = facts.get("layout.ep", Fact(1, "")).value
     tp = facts.get("layout.tp", Fact(1, "")).value
     if "model.experts" in facts or experts > 1:
