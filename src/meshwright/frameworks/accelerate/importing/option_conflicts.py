@@ -5,7 +5,6 @@ Source: Accelerate 1.15.0, ``parallelism_config.py``, ``commands/launch.py``, ``
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from math import prod
 
 from meshwright.errors import nearest
@@ -21,15 +20,10 @@ from meshwright.frameworks.accelerate.importing.options_to_plan import (
 from meshwright.frameworks.accelerate.importing.unread_options import OTHERS
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact, number_in
-from meshwright.frameworks.importing.option_requirements import (
-    GivenValues,
-    broken_requirements,
-    read_requirements,
-    words_of_key,
-)
+from meshwright.frameworks.importing.option_requirements import note_broken_keys
 from meshwright.plans.rules.rule_input import largest_divisor
 
-PACKAGE, RELEASE = "meshwright.frameworks.accelerate", "accelerate-1.15.0"
+PLACE = "meshwright.frameworks.accelerate", "accelerate-1.15.0"
 SECTIONS = {
     names.FSDP_SECTION: "FSDP",
     "deepspeed_config": "DEEPSPEED",
@@ -221,9 +215,7 @@ def _low_precision(settings: ConfigValues, kind: str) -> None:
 
 def _requirements(settings: ConfigValues, kind: str) -> None:
     """Keys that lack another one, or that exclude it (``accelerate-1.15.0-requirements.csv``)."""
-    given = GivenValues(partial(words_of_key, settings), {}, {})
-    for key, rule, suggestion in broken_requirements(read_requirements(PACKAGE, RELEASE), given):
-        settings.problem(key, rule, suggestion)
+    note_broken_keys(PLACE, settings, {})
 
 
 RULES: tuple[Callable[[ConfigValues, str], None], ...] = (

@@ -5,21 +5,14 @@ Source: DeepSpeed 0.19.8, ``runtime/config.py``, ``runtime/zero/config.py``, ``r
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, stage_of
 from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import number_in
-from meshwright.frameworks.importing.option_requirements import (
-    GivenValues,
-    broken_requirements,
-    read_defaults,
-    read_requirements,
-    words_of_key,
-)
+from meshwright.frameworks.importing.option_requirements import note_broken_keys
 
-PACKAGE, RELEASE = "meshwright.frameworks.deepspeed", "deepspeed-0.19.8"
+PLACE = "meshwright.frameworks.deepspeed", "deepspeed-0.19.8"
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
 """What the pipeline engine takes from its section; the stages are arguments of PipelineModule in code."""
 
@@ -129,9 +122,7 @@ def _requirements(settings: ConfigValues, facts: Facts) -> None:
     stage = stage_of(settings)
     if stage is not None:
         numbers["@stage"] = stage
-    given = GivenValues(partial(words_of_key, settings), numbers, read_defaults(PACKAGE, RELEASE))
-    for key, rule, suggestion in broken_requirements(read_requirements(PACKAGE, RELEASE), given):
-        settings.problem(key, rule, suggestion)
+    note_broken_keys(PLACE, settings, numbers)
 
 
 RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (
