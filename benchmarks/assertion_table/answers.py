@@ -1,12 +1,12 @@
 """Our answers to the frameworks' assertions: one CSV for each target, held against the sources.
 
-    answer      rule: ``check`` refuses what breaks it; not about plans: no parallelism, memory or batch;
-                not read: it is about plans, and ``check`` cannot tell
-    reason      the field or rule that answers it, or why none does
-    base        for a rule: the configuration of ``bases.yaml`` that the pair changes
-    breaks      changes that break the assertion, as ``key=value`` words; ``no:key`` takes a key out
-    holds       changes that keep to it
-    expected    regular expression that an error of the breaking configuration matches
+answer      rule: ``check`` refuses what breaks it; not about plans: no parallelism, memory or batch;
+            not read: it is about plans, and ``check`` cannot tell
+reason      the field or rule that answers it, or why none does
+base        for a rule: the configuration of ``bases.yaml`` that the pair changes
+breaks      changes that break the assertion, as ``key=value`` words; ``no:key`` takes a key out
+holds       changes that keep to it
+expected    regular expression that an error of the breaking configuration matches
 """
 
 import csv

@@ -1,7 +1,7 @@
 """Pairs of configurations for each assertion that ``check`` answers: one that breaks it, and one that does not.
 
 A configuration is one of ``bases.yaml`` with changes, words of ``key=value``: ``key`` alone is a flag, or true;
-``no:key`` takes a key out. Values of several words stand in quotes. Keys without dashes in a command line are variables.
+``no:key`` takes a key out. Values of several words stand in quotes. Keys without dashes are variables.
 """
 
 import json
@@ -14,16 +14,21 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from assertion_table.answers import RULE, TARGETS, AnsweredAssertion, read_answers
 from ruamel.yaml import YAML
 
+from assertion_table.answers import RULE, TARGETS, AnsweredAssertion, read_answers
 from meshwright.errors import InputError, Problem
 from meshwright.plans.resolve import resolve_with
 from meshwright.verbs.check import check_text
-from meshwright.verbs.import_ import ImportRequest, import_text
+from meshwright.verbs.import_ import ImportRequest, import_text, renamed
 
 HERE = Path(__file__).parent
-FILES = {"megatron": "train.sh", "torchtitan": "train.sh", "deepspeed": "config.json", "accelerate": "config.yaml"}
+FILES = {
+    "megatron": "train.sh",
+    "torchtitan": "train.sh",
+    "deepspeed": "config.json",
+    "accelerate": "config.yaml",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +72,21 @@ def checked(pair: Pair, text: str) -> tuple[Problem, ...]:
         return error.problems
 
 
-def errors_without_search(pair: Pair, text: str) -> list[Problem]:
-    """Return the errors of ``check`` without its search for a better plan."""
+@cache
+def errors_without_search(request: ImportRequest, text: str) -> tuple[Problem, ...]:
+    """Return the errors of ``check`` without its search for a better plan, and without those of memory."""
     try:
-        found = import_text(text, pair.request)
-        problems = list(found.problems)
-        if found.plan is not None:
-            nouns = found.model, found.cluster, found.stack
-            further = found.changed_file.file_problems
-            problems += resolve_with(found.plan, *nouns, stack_binds=True, further=further).warnings
+        found = import_text(text, request)
     except InputError as error:
-        problems = list(error.problems)
-    return [problem for problem in problems if problem.severity == "error"]
+        return error.problems
+    problems = list(found.problems)
+    if found.plan is not None:
+        nouns = found.model, found.cluster, found.stack
+        try:
+            resolve_with(found.plan, *nouns, stack_binds=True, further=found.changed_file.file_problems)
+        except InputError as error:
+            problems += renamed(error.problems, found.foreign)
+    return tuple(problem for problem in problems if problem.severity == "error")
 
 
 def _request(base: Mapping[str, Any]) -> ImportRequest:
@@ -114,7 +122,13 @@ def _changed(options: Mapping[str, Any], changes: str) -> dict[str, Any]:
 
 
 def _words(key: str, value: Any) -> list[str]:
-    return [key] if value is True else [key, *shlex.split(str(value))] if "|" not in str(value) else [key, f"'{value}'"]
+    return (
+        [key]
+        if value is True
+        else [key, *shlex.split(str(value))]
+        if "|" not in str(value)
+        else [key, f"'{value}'"]
+    )
 
 
 def _sections(options: Mapping[str, Any]) -> dict[str, Any]:
