@@ -91,6 +91,15 @@ def test_the_rule_says_what_is_required_and_with_what(where, requires, rule, sug
     assert [tuple(one) for one in broken(where, requires)] == [(where.split()[0], rule, suggestion)]
 
 
+def test_a_suggestion_that_breaks_another_row_is_not_made():
+    given = GivenValues(GIVEN.get, NUMBERS, {})
+    rows = [requirement("--a", "--e or --f"), requirement("--e", "@pp=1"), requirement("--a", "--g")]
+    found = {one.rule: one.suggestion for one in broken_requirements(rows, given)}
+    assert found == {"needs --e, or --f": "--f", "needs --g": "--g"}
+    found = broken_requirements([*rows, requirement("--f", "!--b")], given)
+    assert [one.suggestion for one in found] == ["leave --a out", "--g"]
+
+
 def test_a_table_may_say_it_in_other_words():
     assert broken("--a", "never", "was replaced by --b")[0].rule == "was replaced by --b"
 

@@ -12,7 +12,7 @@ A name is an option, or a number of the plan: ``@pp``. A condition that the file
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CONDITION = re.compile(r"(!?)([^!=<>~*%]+)(?:(>=|<=|[=<>~*%])(.+))?")
 OFF = ("false", "none", "null", "")
@@ -56,6 +56,10 @@ class GivenValues:
     words: Words
     numbers: Mapping[str, int]
     defaults: Mapping[str, str]
+
+    def changed(self, changes: Mapping[str, Sequence[str] | None]) -> "GivenValues":
+        """Return the values of the file with other options; None takes one out."""
+        return replace(self, words=lambda name: changes[name] if name in changes else self.words(name))
 
     def values(self, name: str) -> Sequence[str] | None:
         """Return the values of an option or of a number, defaults included."""

@@ -7,8 +7,8 @@ rule, and left empty it follows from ``requires``.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
@@ -119,22 +119,47 @@ def _alternatives(text: str) -> tuple[tuple[Condition, ...], ...]:
 
 
 def broken_requirements(rows: Sequence[Requirement], given: GivenValues) -> Iterator[BrokenRequirement]:
-    """Yield the rows that the file breaks."""
-    for row in rows:
-        if not all(holds(condition, given) is True for condition in row.where):
-            continue
-        held = [[holds(condition, given) for condition in part] for part in row.alternatives]
-        if any(False not in part for part in held):
-            continue
-        broken = (
-            [c for c, value in zip(row.alternatives[0], held[0], strict=True) if value is False]
-            if held
-            else []
-        )
-        yield BrokenRequirement(row.where[0].name, row.says or _rule(row, given, broken), _hint(row, broken))
+    """Yield the rows that the file breaks, each with a change that was tried."""
+    broken = _broken_rows(rows, given)
+    for number in sorted(broken):
+        row = rows[number]
+        suggestion = _suggestion(rows, number, given, broken)
+        yield BrokenRequirement(row.where[0].name, row.says or _rule(row, given), suggestion)
 
 
-def _rule(row: Requirement, given: GivenValues, broken: Sequence[Condition]) -> str:
+def _broken_rows(rows: Sequence[Requirement], given: GivenValues) -> set[int]:
+    return {
+        number
+        for number, row in enumerate(rows)
+        if all(holds(condition, given) is True for condition in row.where)
+        and all(any(holds(c, given) is False for c in part) for part in row.alternatives)
+    }
+
+
+def _suggestion(rows: Sequence[Requirement], number: int, given: GivenValues, broken: Collection[int]) -> str:
+    """Return the first change of options that mends a row and breaks no other one; else to leave its option out."""
+    for part in rows[number].alternatives:
+        changes = _changes([condition for condition in part if holds(condition, given) is False])
+        if changes and _broken_rows(rows, given.changed(changes)) <= set(broken) - {number}:
+            return ", ".join(_shown_change(name, values) for name, values in changes.items())
+    return f"leave {rows[number].where[0].name} out"
+
+
+def _changes(missing: Sequence[Condition]) -> dict[str, tuple[str, ...] | None]:
+    """Return the values by option that make conditions hold, None for one taken out; empty if options do not tell."""
+    if any(condition.name in NUMBERS or condition.operator in WORDS_OF for condition in missing):
+        return {}
+    return {
+        condition.name: None if condition.negated else tuple(filter(None, condition.value.split(",")[:1]))
+        for condition in missing
+    }
+
+
+def _shown_change(name: str, values: tuple[str, ...] | None) -> str:
+    return f"leave {name} out" if values is None else " ".join((name, *values))
+
+
+def _rule(row: Requirement, given: GivenValues) -> str:
     """Say what is required, with what, and the numbers that break it."""
     field = row.where[0].name
     if not row.alternatives:
@@ -144,19 +169,10 @@ def _rule(row: Requirement, given: GivenValues, broken: Sequence[Condition]) -> 
         " and ".join(condition.shown(field if own else "") for condition in part) for part in row.alternatives
     )
     others = " ".join(condition.shown() for condition in row.where[1:])
-    numbers = [f"{NUMBERS[c.name]} = {given.numbers[c.name]}" for c in broken if c.name in given.numbers]
+    numbers = [
+        f"{NUMBERS[c.name]} = {given.numbers[c.name]}"
+        for c in row.alternatives[0]
+        if c.name in given.numbers and holds(c, given) is False
+    ]
     rule = f"{'must be' if own else 'needs'} {', or '.join(parts)}"
     return rule + (f" with {others}" if others else "") + (f": {', '.join(numbers)}" if numbers else "")
-
-
-def _hint(row: Requirement, broken: Sequence[Condition]) -> str:
-    """Write what is missing; a number of the plan is not proposed, for it would have to be tried."""
-    written = []
-    for condition in broken:
-        if condition.name in NUMBERS or condition.operator in WORDS_OF:
-            return f"leave {row.where[0].name} out"
-        if condition.negated:
-            written.append(f"leave {replace(condition, negated=False).shown()} out")
-        else:
-            written.append(f"{condition.name} {condition.value.split(',')[0]}".strip())
-    return ", ".join(written) or f"leave {row.where[0].name} out"
