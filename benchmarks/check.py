@@ -3,7 +3,8 @@
     python benchmarks/check.py            prints the tables
     python benchmarks/check.py --write    also writes benchmarks/check.md
 
-Exits with 1 where fewer than 18 of the 20 faults are named, or a configuration that runs is refused.
+Exits with 1 where fewer than 18 of the 20 faults are named, a configuration that runs is refused, or a pair of
+``assertion_table`` does not show its framework's assertion.
 
 Each line of ``benchmarks/check/cases.csv`` is one file with the model and the cluster that it was for. Of a faulty
 one the fault counts as named where a problem matches ``expected``; of a good one every error is a false alarm.
@@ -16,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+
+from assertion_table.section import CheckedPair, checked_pairs, failures, section
 
 from meshwright import __version__
 from meshwright.errors import InputError, Problem
@@ -188,7 +191,7 @@ def totals(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def page(verdicts: Sequence[Verdict]) -> str:
+def page(verdicts: Sequence[Verdict], of_assertions: Sequence[CheckedPair]) -> str:
     """The page that is kept under ``benchmarks/``."""
     return f"""# Check
 
@@ -207,12 +210,13 @@ from what completes it. Nothing here was run by us. Made by `python benchmarks/c
 
 An error is a false alarm. Warnings do not say that a run fails.
 
-{good_table(verdicts)}"""
+{good_table(verdicts)}
+{section(of_assertions)}"""
 
 
 if __name__ == "__main__":
-    found = [judged(case) for case in cases()]
-    print(faulty_table(found), good_table(found), totals(found), sep="\n")
+    found, of_assertions = [judged(case) for case in cases()], checked_pairs()
+    print(faulty_table(found), good_table(found), totals(found), section(of_assertions), sep="\n")
     if "--write" in sys.argv[1:]:
-        (Path(__file__).parent / "check.md").write_text(page(found), encoding="utf-8")
-    sys.exit(named(found) < NAMED_AT_LEAST or false_alarms(found) > 0)
+        (Path(__file__).parent / "check.md").write_text(page(found, of_assertions), encoding="utf-8")
+    sys.exit(named(found) < NAMED_AT_LEAST or false_alarms(found) > 0 or failures(of_assertions) > 0)

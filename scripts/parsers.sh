@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Make the Python environments in which `meshwright export --check` and `--check=dry` ask the targets themselves.
 #
-#   bash scripts/parsers.sh [megatron] [torchtitan] [deepspeed] [accelerate] [bridge]
+#   bash scripts/parsers.sh [megatron] [torchtitan] [deepspeed] [accelerate] [bridge] [sources]
+#
+# `sources` brings the packages of the first four alone, without torch, into ./parsers/sources-TARGET: enough for
+# benchmarks/assertions.py megatron=parsers/sources-megatron ...
 #
 # They lie in ./parsers/TARGET, or where PARSERS says; together some 12 GB, for the targets bring torch. Megatron needs
 # Python 3.12 or newer (PYTHON_MEGATRON), Bridge 3.12 itself (PYTHON_BRIDGE). No GPU is needed. Then:
@@ -18,6 +21,28 @@ make() {
   shift 2
   "${python}" -m venv "${folder}/${target}"
   "${folder}/${target}/bin/pip" install --quiet "$@"
+}
+
+# Unpack a package without what it depends on; its own program for building is not run where there is a wheel.
+unpack() {
+  local target="$1"
+  shift
+  "${PYTHON_MEGATRON:-python3.12}" -m pip download --quiet --no-deps --python-version 3.12 --only-binary=:all: \
+    --dest "${folder}/downloads" "$@" 2> /dev/null ||
+    "${PYTHON:-python3}" -m pip download --quiet --no-deps --dest "${folder}/downloads" "$@"
+  "${PYTHON:-python3}" - "${folder}/downloads" "${1/==/-}" "${folder}/sources-${target}" <<'PROGRAM'
+import sys, tarfile, zipfile
+from pathlib import Path
+
+downloads, name, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+for path in downloads.iterdir():
+    if path.name.replace("_", "-").startswith(name.replace("_", "-")):
+        if path.suffix == ".whl":
+            zipfile.ZipFile(path).extractall(folder)
+        else:
+            tarfile.open(path).extractall(downloads, filter="data")
+            (downloads / path.name.removesuffix(".tar.gz")).rename(folder)
+PROGRAM
 }
 
 for target in "${targets[@]}"; do
@@ -44,6 +69,12 @@ for target in "${targets[@]}"; do
       "${folder}/bridge/bin/pip" install --quiet --no-deps megatron-core==0.19.2 megatron-bridge==0.6.2
       ;;
     accelerate) make accelerate "${PYTHON:-python3}" 'torch==2.13.*' accelerate==1.15.0 'transformers==5.23.*' ;;
+    sources)
+      unpack megatron megatron-core==0.19.2
+      unpack torchtitan torchtitan==0.3.0
+      unpack deepspeed deepspeed==0.19.8
+      unpack accelerate accelerate==1.15.0
+      ;;
     *)
       echo "no such target: ${target}" >&2
       exit 2

@@ -14,6 +14,7 @@ from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 
+from assertion_pages import assertion_counts, assertion_tables
 from command_line import frozen_list, verbs
 from explain_pages import (
     explained_against,
@@ -247,6 +248,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "constants": constants,
     "kernels": kernels,
     "accuracy": accuracy,
+    "assertion-counts": assertion_counts,
+    "assertion-tables": assertion_tables,
     "schedule-table": schedule_table,
     "schedule-parts": schedule_parts,
     "vocabulary-forms": vocabulary_forms,

@@ -15,7 +15,7 @@ class StackModel(FileRow):
     ``config`` (and ``module``) are the framework's own names. ``model`` names a model of the catalogue whose
     architecture it is; without it ``families`` and the facts of its shape tell it, of which those that are left out may
     be anything. ``precisions``: those that it is trained in, any if there are none. ``context_parallel``: cp cuts its
-    attention.
+    attention. ``max_positions``: the longest sequence that it trains, any if left out.
     """
 
     config: str
@@ -24,6 +24,7 @@ class StackModel(FileRow):
     families: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     context_parallel: bool = True
+    max_positions: Count | None = None
     layers: Count | None = None
     dense_layers: Count | None = None
     hidden: Count | None = None

@@ -78,7 +78,8 @@ def test_the_same_options_as_yaml():
             "sharding",
             "zero3",
         ),
-        (["--use-megatron-fsdp"], "sharding", "none"),
+        (["--use-megatron-fsdp"], "sharding", "zero3"),
+        (["--use-megatron-fsdp", "--data-parallel-sharding-strategy no_shard"], "sharding", "none"),
         (["--use-torch-fsdp2"], "sharding", "zero3"),
         (["--recompute-activations"], "recompute", "selective"),
         (
@@ -194,7 +195,10 @@ def test_another_program_may_have_options_of_its_own():
 
 
 def test_one_connection_is_named_where_it_hurts():
-    fsdp = "export CUDA_DEVICE_MAX_CONNECTIONS=1\npretrain_gpt.py --micro-batch-size 1 --use-megatron-fsdp"
+    fsdp = (
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+        "pretrain_gpt.py --micro-batch-size 1 --use-megatron-fsdp --ckpt-format fsdp_dtensor"
+    )
     assert [p.field for p in import_megatron(fsdp).problems] == ["CUDA_DEVICE_MAX_CONNECTIONS"]
 
 

@@ -60,6 +60,10 @@ def test_letters_of_a_layout_stand_for_them():
 
 LAYOUT = "--pipeline-model-parallel-layout '{}'"
 POSITIONS = "--position-embedding-type"
+BESIDE_EXCHANGES = (
+    "--bf16 --num-experts 8 --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall "
+    "--num-virtual-stages-per-pipeline-rank 2"
+)
 WRONG = {
     "another number in the layout": ([NEXT, LAYOUT.format("Et|tL")], "--pipeline-model-parallel-layout"),
     "letters without the option": (["--num-layers 2", LAYOUT.format("Et|tmL")], "--pipeline-model-parallel-layout"),
@@ -72,7 +76,7 @@ WRONG = {
     "a weight that is no number": ([NEXT, "--mtp-loss-scaling-factor high"], "--mtp-loss-scaling-factor"),
     "a number that is none": (["--mtp-num-layers two"], "--mtp-num-layers"),
     "several beside exchanges": (
-        ["--mtp-num-layers 2", "--overlap-moe-expert-parallel-comm"],
+        ["--mtp-num-layers 2", "--overlap-moe-expert-parallel-comm", BESIDE_EXCHANGES],
         "--overlap-moe-expert-parallel-comm",
     ),
 }  # fmt: skip

@@ -20,8 +20,10 @@ from meshwright.frameworks.accelerate.importing.options_to_plan import (
 from meshwright.frameworks.accelerate.importing.unread_options import OTHERS
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact, number_in
+from meshwright.frameworks.importing.option_requirements import note_broken_keys
 from meshwright.plans.rules.rule_input import largest_divisor
 
+PLACE = "meshwright.frameworks.accelerate", "accelerate-1.15.0"
 SECTIONS = {
     names.FSDP_SECTION: "FSDP",
     "deepspeed_config": "DEEPSPEED",
@@ -197,14 +199,23 @@ def _deepspeed(settings: ConfigValues, kind: str) -> None:
 
 
 def _low_precision(settings: ConfigValues, kind: str) -> None:
-    if str(settings.get(names.PRECISION, "")).lower() != "fp8" or kind != "FSDP":
+    if str(settings.get(names.PRECISION, "")).lower() != "fp8":
         return
     backend = str(settings.get("fp8_backend", "")).upper()
+    if kind == "DEEPSPEED" and backend == "MSAMP" and settings.number("zero_stage", least=0) == 3:
+        settings.problem("fp8_backend", "MS-AMP does not run with ZeRO stage 3", "zero_stage: 2")
+    if kind != "FSDP":
+        return
     if backend == "MSAMP":
         settings.problem("fp8_backend", "MS-AMP does not run with FSDP", "backend: AO")
     loading = names.RAM_LOADING
     if backend == "AO" and settings.truth(loading, default=True):
         settings.problem(loading, "is on unless it is false, and torchao refuses it", f"{loading}: false")
+
+
+def _requirements(settings: ConfigValues, kind: str) -> None:
+    """Keys that lack another one, or that exclude it (``accelerate-1.15.0-requirements.csv``)."""
+    note_broken_keys(PLACE, settings, {})
 
 
 RULES: tuple[Callable[[ConfigValues, str], None], ...] = (
@@ -216,4 +227,5 @@ RULES: tuple[Callable[[ConfigValues, str], None], ...] = (
     _mesh_and_kind,
     _deepspeed,
     _low_precision,
+    _requirements,
 )

@@ -10,7 +10,9 @@ from meshwright.frameworks.deepspeed.importing.options_to_plan import Facts, sta
 from meshwright.frameworks.deepspeed.options import CP, EP, FP16, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import number_in
+from meshwright.frameworks.importing.option_requirements import note_broken_keys
 
+PLACE = "meshwright.frameworks.deepspeed", "deepspeed-0.19.8"
 PIPELINE_READ = ("activation_checkpoint_interval", "pipe_partitioned", "grad_partitioned", "use_reentrant")
 """What the pipeline engine takes from its section; the stages are arguments of PipelineModule in code."""
 
@@ -114,6 +116,15 @@ def _experts(settings: ConfigValues, facts: Facts) -> None:
             settings.problem(CP, "is refused with experts at stage 3", "1")
 
 
+def _requirements(settings: ConfigValues, facts: Facts) -> None:
+    """Keys that lack another one, or that exclude it (``deepspeed-0.19.8-requirements.csv``)."""
+    numbers = {f"@{axis}": number_in(facts, f"layout.{axis}") for axis in ("tp", "ep")}
+    stage = stage_of(settings)
+    if stage is not None:
+        numbers["@stage"] = stage
+    note_broken_keys(PLACE, settings, numbers)
+
+
 RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (
     _stage,
     _precision,
@@ -123,4 +134,5 @@ RULES: tuple[Callable[[ConfigValues, Facts], None], ...] = (
     _tensor,
     _pipeline,
     _experts,
+    _requirements,
 )

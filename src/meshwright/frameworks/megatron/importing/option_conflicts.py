@@ -5,10 +5,12 @@ model or the cluster (heads, batch, memory) are the plan's and are checked with 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 
 from meshwright.errors import Problem, Severity
 from meshwright.frameworks.importing.command_line import CommandLine
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, number_in
+from meshwright.frameworks.importing.option_requirements import line_problems
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.importing.multi_token_prediction import next_token_rules
 from meshwright.frameworks.megatron.importing.options_to_plan import ACCOUNT, FSDP_OPTIONS, TORCH_FSDP
@@ -19,6 +21,7 @@ from meshwright.plans.rules.rule_input import largest_divisor
 Facts = Mapping[str, Fact]
 VIRTUAL = (names.CHUNK_LAYERS, names.CHUNKS, names.LAYOUT)
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+PLACE = "meshwright.frameworks.megatron", "megatron-core-0.19.2"
 
 
 def rule_problems(line: CommandLine, facts: Facts, variables: Mapping[str, str]) -> Iterator[Problem]:
@@ -150,6 +153,30 @@ def _sharding(line: CommandLine, facts: Facts) -> Iterator[Problem]:
         yield Problem(names.INSTANCES, copies, rule, names.DISTRIBUTED)
 
 
+def _context_forms(line: CommandLine, facts: Facts) -> Iterator[Problem]:
+    """Context parallelism has one form, or one for each layer; of two levels it has two sizes."""
+    given, cp = line.options.get(names.CONTEXT), number_in(facts, "layout.cp")
+    if given is None or not given.known or cp == 1:
+        return
+    layers, forms = number_in(facts, "model.layers", 0), len(given.values)
+    if layers and forms not in (1, layers):
+        rule = f"has {forms} forms, and must have one, or one for each of {layers} layers"
+        yield Problem(names.CONTEXT, given.words, rule, f"{names.CONTEXT} {given.values[0]}")
+    sizes = line.options.get(names.CONTEXT_SIZES)
+    if "a2a+p2p" in given.values and sizes is None:
+        hint = f"{names.CONTEXT_SIZES} 2 {cp // 2}" if cp % 2 == 0 else f"{names.CONTEXT} p2p"
+        yield Problem(names.CONTEXT, given.words, f"needs {names.CONTEXT_SIZES}", hint)
+    levels = [int(value[:9]) for value in sizes.values if value.isdecimal()] if sizes else []
+    if sizes and sizes.known and levels and prod(levels) != cp:
+        rule = f"the product of {'·'.join(map(str, levels))} = {prod(levels)} must be cp = {cp}"
+        hint = (
+            f"{names.CONTEXT_SIZES} {levels[0]} {cp // levels[0]}"
+            if cp % levels[0] == 0
+            else f"leave {sizes.name} out"
+        )
+        yield Problem(names.CONTEXT_SIZES, sizes.words, rule, hint)
+
+
 def _connections(line: CommandLine, facts: Facts, variables: Mapping[str, str]) -> Iterator[Problem]:
     """Megatron asserts one connection for tp or cp before Blackwell, and more for sharded parameters."""
     value = variables.get(CONNECTIONS)
@@ -165,6 +192,22 @@ def _connections(line: CommandLine, facts: Facts, variables: Mapping[str, str]) 
         yield Problem(CONNECTIONS, value, rule, f"export {CONNECTIONS}=1", "warning")
 
 
+def _requirements(line: CommandLine, facts: Facts) -> Iterator[Problem]:
+    """Options that lack another one, or that exclude it (``megatron-core-0.19.2-requirements.csv``)."""
+    numbers = {f"@{axis}": number_in(facts, f"layout.{axis}") for axis in ("pp", "tp", "cp", "ep")}
+    numbers["@virtual"] = _virtual_stages(facts, numbers["@pp"])
+    yield from line_problems(PLACE, line.options, numbers)
+
+
+def _virtual_stages(facts: Facts, pp: int) -> int:
+    """Return the stages of a pipeline rank, by whichever option says them."""
+    stages, each = facts.get("stages"), number_in(facts, "layers_per_stage", 0)
+    if stages:
+        return max(1, len(stages.value) // pp)
+    layers = number_in(facts, "model.layers", 0)
+    return layers // (pp * each) if each and layers else number_in(facts, "pipeline.virtual_stages")
+
+
 RULES: tuple[Callable[[CommandLine, Facts], Iterator[Problem]], ...] = (
     _precision,
     _virtual,
@@ -176,4 +219,6 @@ RULES: tuple[Callable[[CommandLine, Facts], Iterator[Problem]], ...] = (
     _groups,
     _sharding,
     next_token_rules,
+    _context_forms,
+    _requirements,
 )

@@ -39,6 +39,7 @@ DESCRIBED = (
     OptionRow(names.SWIGLU, "shape.gated", FLAG, default=False),
 )
 """Kinds of model, where its sizes are there."""
+DEFAULT_STRATEGY = "optim_grads_params"
 Facts = dict[str, Fact]
 
 
@@ -97,7 +98,7 @@ def context_in_megatron_words(kind: str, sizes: Sequence[int]) -> ContextForm | 
 def _sharding(line: CommandLine, facts: Facts) -> Facts:
     fsdp = next((name for name in FSDP_OPTIONS if name in line), None)
     if fsdp:
-        strategy = line.get(names.STRATEGY, "no_shard")
+        strategy = line.get(names.STRATEGY, DEFAULT_STRATEGY)
         found = {"sharding": Fact(SHARDINGS.get(strategy, "none"), f"{fsdp} with strategy {strategy}")}
         if found["sharding"].value == "zero3":
             found["gather"] = Fact("per-layer", fsdp)

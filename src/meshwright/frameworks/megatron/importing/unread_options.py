@@ -32,6 +32,8 @@ WHY: Mapping[str, str] = {
     "--nccl-ub": "registered buffers are not priced",
     "--use-sharp": "reduction in the network is not priced",
     "--standalone-embedding-stage": "the embedding is a part of the first stage",
+    "--tensor-parallel-num-weight-shards": "weights are sharded over tp alone: more memory than the run's",
+    "--expert-tensor-parallel-num-weight-shards": "experts are sharded over etp alone: more memory than the run's",
     "--encoder-tensor-model-parallel-size": "an encoder is no part of a plan",
     "--encoder-pipeline-model-parallel-size": "an encoder is no part of a plan",
 }

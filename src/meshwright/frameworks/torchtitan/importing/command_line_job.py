@@ -47,7 +47,8 @@ def read_command_line(text: str) -> Job:
         rule = "names a job file of a release before 0.3: the file says the plan, and it is read by itself"
         hint = f"meshwright check {' '.join(kept[JOB_FILE].values)}"
         raise InputError(Problem(JOB_FILE, " ".join(kept[JOB_FILE].values), rule, hint))
-    said, kept = kept, {**_defaults(kept), **kept}
+    defaults = _defaults(kept)
+    said, kept = kept, {**defaults, **kept}
     problems = list(
         unknown_option_problems(said, names.TABLE.names, names.TABLE.other_names, names.TABLE.full_name)
     )
@@ -56,7 +57,8 @@ def read_command_line(text: str) -> Job:
     shipped = _shipped(kept, problems)
     facts = _model_facts(shipped) | _devices(kept, script) | _precision(shipped)
     facts |= _recompute(script.words, kept, problems)
-    return Job(release=names.TABLE.full_name, options=kept, facts=facts, problems=problems)
+    release, complete = names.TABLE.full_name, bool(defaults)
+    return Job(release=release, options=kept, facts=facts, problems=problems, complete=complete)
 
 
 def _normal(option: GivenOption) -> GivenOption:
@@ -119,7 +121,8 @@ def _defaults(options: Mapping[str, GivenOption]) -> dict[str, GivenOption]:
     table = files("meshwright.frameworks.torchtitan").joinpath(DEFAULTS).read_text(encoding="utf-8")
     rows = {row.pop("config"): row for row in csv.DictReader(table.splitlines())}
     found = rows.get(config.values[0], {})
-    return {f"--{name}": GivenOption(f"--{name}", (value,), config.line) for name, value in found.items()}
+    set_ = ((f"--{name}", value) for name, value in found.items() if value)
+    return {name: GivenOption(name, (value,), config.line) for name, value in set_}
 
 
 def _recompute(

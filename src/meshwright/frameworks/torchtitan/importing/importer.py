@@ -14,7 +14,9 @@ from meshwright.frameworks.importing.imported_file import (
     OutsideFacts,
     UnmappedOption,
     completed,
+    number_in,
 )
+from meshwright.frameworks.importing.option_requirements import line_problems
 from meshwright.frameworks.option_table import read_facts
 from meshwright.frameworks.torchtitan import options as names
 from meshwright.frameworks.torchtitan.importing.command_line_job import read_command_line
@@ -22,6 +24,8 @@ from meshwright.frameworks.torchtitan.importing.file_labels import in_file_words
 from meshwright.frameworks.torchtitan.importing.job_file import is_job_file, read_job_file
 from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_facts
 
+PLACE = "meshwright.frameworks.torchtitan", "torchtitan-0.3.0"
+"""The requirements between its options: ``torchtitan-0.3.0-requirements.csv``."""
 WHY: Mapping[str, str] = {
     f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
     "--compile.enable_async_tensor_parallel": "overlap of tp is not priced: a shorter step than predicted",
@@ -47,6 +51,8 @@ def import_torchtitan(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     facts |= _batch(kept, facts, problems) | _layout(kept, facts)
     facts |= _workload(kept, facts)
     facts |= stage_facts(kept, facts, problems)
+    numbers = {"@pp": number_in(facts, "layout.pp"), "@experts": number_in(facts, "model.experts", 0)}
+    problems += line_problems(PLACE, kept, numbers, complete=job.complete)
     unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
     file = ImportedFile(
         source="torchtitan",
@@ -97,6 +103,8 @@ def _batch(
 def _layout(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dict[str, Fact]:
     said = facts["layout.sequence_parallel"]
     found = {"layout.sequence_parallel": said._replace(words=said.words.removeprefix(names.P))}
+    if "layout.dp_replicate" not in facts:
+        found["layout.dp_replicate"] = Fact(1, f"{names.P}data_parallel_replicate_degree left out: 1")
     experts = facts.get("layout.ep", Fact(1, "")).value
     tp = facts.get("layout.tp", Fact(1, "")).value
     if "model.experts" in facts or experts > 1:

@@ -14,7 +14,8 @@ RECOMPUTATIONS = ("none", "selective", "full", "memory-budget")
 class Job:
     """Options by the names of today's command line, and facts that each format states in its own way.
 
-    ``labels`` are the file's own names of options, where they are others.
+    ``labels`` are the file's own names of options, where they are others. A job is ``complete`` where the options that
+    it leaves out are known too.
     """
 
     release: str
@@ -23,6 +24,7 @@ class Job:
     problems: list[Problem]
     unread: tuple[UnmappedOption, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = False
 
 
 def recomputation(field: str, name: str, words: str, problems: list[Problem]) -> dict[str, Fact]:

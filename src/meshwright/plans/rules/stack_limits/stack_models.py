@@ -82,7 +82,17 @@ def trained_precision(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.precision", precision, rule, f"precision: {precisions[0]}")
 
 
-MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_model)
+@limit("does not train sequences of this length with this model")
+def trained_length(plan: PlanValues) -> Iterator[Problem]:
+    """Refuse sequences beyond the positions of the stack's configurations of a model."""
+    longest, length = [row.max_positions for row in rows_of(plan.arch, plan.stack)], plan.workload.seq_len
+    if longest and all(most is not None and length > most for most in longest):
+        most = max(most for most in longest if most is not None)
+        rule = f"{plan.stack.id} trains {plan.arch.name} with {most} positions at most"
+        yield Problem("workload.seq_len", length, rule, f"seq_len: {most}")
+
+
+MODEL_LIMITS: tuple[StackLimit, ...] = (model, trained_precision, context_of_model, trained_length)
 
 
 def _is_row_of(row: StackModel, main: Architecture) -> bool:

@@ -1,7 +1,7 @@
 """Limits of torchtitan 0.3.0.
 
 Sources: torchtitan 0.3.0, ``distributed/parallel_dims.py``, ``distributed/pipeline_parallel.py``,
-``distributed/full_dtensor.py``, ``models/common/moe_sharding.py``, ``trainer.py``.
+``distributed/full_dtensor.py``, ``models/common/decoder.py``, ``models/common/moe_sharding.py``, ``trainer.py``.
 """
 
 from collections.abc import Iterator
@@ -78,6 +78,14 @@ def sequence_pieces(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.seq_len", length, rule, f"a multiple of {cut}")
 
 
+@limit("ties no embeddings under a pipeline", "pp")
+def tied_embeddings(plan: PlanValues) -> Iterator[Problem]:
+    """Embedding and head are in different stages."""
+    if plan.pp > 1 and plan.arch.tied_embeddings:
+        rule = f"torchtitan does not tie embeddings across the stages of pp = {plan.pp}"
+        yield Problem("layout.pp", plan.pp, rule, "pp: 1")
+
+
 TORCHTITAN_LIMITS: tuple[StackLimit, ...] = (
     schedule_without_pipeline,
     experts_order,
@@ -88,4 +96,5 @@ TORCHTITAN_LIMITS: tuple[StackLimit, ...] = (
     expert_replicas,
     optimizer,
     sequence_pieces,
+    tied_embeddings,
 )

@@ -1,0 +1,1 @@
+"""Assertions of the frameworks' argument checks: read from their sources, with our answer to each."""
