@@ -14,6 +14,7 @@ from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.forms.state_types import GatherType, GradientType, MasterType, MomentType
 from meshwright.stack.stack import Stack
 from meshwright.units import BytesPerSecondPerDevice, BytesPerSecondPerNode
 
@@ -148,6 +149,15 @@ MORE = (OF_OTHER_LISTS, *OFFLOADING)
 degree = st.sampled_from((1, 2, 3, 4, 8))
 name = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
 recompute = st.sampled_from(("none", "selective", "full", ("mlp", "core_attn"), ("moe_act",)))
+dtypes = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "gradient": st.sampled_from(get_args(GradientType)),
+        "gather": st.sampled_from(get_args(GatherType)),
+        "master": st.sampled_from(get_args(MasterType)),
+        "second_moment": st.sampled_from(get_args(MomentType)),
+    },
+)
 axes = st.permutations(("tp", "cp", "dp_shard", "dp_replicate", "pp")).map(tuple)
 
 
@@ -190,6 +200,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
             "virtual_stages": draw(degree),
         },
         "recompute": draw(recompute),
+        "dtypes": draw(dtypes),
         "workload": {
             "seq_len": draw(st.integers(-5, 10**6)),
             "global_batch": draw(st.integers(-5, 10**4)),
@@ -260,6 +271,15 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
 AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
 VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
+    (long_plan(dtypes={"gather": "fp8"}), {}, "dtypes.gather", "the precision is bf16", "gather: bf16"),
+    (
+        long_plan(dtypes={"first_moment": "bf16"}, workload={"optimizer": "sgd"}),
+        {},
+        "dtypes.first_moment",
+        "is a state of adamw",
+        "optimizer: adamw",
+    ),
+    (long_plan(dtypes={"master": "none"}), {}, "dtypes.master", "test-stack@1.0 has fp32", "master: fp32"),
     (
         long_plan(recompute=("layernorm", "mlp")),
         {"stack": replace(STACK, norm_products=("qkv", "ffn_up"))},

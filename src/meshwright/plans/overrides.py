@@ -75,7 +75,8 @@ def overrides_between(before: ShortPlan, after: ShortPlan) -> tuple[str, ...]:
     changed = [path for path in new if new[path] != old.get(path)]
     if (before.sharding == "none") != (after.sharding == "none"):
         changed += [path for path in ("layout.dp_replicate", "layout.dp_shard") if path not in changed]
-    return tuple(f"{path.rpartition('.')[2]}={written(new[path])}" for path in changed)
+    names = {path: name for name, path in sections(ShortPlan).items()}
+    return tuple(f"{names.get(path, path.rpartition('.')[2])}={written(new[path])}" for path in changed)
 
 
 def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
@@ -113,7 +114,7 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
     changes: dict[str, object] = {}
     for setting in settings:
         name, sign, text = (part.strip() for part in setting.partition("="))
-        path = paths.get(name.rpartition(".")[2], "")
+        path = paths.get(name) or paths.get(name.rpartition(".")[2], "")
         if not sign or not text:
             problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
         elif name in FIXED or not f".{path}".endswith(f".{name}"):

@@ -8,6 +8,8 @@ from test_round_trip import long_of, sayable
 from meshwright.errors import UnsupportedError
 from meshwright.frameworks.importing.plan_from_facts import Target, assemble
 from meshwright.frameworks.megatron_bridge.importing.importer import import_bridge
+from meshwright.stack.load import load_stack
+from meshwright.stack.state_types import types_of, usual_types
 
 TABLE = settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -21,7 +23,10 @@ def plan_of(foreign, this):
     )
     plan, _, problems = assemble(foreign, target, this.model.architecture)
     assert not problems
-    return long_of(plan, this.model.architecture)
+    precision = this.plan.workload.precision
+    written = plan.dtypes.written if plan.dtypes else {}
+    assert types_of(load_stack(target.stack), precision, written) == usual_types(this.stack, precision)
+    return long_of(plan.model_copy(update={"dtypes": this.plan.dtypes}), this.model.architecture)
 
 
 def exported_or_passed(this):
@@ -59,7 +64,8 @@ def test_facts_that_the_stack_runs_by_come_back():
     this = case(stack_name="megatron-bridge", layout={"dp_shard": 16}, sharding="zero1")
     foreign = import_bridge(exported(this).files["bridge/overrides.yaml"])
     assert foreign.value("stack") == "megatron-bridge"
-    assert foreign.value("stack.gradient_communication_bytes") == this.stack.gradient_communication_bytes == 2
+    assert this.stack.gradient_communication_bytes == 2
+    assert foreign.value("dtypes.reduce") == foreign.value("dtypes.gradient") == "16-bit"
     assert foreign.value("stack.overlap_gradient_reduction") is True
     assert foreign.value("stack.overlap_parameter_gather") is True
 

@@ -100,22 +100,22 @@ def test_precisions_by_name(name, precision):
 
 
 @pytest.mark.parametrize(
-    ("fields", "precision", "width"),
+    ("fields", "precision", "gradient"),
     [
-        ({"bf16": "true", "grad_reduce_in_fp32": "false"}, "bf16", 2),
+        ({"bf16": "true", "grad_reduce_in_fp32": "false"}, "bf16", "16-bit"),
         (
             {"bf16": "true", "fp8": "hybrid", "fp8_recipe": "tensorwise", "grad_reduce_in_fp32": "true"},
             "fp8",
-            4,
+            "fp32",
         ),
         ({"bf16": "true", "fp8": "e4m3", "fp8_recipe": "mxfp8"}, "mxfp8", None),
         ({"bf16": "true", "fp4": "e2m1"}, "nvfp4", None),
     ],
 )
-def test_precisions_by_their_fields(fields, precision, width):
+def test_precisions_by_their_fields(fields, precision, gradient):
     foreign = import_bridge(tree(mixed_precision=fields))
     assert foreign.value("workload.precision") == precision
-    assert foreign.value("stack.gradient_communication_bytes") == width
+    assert foreign.value("dtypes.gradient") == foreign.value("dtypes.reduce") == gradient
 
 
 def test_a_precision_by_name_replaces_the_recipes_fields():

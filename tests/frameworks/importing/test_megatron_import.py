@@ -90,7 +90,7 @@ def test_the_same_options_as_yaml():
         (["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"], "workload.precision", "mxfp8"),
         (["--bf16", "--fp4-format e2m1"], "workload.precision", "nvfp4"),
         (["--hidden-size 64", "--num-attention-heads 8"], "model.kv_heads", 8),
-        (["--grad-reduce-in-bf16", "--bf16"], "stack.gradient_communication_bytes", 2),
+        (["--grad-reduce-in-bf16", "--bf16"], "dtypes.reduce", "16-bit"),
         (["--num-layers-per-virtual-pipeline-stage 4"], "layers_per_stage", 4),
         (["--moe-token-dispatcher-type flex", "--moe-enable-deepep"], "stack.deduplicates_exchange", True),
         (["--overlap-moe-expert-parallel-comm"], "stack.overlap_expert_exchange", True),

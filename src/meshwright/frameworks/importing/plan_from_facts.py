@@ -21,7 +21,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.rule_input import largest_divisor
 from meshwright.stack.load import load_stack
-from meshwright.stack.state_types import usual_types
+from meshwright.stack.state_types import types_of, usual_types
 
 AXES = ("pp", "cp", "tp")
 
@@ -205,6 +205,8 @@ def _dtypes(foreign: ImportedFile, stack: str, precision: str) -> dict[str, Any]
     said = said_types(foreign, facts, precision)
     usual = usual_types(facts, precision).to_data()
     own = {key: value for key, value in said.items() if value != usual[key]}
+    if types_of(facts, precision, own) != types_of(facts, precision, said):
+        own = said  # a key that is as usual, while those that it follows are not
     return {"dtypes": own} if own else {}
 
 

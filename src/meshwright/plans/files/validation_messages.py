@@ -112,7 +112,10 @@ def validated(
 
 
 def sections(kind: type[Strict]) -> dict[str, str]:
-    """Where every scalar key of a plan lies: ``{"tp": "layout.tp", "sharding": "sharding", …}``."""
+    """Where every scalar key of a plan lies: ``{"tp": "layout.tp", "sharding": "sharding", …}``.
+
+    Of two keys with one name the first has it; the other one is there under its path.
+    """
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
         inner = _strict_in(field.annotation)
@@ -120,7 +123,9 @@ def sections(kind: type[Strict]) -> dict[str, str]:
             found[name] = name
         if inner is not None:
             below = {key: f"{name}.{path}" for key, path in sections(inner).items()}
-            found |= {key: path for key, path in below.items() if key not in KEYS_OF_A_NAME}
+            for key, path in below.items():
+                if key not in KEYS_OF_A_NAME:
+                    found[path if key in found else key] = path
     return found
 
 

@@ -13,11 +13,12 @@ from meshwright.stack.state_types import (
     usual_types,
 )
 
+EIGHT_BITS = ("fp8", "mxfp8")
 SIXTEEN_BITS = ("bf16", "fp16")
 
 
 def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
-    """Gradients and what is sent have fp32 or the 16-bit type of the precision; only fp8 gathers fp8."""
+    """Gradients and what is sent have fp32 or the 16-bit type of the precision; only 8-bit ones gather fp8."""
     written, workload = _written(case), case.workload
     if workload is None:
         return
@@ -26,8 +27,8 @@ def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
         if written.get(key) in SIXTEEN_BITS and written[key] != half:
             rule = f"the 16-bit type of precision {workload.precision} is {half}"
             yield Problem(f"dtypes.{key}", written[key], rule, f"{key}: {half}")
-    if written.get("gather") == "fp8" and workload.precision != "fp8":
-        rule = f"parameters are fp8 on the wire with precision fp8 only, and the precision is {workload.precision}"
+    if written.get("gather") == "fp8" and workload.precision not in EIGHT_BITS:
+        rule = f"parameters are fp8 on the wire where products are, and the precision is {workload.precision}"
         yield Problem("dtypes.gather", "fp8", rule, f"gather: {half}")
 
 

@@ -52,6 +52,7 @@ from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import with_types
 from meshwright.workload.workload import Workload
 
 REPLICAS = ("dp_replicate", "dp_shard")
@@ -69,7 +70,8 @@ def lower(
 
     ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
     """
-    layout = next(iter(plan.layouts.values()))
+    layout, written = next(iter(plan.layouts.values())), plan.dtypes.written if plan.dtypes else {}
+    stack = with_types(stack, workload.precision, written)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)

@@ -85,6 +85,7 @@ CASES = [
     ),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
+    (long_plan(dtypes={"second_moment": "bf16"}), LLAMA, "dtypes.second_moment", "not run yet"),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
     (*further(sharding="zero3", gather="per-layer"), "gather", "the head's table"),
     (*further(stages=(62, 0)), "pipeline.stages", "the last one has 0 layers"),

@@ -11,6 +11,7 @@ from meshwright.frameworks.deepspeed import options as names
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.option_table import read_facts
+from meshwright.stack.state_types import HALF
 
 Facts = dict[str, Fact]
 GRADIENT_TYPES = ("fp32", "fp16", "bf16")
@@ -144,10 +145,8 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     stage = stage_of(settings) or 0
     asked = settings.truth(names.OVERLAP, default=stage == 3)
     found = {"stack.overlap_gradient_reduction": settings.fact(names.OVERLAP, asked)} if stage else {}
-    for key, path in (
-        (names.WIRE, "dtypes.reduce"),
-        (names.ACCUMULATED, "dtypes.gradient"),
-    ):
-        if settings.get(key) in GRADIENT_TYPES:
-            found[path] = settings.fact(key, settings.get(key))
+    types = {names.WIRE: "dtypes.reduce", names.ACCUMULATED: "dtypes.gradient"}
+    said = {key: settings.get(key) for key in types if settings.get(key) in GRADIENT_TYPES}
+    for key, path in types.items() if said else ():
+        found[path] = settings.fact(key, said[key]) if key in said else Fact(HALF, "")
     return found

@@ -201,8 +201,8 @@ def _workload(line: CommandLine, facts: Facts) -> Facts:
 
 def _stack(line: CommandLine, facts: Facts) -> Facts:
     """Return the facts of the stack that the options set: overlap, gradient width, attention kernel."""
-    halved = next((name for name in ("--grad-reduce-in-bf16", names.FP16) if name in line), "")
-    if "--accumulate-allreduce-grads-in-fp32" in line and halved == names.FP16:
+    halved = next((name for name in (names.REDUCE_BF16, names.FP16) if name in line), "")
+    if names.ACCUMULATE_FP32 in line and halved == names.FP16:
         halved = ""
     width = Fact(HALF if halved else "fp32", halved)
     found = {

@@ -15,8 +15,8 @@ from meshwright.frameworks.option_table import Facts
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "uint8"}
 """Element types in torch's words; Transformer Engine's optimizer takes uint8 for fp8."""
-NAMED_PRECISIONS = {"bf16": ("bf16_mixed", 4), "fp16": ("fp16_mixed", 2)}
-"""Mixed precisions that Bridge has a name for, and bytes of a gradient on the wire in each."""
+NAMED_PRECISIONS = {"bf16": ("bf16_mixed", "fp32"), "fp16": ("fp16_mixed", "fp16")}
+"""Mixed precisions that Bridge has a name for, and the type of gradients in each."""
 PLAIN_PRECISION: Mapping[str, object] = {
     "fp32": False,
     "fp16": False,
@@ -33,9 +33,9 @@ PLAIN_PRECISION: Mapping[str, object] = {
 
 def mixed_precision(facts: Facts) -> str | dict[str, object]:
     """Bridge's name of the precision where it has one that reduces gradients as the stack does, or all its fields."""
-    precision, wire = facts["workload.precision"], facts["stack.gradient_communication_bytes"]
+    precision, gradient = facts["workload.precision"], facts["dtypes.gradient"]
     gathers_fp8 = facts["dtypes.gather"] == "fp8"
-    if NAMED_PRECISIONS.get(precision, ("", 0))[1] == wire:
+    if NAMED_PRECISIONS.get(precision, ("", ""))[1] == gradient and not gathers_fp8:
         return NAMED_PRECISIONS[precision][0]
     half = precision == "fp16"
     dtype = "torch.float16" if half else "torch.bfloat16"
@@ -47,7 +47,7 @@ def mixed_precision(facts: Facts) -> str | dict[str, object]:
         "params_dtype": dtype,
         "pipeline_dtype": dtype,
         "fp8_param_gather": gathers_fp8,
-        "grad_reduce_in_fp32": wire == 4,
+        "grad_reduce_in_fp32": gradient == "fp32",
     }
 
 
