@@ -92,7 +92,8 @@ def errors_without_search(request: ImportRequest, text: str) -> tuple[Problem, .
 def _request(base: Mapping[str, Any]) -> ImportRequest:
     model = base.get("model")
     if model is not None and model.endswith(".json"):
-        model = str(HERE.parent / "check" / "models" / model)
+        folders = (HERE, HERE.parent / "check" / "models")
+        model = str(next(folder / model for folder in folders if (folder / model).exists()))
     return ImportRequest(model=model, on=base["cluster"], seq_len=base.get("seq_len"))
 
 

@@ -10,11 +10,12 @@ MAX_FUNCTION_LINES = 80
 MAX_MEDIAN_FUNCTION_LINES = 10
 MAX_CLASS_METHODS = 15
 MAX_CLASS_LINES = 200
-MAX_PACKAGE_LINES = 89_400  # raise it on purpose, in a commit that says why
+MAX_PACKAGE_LINES = 90_000  # raise it on purpose, in a commit that says why
 
 LONG_FUNCTIONS: dict[str, str] = {}  # "file.py:name": why it cannot be cut
 LARGE_CLASSES = {
     "cost/closed_form/plan_group.py:PlanGroup": "cached properties, shared by the closed forms of time and memory",
+    "stack/stack.py:Stack": "one field and one line of text per fact of a framework",
     "model/families/config_fields.py:Fields": "one reading method per type of value, four for problems, one end",
 }
 

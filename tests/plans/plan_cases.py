@@ -12,9 +12,9 @@ from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.context_parallel import SequencePieces
 from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.dtypes import GatherType, GradientType, MasterType, MomentType
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.forms.state_types import GatherType, GradientType, MasterType, MomentType
 from meshwright.stack.stack import Stack
 from meshwright.units import BytesPerSecondPerDevice, BytesPerSecondPerNode
 

@@ -211,7 +211,8 @@ def test_free_links_leave_only_compute(schedule, chunks):
 
     passes = run(SCHEDULES[schedule].lists(2, case.program.micro_batches, chunks), compute)
     optimizer = max(
-        float(optimizer_seconds(case.program.held_elements(rank, "optimizer"), forms)) for rank in range(2)
+        float(optimizer_seconds(case.program.held_elements(rank, "optimizer"), case.program.stack, forms))
+        for rank in range(2)
     )
     assert played.step_s == pytest.approx(passes.latency + optimizer)
     assert played.step_s < case.simulated().step_s

@@ -1,4 +1,4 @@
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from importlib.resources import files
 
 import pytest
@@ -9,7 +9,7 @@ from meshwright.errors import InputError
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.device_recipe import NO_RECIPE
 from meshwright.stack.load import DEFAULT_STACK, load_stack, load_stack_until, parse_stack, stack_names
-from meshwright.stack.stack import Stack
+from meshwright.stack.stack import Stack, file_fields
 from meshwright.verbs.describe import describe_stack
 
 EXPECTED = {
@@ -54,7 +54,7 @@ def test_a_file_is_named_after_its_stack_and_says_where_its_facts_are_from(name)
 
 def test_a_file_says_only_what_differs_from_another_release():
     old, new = load_stack("megatron-bridge@26.02"), load_stack("megatron-bridge@26.06")
-    changed = {field.name for field in fields(Stack) if getattr(old, field.name) != getattr(new, field.name)}
+    changed = {field.name for field in file_fields() if getattr(old, field.name) != getattr(new, field.name)}
     assert changed == {"release", "source", "device_recipes"}
     assert new.device_recipe("gb300", "mxfp8").captures == "step"
     assert new.device_recipe("gb300", "bf16").captures == "attention"
@@ -127,7 +127,7 @@ def test_describe_shows_every_field():
     shown = describe_stack(stack)
     axes = shown["axes"]
     assert shown["id"] == "torchtitan@0.3"
-    for field in fields(Stack):
+    for field in file_fields():
         value = asdict(stack)[field.name]
         if field.name == "models":
             value = [model.said() for model in value]
@@ -201,7 +201,7 @@ def test_a_damaged_file_is_a_stack_or_a_refusal(name, data):
 
 @settings(deadline=None, max_examples=100)
 @given(
-    key=st.sampled_from([field.name for field in fields(Stack)]),
+    key=st.sampled_from([field.name for field in file_fields()]),
     junk=st.sampled_from(
         ["-1", "1.5", "10e40", "true", "~", "[]", "[[]]", "{}", "{a: 1}", "text", "''", "9" * 30]
     ),

@@ -10,6 +10,7 @@ from meshwright import api
 from meshwright.errors import InputError
 from meshwright.plans.files.plan_file import dump_plan, parse_plan
 from meshwright.plans.forms.conversion import expand
+from meshwright.stack.state_types import usual_types
 from meshwright.verbs.predict.predict_plan import predicted
 
 
@@ -150,7 +151,9 @@ def test_describe_knows_what_a_file_is(tmp_path, plan_file):
 
 def test_the_long_form_that_describe_shows_is_the_plan(plan_file):
     data = api.describe(str(plan_file), long=True)
-    assert parse_plan(json.dumps(data["plan"])) == api.load(plan_file).long
+    shown, plan = parse_plan(json.dumps(data["plan"])), api.load(plan_file)
+    assert shown.model_copy(update={"dtypes": None}) == plan.long
+    assert shown.dtypes.written == usual_types(plan.setting.stack, "bf16").to_data()
 
 
 def test_export_knows_its_targets(plan_file):

@@ -148,9 +148,10 @@ def test_a_file_that_runs_its_framework_in_its_own_way_brings_a_stack():
     )
     imported = import_text(text, HERE)
     data = imported.to_json("own")
-    stack = parse_stack(data["beside"]["own-stack.yaml"])
-    assert (stack.overlap_gradient_reduction, stack.gradient_communication_bytes) == (False, 2)
-    assert parse_plan(data["plan_text"]).stack == "own-stack.yaml"
+    stack, plan = parse_stack(data["beside"]["own-stack.yaml"]), parse_plan(data["plan_text"])
+    assert stack.overlap_gradient_reduction is False
+    assert plan.stack == "own-stack.yaml"
+    assert plan.dtypes.written == {"gradient": "bf16", "reduce": "bf16"}
     assert import_text(SCRIPT, HERE).to_json("own")["beside"] == {}
 
 

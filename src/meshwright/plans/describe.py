@@ -7,9 +7,9 @@ from meshwright.errors import PlanError
 from meshwright.model.architecture import Architecture
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.conversion import MAIN, expand
+from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.forms.state_types import Dtypes
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import types_of
@@ -44,7 +44,7 @@ def describe_plan(
 def _with_types(plan: LongPlan, stack: Stack | None) -> LongPlan:
     if stack is None:
         return plan
-    types = types_of(stack, plan.workload.precision, plan.dtypes.written if plan.dtypes else {})
+    types = types_of(stack, plan.workload.precision, plan.written_types)
     return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data())})
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from meshwright.cluster.cluster import Cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.lora_adapters import with_adapters
-from meshwright.plans.forms.state_types import Dtypes
+from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import with_types
 from meshwright.workload.workload import Workload

@@ -84,7 +84,7 @@ def allowed_types(stack: Stack, precision: str) -> dict[str, tuple[str, ...]]:
 
 
 def types_of(stack: Stack, precision: str, written: Mapping[str, str]) -> StateTypes:
-    """Return the types of a plan; keys that it does not write follow those that the stack ties them to."""
+    """Return the types of a plan; a key without a value follows a written one that the stack ties to it."""
     types = {**usual_types(stack, precision).to_data(), **written}
     for tied in stack.tied_types:
         changed = [types[key] for key in tied if key in written]

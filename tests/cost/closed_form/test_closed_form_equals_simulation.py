@@ -37,10 +37,12 @@ from meshwright.model.operators.blocks import build_graph
 from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
+from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.short import Offload
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
+from meshwright.stack.state_types import with_types
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.expert_routing import Routing
 from meshwright.workload.packed_documents import Documents
@@ -84,6 +86,11 @@ MIXTURES = {
     "every other layer": lambda place: ("full", "selective", "none")[int(100 * place) % 3],
 }
 """What a layer recomputes by its place between the ends."""
+NARROW_STATES = (
+    {"gradient": "fp32", "reduce": "bf16", "first_moment": "bf16", "second_moment": "fp8"},
+    {"master": "none", "first_moment": "fp16", "second_moment": "fp16", "reduce": "fp32"},
+)
+"""Element types that differ from the stack's, with and without scales."""
 CAPACITIES = (
     Capacity(factor=1.1, pad=True),
     Capacity(factor=0.8, scope="sequence"),
@@ -170,6 +177,16 @@ def test_closed_forms_equal_the_simulated_program_with_states_passed(stack, mode
     assert forms == {context_in_full(form).form for form in CONTEXTS}
     packed = replace(chosen.setting.workload, documents=documents)
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
+
+
+@pytest.mark.parametrize("written", NARROW_STATES, ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_closed_forms_equal_the_simulated_program_with_narrow_states(model, written):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", 3 * SOME, seed=0)
+    plans = [plan.model_copy(update={"dtypes": Dtypes.model_validate(written)}) for plan in chosen.plans]
+    stack = with_types(chosen.setting.stack, chosen.setting.workload.precision, written)
+    assert stack.base is not None
+    hold_together(replace(chosen, plans=plans, setting=replace(chosen.setting, stack=stack)))
 
 
 @pytest.mark.parametrize("said", ["balanced", 0.8], ids=str)

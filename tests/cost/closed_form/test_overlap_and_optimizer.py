@@ -13,6 +13,8 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
     send_occupancy,
 )
 from meshwright.cost.operators.kernel_and_collective_times import hardware_times_for
+from meshwright.stack.load import load_stack
+from meshwright.stack.state_types import with_types
 
 FORMS = hardware_times_for(load_cluster("h100-sxm-80gb x 8").pool, "bf16")
 SLOWDOWN = FORMS.constants["overlap_slowdown"]
@@ -59,10 +61,16 @@ def test_a_reduction_that_waits_for_another_ends_later(reduction, backward, bloc
 
 
 def test_the_optimizer_costs_its_start_and_its_bytes():
-    none, some = optimizer_seconds(0, FORMS), optimizer_seconds(10**9, FORMS)
+    stack = load_stack("generic")
+    none, some = optimizer_seconds(0, stack, FORMS), optimizer_seconds(10**9, stack, FORMS)
     assert none == FORMS.constants["step_fixed_s"]
-    assert optimizer_seconds(2 * 10**9, FORMS) - none == pytest.approx(2 * (some - none))
+    assert optimizer_seconds(2 * 10**9, stack, FORMS) - none == pytest.approx(2 * (some - none))
     assert some - none > 30e9 / FORMS.memory_bytes_per_s
+    narrow = with_types(stack, "bf16", {"first_moment": "bf16", "second_moment": "fp8"})
+    moved = FORMS.constants["optimizer_bytes"] + FORMS.constants["gradient_norm_bytes"]
+    saved = 2 * (2 + 3)  # two bytes of one moment and three of the other, read and written
+    ratio = (optimizer_seconds(10**9, narrow, FORMS) - none) / (some - none)
+    assert ratio == pytest.approx((moved - saved) / moved)
 
 
 def test_a_send_keeps_its_rank_unless_the_schedule_and_the_stack_can_overlap_it():

@@ -45,8 +45,8 @@ CASES = [
 ]
 
 
-def exported(target, precision, dtypes):
-    name, _, sharding = FILES[target]
+def exported(target, precision, dtypes, sharding=None):
+    name, _, usual = FILES[target]
     plan = ShortPlan.model_validate(
         {
             "plan": 1,
@@ -55,7 +55,7 @@ def exported(target, precision, dtypes):
             "workload": {"seq_len": 4096, "global_batch": 64, "precision": precision},
             "stack": name,
             "layout": {"dp_shard": 8},
-            "sharding": sharding,
+            "sharding": sharding or usual,
             **({"dtypes": dtypes} if dtypes else {}),
         }
     )
@@ -72,6 +72,11 @@ def test_types_come_back(target, precision, dtypes, tmp_path):
     stack, written = load_stack(name), found.dtypes.written if found.dtypes else {}
     assert types_of(stack, precision, written) == types_of(stack, precision, dtypes)
     assert found.sharding == sharding
+
+
+def test_deepspeed_accumulates_in_fp32_only_with_zero():
+    with pytest.raises(UnsupportedError, match="without ZeRO"):
+        exported("deepspeed", "bf16", {"gradient": "fp32"}, sharding="none")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class _OfPasses:
                 continue
             rows, same = of_forms[chosen], priced.take(chosen)
             work[rows], own[rows] = np.minimum(work[rows], same.work_s), np.minimum(own[rows], same.own_s)
-            first = same.first_stage_s
+            first = _first_stage_s(same)
             forward[rows], backward[rows] = (
                 np.maximum(forward[rows], first[0]),
                 np.maximum(backward[rows], first[1]),
@@ -171,7 +171,7 @@ class VariantBounds:
 
     @cached_property
     def slowdown(self) -> float:
-        """The slow-down of passes beside exchanges."""
+        """Slow-down of passes that overlap with exchanges."""
         return setting_hardware_times(self.setting).constants["overlap_slowdown"]
 
     def _without_exchanges(self, variant: PlanArrays) -> _OfPasses:
@@ -374,26 +374,8 @@ class _Same:
             return np.zeros(len(self.plans))
         own = self.micro_batches[:, None] * _sums(counts("own"), self.block_seconds)
         if not kind.split and kind.placement is looped_placement:
-            own = own + self._idle_s + _sums(counts("before"), self.backward_seconds)
+            own = own + _idle_s(self) + _sums(counts("before"), self.backward_seconds)
         return np.asarray(own.max(1))
-
-    @property
-    def first_stage_s(self) -> tuple[Floats, Floats]:
-        """Seconds of the forward and the backward passes of a micro-batch over the first stage."""
-        counts = self.ranks.of(self.plans, "first")[:, :, :1]
-        passes = self.forward_seconds, self.backward_seconds
-        forward, backward = (np.asarray(_sums(counts, seconds))[:, 0] for seconds in passes)
-        return forward, backward
-
-    @property
-    def _idle_s(self) -> Floats:
-        """Seconds that the last ranks of their kinds idle before their first backward passes at least: (n, K)."""
-        counts, forward = partial(self.ranks.of, self.plans), self.forward_seconds
-        chain = self.group.setting.model.chain
-        there = sum((repeat * forward[block] for block, repeat in chain), start=np.zeros(1))
-        back = _sums(counts("behind"), self.backward_seconds)
-        meanwhile = self._most_in_flight() * _sums(counts("most"), forward)
-        return np.maximum(_sums(counts("before"), forward), there[:, None] + back - meanwhile)
 
     @property
     def kept(self) -> Floats:
@@ -423,13 +405,31 @@ class _Same:
         """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
         return self._passes_held(self.ranks.in_flight)
 
-    def _most_in_flight(self) -> Ints:
+    def most_in_flight(self) -> Ints:
         """Forward passes of stages that the last ranks of their kinds hold at most: (n, K)."""
         return self._passes_held(self.ranks.most_in_flight)
 
     def _passes_held(self, held: Callable[..., tuple[int, ...]]) -> Ints:
         of = partial(held, self.choice, int(self.plans.schedule[0]))
         return map_distinct_rows(of, [self.plans.pp, self.plans.virtual_stages, self.micro_batches])
+
+
+def _first_stage_s(same: _Same) -> tuple[Floats, Floats]:
+    """Return the seconds of the forward and the backward passes of a micro-batch over the first stage."""
+    counts = same.ranks.of(same.plans, "first")[:, :, :1]
+    passes = same.forward_seconds, same.backward_seconds
+    forward, backward = (np.asarray(_sums(counts, seconds))[:, 0] for seconds in passes)
+    return forward, backward
+
+
+def _idle_s(same: _Same) -> Floats:
+    """Return the seconds that the last ranks of their kinds idle before their first backward passes: (n, K)."""
+    counts, forward = partial(same.ranks.of, same.plans), same.forward_seconds
+    chain = same.group.setting.model.chain
+    there = sum((repeat * forward[block] for block, repeat in chain), start=np.zeros(1))
+    back = _sums(counts("behind"), same.backward_seconds)
+    meanwhile = same.most_in_flight() * _sums(counts("most"), forward)
+    return np.maximum(_sums(counts("before"), forward), there[:, None] + back - meanwhile)
 
 
 _Priced = tuple[Ints, _Same]

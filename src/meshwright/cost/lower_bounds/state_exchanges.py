@@ -1,4 +1,4 @@
-"""Lower bounds of the seconds that exchanges of states take beside the passes of a step, and around them.
+"""Lower bounds of the time of state exchanges, during the passes of a step and around them.
 
 Exchanges inside passes, G a micro-batch over all stages, share the work of the mean rank: M·G / P.
 

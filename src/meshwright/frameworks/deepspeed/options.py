@@ -33,9 +33,9 @@ GRADIENT_CLIPPING = 1.0
 
 
 def _other_type(facts: Facts, key: str) -> str | None:
-    """Return an element type that is not DeepSpeed's own, the one of the precision."""
+    """Return an element type that a plan asks for and that is not DeepSpeed's own, the one of the precision."""
     found: str = facts[f"dtypes.{key}"]
-    return None if found == facts["workload.precision"] else found
+    return found if facts["dtypes.written"] and found != facts["workload.precision"] else None
 
 
 def _cuts_tensors(facts: Facts) -> bool:

@@ -53,11 +53,12 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
 
 
 def _state_types(plan: UniformPlan, stack: Stack) -> dict[str, Any]:
-    """Return the element types of states, and whether the optimizer's own ones are not as usual."""
-    precision, dtypes = plan.long.workload.precision, plan.long.dtypes
-    types = types_of(stack, precision, dtypes.written if dtypes else {})
+    """Return the element types of states, whether the plan writes any, and whether the optimizer's are not as usual."""
+    precision, written = plan.long.workload.precision, plan.long.written_types
+    types = types_of(stack, precision, written)
     return {
         **{f"dtypes.{key}": value for key, value in types.to_data().items()},
+        "dtypes.written": bool(written),
         "dtypes.narrow": is_narrow(stack, precision, types),
     }
 

@@ -200,7 +200,7 @@ def _workload(
 
 
 def _dtypes(foreign: ImportedFile, stack: str, precision: str) -> dict[str, Any]:
-    """Return the element types that are not the stack's own; those that it has no word for are the stack's facts."""
+    """Return the element types that differ from the stack's own and that a plan for it may write."""
     facts = load_stack(stack)
     said = said_types(foreign, facts, precision)
     usual = usual_types(facts, precision).to_data()

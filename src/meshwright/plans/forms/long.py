@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from meshwright.plans.context_parallel import Context, NamedContext, context_in_full
 from meshwright.plans.files.strict_types import Strict, name_or_list
+from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.short import (
     Axis,
     Degree,
@@ -24,7 +25,6 @@ from meshwright.plans.forms.short import (
     Version,
     WorkloadSpec,
 )
-from meshwright.plans.forms.state_types import Dtypes
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, stage_chains, stage_placement
 from meshwright.schedules.vocabulary import DEFAULT_FORM
@@ -219,6 +219,11 @@ class LongPlan(Strict):
         spread = all(rule is not None and rule.vocabulary == SPREAD for rule in ends)
         form = self.pipeline.schedule.vocabulary or DEFAULT_FORM
         return replace(self.pipeline.schedule.choice, vocabulary=form if spread else None)
+
+    @property
+    def written_types(self) -> dict[str, str]:
+        """Return the element types of states that the plan writes, by key of ``dtypes``."""
+        return self.dtypes.written if self.dtypes else {}
 
     @property
     def offload_rule(self) -> OffloadRule:

@@ -18,6 +18,7 @@ from meshwright.plans.files.strict_types import (
     number_or_list,
     number_or_mapping,
 )
+from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.spellings import (
     RECOMPUTES,
     SHARDINGS,
@@ -25,7 +26,6 @@ from meshwright.plans.forms.spellings import (
     stack_in_our_words,
     translated,
 )
-from meshwright.plans.forms.state_types import Dtypes
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule

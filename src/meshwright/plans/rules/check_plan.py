@@ -28,7 +28,7 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_fi
 from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
-from meshwright.plans.rules.state_types import TYPE_RULES
+from meshwright.plans.rules.state_dtypes import TYPE_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
 from meshwright.stack.stack import Stack

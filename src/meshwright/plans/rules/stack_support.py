@@ -13,7 +13,7 @@ from meshwright.plans.rules.context_parallel import stack_contexts
 from meshwright.plans.rules.expert_order import expert_order_by_stack
 from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
-from meshwright.plans.rules.state_types import state_types_by_stack
+from meshwright.plans.rules.state_dtypes import state_types_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
 from meshwright.schedules.choice import known_kind

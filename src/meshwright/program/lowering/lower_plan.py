@@ -70,8 +70,8 @@ def lower(
 
     ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
     """
-    layout, written = next(iter(plan.layouts.values())), plan.dtypes.written if plan.dtypes else {}
-    stack = with_types(stack, workload.precision, written)
+    layout = next(iter(plan.layouts.values()))
+    stack = with_types(stack, workload.precision, plan.written_types)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)
@@ -83,8 +83,7 @@ def lower(
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.global_batch // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
-    schedule = _schedule(plan, micro_batches, times)
-    ways = choice.ways(ranks, plan.pipeline.virtual_stages)
+    schedule, ways = _schedule(plan, micro_batches, times), choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
         sharding=effective_sharding(plan.sharding, stack),
         mode=mode,

@@ -237,7 +237,7 @@ def without_slower_context_forms(space: Space, setting: Setting) -> Space:
 
 
 def space_bounds(space: Space, setting: Setting, usable: float = inf) -> Iterator[CoarseBounds]:
-    """Bounds of each variant of all base plans, which have closed forms; no times of those that need more bytes."""
+    """Bounds of each variant of all base plans, which have closed forms. Plans of more bytes get no times."""
     floors = VariantBounds(space.base, setting, space.later.legal, usable)
     for variant in space.variants:
         yield floors.of(space.base.with_columns(variant.of(space.base)))

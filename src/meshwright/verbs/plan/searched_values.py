@@ -20,6 +20,7 @@ from meshwright.search.space.legal_plans import MAX_MICRO_BATCH, divisors
 from meshwright.search.space.plan_space import Space
 from meshwright.search.space.searched_schedules import LIMITS, all_schedules
 from meshwright.search.space.variants import leaves_open
+from meshwright.stack.state_types import allowed_types
 from meshwright.verbs.plan.search_space import has_closed_form
 
 PLAYED = "not with schedules without closed forms, nor with activations on the hosts"
@@ -105,6 +106,7 @@ def _codes_of_cells(space: Space, name: str, cells: Bools) -> set[int]:
 def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     yield from _left_out_of_pipelines(space, setting)
     yield from _left_out_where_played(space)
+    yield from _left_out_types(setting)
     stack, batch = setting.stack, setting.workload.global_batch
     if any(size > MAX_MICRO_BATCH for size in divisors(batch)):
         yield LeftOutValues("micro_batch", (f"above {MAX_MICRO_BATCH}",), "the space is bounded there")
@@ -127,6 +129,16 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
             ("other shares", "more than 2 passes ahead"),
             "--keep offload=SHARE,PASSES tries another",
         )
+
+
+def _left_out_types(setting: Setting) -> Iterator[LeftOutValues]:
+    """Yield the element types that the stack has besides those of the question."""
+    stack, precision = setting.stack, setting.workload.precision
+    allowed = allowed_types(stack, precision)
+    others = tuple(f"{key}: {word}" for key, words in allowed.items() for word in words[1:])
+    if others:
+        why = "narrower states change the loss, which is not predicted; predict --set KEY=TYPE prices one"
+        yield LeftOutValues("dtypes", others, why)
 
 
 def _left_out_of_pipelines(space: Space, setting: Setting) -> Iterator[LeftOutValues]:

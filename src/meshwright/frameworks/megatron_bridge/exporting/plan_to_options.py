@@ -52,7 +52,7 @@ def mixed_precision(facts: Facts) -> str | dict[str, object]:
 
 
 def torch_name(word: str | None) -> str:
-    """Return an element type in torch's words; fp32 where nothing is said."""
+    """Return torch's name of an element type, of fp32 by default."""
     return f"torch.{TORCH_NAMES[word or 'fp32']}"
 
 

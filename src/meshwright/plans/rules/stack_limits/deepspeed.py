@@ -14,6 +14,7 @@ from meshwright.plans.rules.stack_limits.hugging_face import SCRIPT_LIMITS
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues
 from meshwright.plans.rules.stack_limits.target_limits import precisions
+from meshwright.stack.state_types import half_of
 
 
 @limit("shards over all of data parallelism", "dp_replicate", "dp_shard", "sharding")
@@ -23,6 +24,15 @@ def sharding_over_a_part(plan: PlanValues) -> Iterator[Problem]:
         rule = f"ZeRO shards over all {plan.dp} ranks of data parallelism: MiCS is no part of 0.19.8"
         hint = f"dp_replicate: 1, dp_shard: {plan.dp}"
         yield Problem("layout.dp_replicate", plan.dp_replicate, rule, hint)
+
+
+@limit("accumulates in the precision's type without ZeRO", "sharding")
+def accumulation_without_zero(plan: PlanValues) -> Iterator[Problem]:
+    """Its engine refuses other types of accumulated gradients where nothing is sharded."""
+    gradient, half = plan.dtypes.get("gradient"), half_of(plan.workload.precision)
+    if plan.sharding == "none" and gradient not in (None, half):
+        rule = f"without ZeRO gradients are accumulated in the type of the parameters, {half}"
+        yield Problem("dtypes.gradient", gradient, rule, f"gradient: {half}, or sharding: zero1")
 
 
 @limit("cuts experts beside tp > 1 with ep > 1 only", "tp", "ep")
@@ -37,5 +47,6 @@ DEEPSPEED_LIMITS: tuple[StackLimit, ...] = (
     *SCRIPT_LIMITS,
     precisions(("fp32", "fp16", "bf16")),
     sharding_over_a_part,
+    accumulation_without_zero,
     tensor_parallel_experts,
 )

@@ -103,14 +103,8 @@ class PlanValues:
     @property
     def experts_order(self) -> tuple[str, ...]:
         """Axes of more than one rank of the experts' mesh; none for a model without experts."""
-        sizes = self._expert_sizes
+        sizes = _expert_sizes(self)
         return () if self.arch.moe is None else tuple(axis for axis in self.expert_order if sizes[axis] > 1)
-
-    @property
-    def _expert_sizes(self) -> dict[str, int]:
-        copies = self.expert_replicas
-        sizes = {"ep": self.ep, "etp": self.etp, "pp": self.pp}
-        return sizes | {"edp_replicate": copies, "edp_shard": self.ranks_of_an_expert // copies}
 
     def reordered(self, other: Sequence[str]) -> Flags:
         """Return true if axes of more than one rank stand in another order there."""
@@ -118,7 +112,7 @@ class PlanValues:
 
     def experts_reordered(self, other: Sequence[str]) -> Flags:
         """Return true if axes of more than one rank of the experts' mesh stand in another order there."""
-        return _reordered(self._expert_sizes, self.expert_order, other)
+        return _reordered(_expert_sizes(self), self.expert_order, other)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -164,7 +158,7 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
         offload=plan.offload or Offload(),
         context=layout.context_in_full,
         sequence_parallel=layout.sequence_parallel,
-        dtypes=plan.dtypes.written if plan.dtypes else {},
+        dtypes=plan.written_types,
         pipeline=pipeline,
         **(
             {}
@@ -172,6 +166,13 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
             else {"expert_replicas": experts.edp_replicate, "expert_order": experts.order}
         ),
     )
+
+
+def _expert_sizes(plan: PlanValues) -> dict[str, int]:
+    """Return the sizes of the axes of the experts' mesh."""
+    copies = plan.expert_replicas
+    sizes = {"ep": plan.ep, "etp": plan.etp, "pp": plan.pp}
+    return sizes | {"edp_replicate": copies, "edp_shard": plan.ranks_of_an_expert // copies}
 
 
 def _reordered(sizes: Mapping[str, int], order: Sequence[str], other: Sequence[str]) -> Flags:

@@ -19,7 +19,7 @@ SIXTEEN_BITS = ("bf16", "fp16")
 
 def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
     """Gradients and what is sent have fp32 or the 16-bit type of the precision; only 8-bit ones gather fp8."""
-    written, workload = _written(case), case.workload
+    written, workload = case.plan.written_types, case.workload
     if workload is None:
         return
     half = half_of(workload.precision)
@@ -35,17 +35,20 @@ def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
 def types_of_the_optimizer(case: RuleInput) -> Iterator[Problem]:
     """Moments are AdamW's: another optimizer has none of them, or not two."""
     optimizer = case.plan.workload.optimizer
-    moments = [key for key in ("first_moment", "second_moment") if key in _written(case)]
+    moments = [key for key in ("first_moment", "second_moment") if key in case.plan.written_types]
     if optimizer != "adamw" and moments:
         rule = f"is a state of adamw, and the optimizer is {optimizer}"
         yield Problem(
-            f"dtypes.{moments[0]}", _written(case)[moments[0]], rule, "optimizer: adamw, or leave it out"
+            f"dtypes.{moments[0]}",
+            case.plan.written_types[moments[0]],
+            rule,
+            "optimizer: adamw, or leave it out",
         )
 
 
 def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
     """Refuse types that the stack does not run, or not together, or not under this sharding."""
-    written, workload, stack = _written(case), case.workload, case.stack
+    written, workload, stack = case.plan.written_types, case.workload, case.stack
     if workload is None or not written:
         return
     precision = workload.precision
@@ -66,10 +69,6 @@ def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
         key = next(key for key in OPTIMIZER_STATES if getattr(types, key) != getattr(usual, key))
         rule = f"{stack.id} keeps narrow optimizer states with sharding {' or '.join(stack.narrow_shardings)} only"
         yield Problem(f"dtypes.{key}", getattr(types, key), rule, f"sharding: {stack.narrow_shardings[0]}")
-
-
-def _written(case: RuleInput) -> dict[str, str]:
-    return case.plan.dtypes.written if case.plan.dtypes else {}
 
 
 TYPE_RULES: tuple[Rule, ...] = (types_of_the_precision, types_of_the_optimizer)

@@ -11,7 +11,7 @@ MomentType = Literal["fp32", "bf16", "fp16", "fp8"]
 
 
 class Dtypes(Strict):
-    """Element types of states. A key that is left out is the stack's, or follows those that the stack ties it to.
+    """Element types of states. A missing key has the stack's own type, or follows a key that the stack ties to it.
 
     ``gradient``: where gradients are accumulated; ``reduce``: gradients on the wire; ``gather``: parameters on the
     wire; ``master``: the optimizer's copy of the parameters, ``none`` where the parameter is the only one.
