@@ -1,0 +1,37 @@
+"""Bytes of states under usual recipes: as published where a number is, and in types that their stacks have."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def states():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import states
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return states
+
+
+@pytest.fixture(scope="module")
+def recipes(states):
+    with states.RECIPES.open(encoding="utf-8", newline="") as file:
+        return [states.Recipe(**row) for row in csv.DictReader(file)]
+
+
+def test_published_numbers_are_met(states, recipes):
+    assert states.wrong(recipes) == []
+    assert sum(bool(recipe.published_bytes) for recipe in recipes) >= 4
+
+
+def test_every_recipe_is_one_that_its_stack_runs(recipes):
+    assert len(recipes) >= 12
+    for recipe in recipes:
+        warned = [p for p in recipe.resolved().warnings if p.field.startswith("dtypes")]
+        assert warned == [], recipe.recipe
