@@ -27,7 +27,7 @@ make() {
 unpack() {
   local target="$1"
   shift
-  "${PYTHON_MEGATRON:-python3.12}" -m pip download --quiet --no-deps --python-version 3.12 --only-binary=:all: \
+  "${PYTHON:-python3}" -m pip download --quiet --no-deps --python-version 3.12 --only-binary=:all: \
     --dest "${folder}/downloads" "$@" 2> /dev/null ||
     "${PYTHON:-python3}" -m pip download --quiet --no-deps --dest "${folder}/downloads" "$@"
   "${PYTHON:-python3}" - "${folder}/downloads" "${1/==/-}" "${folder}/sources-${target}" <<'PROGRAM'
