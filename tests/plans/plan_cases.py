@@ -271,7 +271,13 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
 AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
 VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
-    (long_plan(dtypes={"gather": "fp8"}), {}, "dtypes.gather", "the precision is bf16", "gather: bf16"),
+    (
+        long_plan(dtypes={"gather": "fp8"}),
+        {},
+        "dtypes.gather",
+        "the precision is bf16",
+        "dtypes.gather: bf16",
+    ),
     (
         long_plan(dtypes={"first_moment": "bf16"}, workload={"optimizer": "sgd"}),
         {},

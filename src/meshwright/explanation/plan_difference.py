@@ -209,6 +209,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "gather": plan.gather if short.sharding == "zero3" else "never",
         "recompute": format_layer_recomputes(layer_recomputes(plan, layers)),
         "offload": str(plan.offload or Offload()),
+        "dtypes": ", ".join(f"{key} {word}" for key, word in plan.written_types.items()) or "the stack's",
     }
 
 

@@ -60,5 +60,7 @@ def _line(text: str, paths: dict[str, str]) -> Iterator[Settings]:
 
 def suggestion_text(settings: Settings) -> str:
     """Write settings as a line of a plan file."""
-    pairs = (setting.partition("=") for setting in settings)
-    return ", ".join(f"{name.rpartition('.')[2]}: {value}" for name, _, value in pairs)
+    pairs, known = (setting.partition("=") for setting in settings), sections(ShortPlan)
+    return ", ".join(
+        f"{name if name in known else name.rpartition('.')[2]}: {value}" for name, _, value in pairs
+    )

@@ -10,6 +10,8 @@ from meshwright.plans.files.plan_file import dump_plan, parse_plan
 from meshwright.plans.forms.conversion import expand, shorten
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.suggested_settings import suggested_settings, suggestion_text
+from meshwright.stack.state_types import with_types
 
 HALF, EVERY = ("fp32", "16-bit"), ("fp32", "bf16", "fp16", "fp8")
 ABLE = replace(
@@ -45,7 +47,7 @@ def test_types_that_the_stack_has_are_legal():
             "16-bit type of precision bf16 is bf16",
             "gradient: bf16",
         ),
-        ({"gather": "fp8"}, {}, "dtypes.gather", "the precision is bf16", "gather: bf16"),
+        ({"gather": "fp8"}, {}, "dtypes.gather", "the precision is bf16", "dtypes.gather: bf16"),
         ({"first_moment": "bf16"}, {"optimizer": "sgd"}, "dtypes.first_moment", "a state of adamw", "adamw"),
         (
             {"master": "none"},
@@ -66,7 +68,7 @@ def test_types_that_the_stack_has_are_legal():
             {"stack": JOINT},
             "dtypes.gradient",
             "changes gradient, reduce together, and reduce stays as usual",
-            "leave out reduce",
+            "take reduce out",
         ),
         (
             {"first_moment": "bf16"},
@@ -80,6 +82,26 @@ def test_types_that_the_stack_has_are_legal():
 def test_wrong_types_are_named_with_their_rule(dtypes, about, field, rule, suggestion):
     found = problems(dtypes, **about)
     assert any(p.field == field and rule in p.rule and suggestion in p.suggestion for p in found), found
+
+
+def test_a_type_of_another_precision_is_named_once():
+    assert [p.field for p in problems({"gradient": "fp16", "reduce": "bf16"}, JOINT)] == ["dtypes.gradient"]
+    found = problems({"first_moment": "bf16", "second_moment": "bf16"}, optimizer="sgd")
+    assert [p.field for p in found] == ["dtypes.first_moment", "dtypes.second_moment"]
+
+
+def test_a_stack_with_the_types_of_a_plan_is_judged_as_the_stack_itself():
+    plan = long_plan(dtypes={"first_moment": "bf16"}, sharding="none")
+    changed = with_types(NARROW, "bf16", {"first_moment": "bf16"})
+    for stack in (NARROW, changed):
+        found = [p.field for p in check_plan(plan, graph(DENSE), cluster(64), stack) if p.severity == "error"]
+        assert found == ["dtypes.first_moment"]
+
+
+def test_suggestions_change_the_key_that_they_mean():
+    (problem,) = problems({"gather": "fp8"})
+    assert suggested_settings(problem) == (("dtypes.gather=bf16",),)
+    assert suggestion_text(("dtypes.gather=bf16", "gradient=bf16")) == "dtypes.gather: bf16, gradient: bf16"
 
 
 def test_all_wrong_types_come_at_once():

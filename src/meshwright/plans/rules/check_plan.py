@@ -67,6 +67,7 @@ def problems_by_rule(
     problems = [("unsupported", problem) for problem in unsupported(plan)]
     if len(plan.layouts) != 1:
         return problems
+    stack = stack.base or stack  # the rules read the plan's element types themselves
     case = RuleInput(plan, model, cluster, stack)
     problems += [(rule.__name__, problem) for rule in RULES for problem in rule(case)]
     legal = not any(problem.severity == "error" for _, problem in problems)

@@ -22,28 +22,23 @@ def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
     written, workload = case.plan.written_types, case.workload
     if workload is None:
         return
-    half = half_of(workload.precision)
-    for key in ("gradient", "reduce", "gather"):
-        if written.get(key) in SIXTEEN_BITS and written[key] != half:
-            rule = f"the 16-bit type of precision {workload.precision} is {half}"
-            yield Problem(f"dtypes.{key}", written[key], rule, f"{key}: {half}")
-    if written.get("gather") == "fp8" and workload.precision not in EIGHT_BITS:
-        rule = f"parameters are fp8 on the wire where products are, and the precision is {workload.precision}"
-        yield Problem("dtypes.gather", "fp8", rule, f"gather: {half}")
+    precision, half = workload.precision, half_of(workload.precision)
+    for key, value in written.items():
+        if _is_of_another_precision(key, value, precision):
+            rule = f"the 16-bit type of precision {precision} is {half}"
+            if value == "fp8":
+                rule = f"parameters are fp8 on the wire where products are, and the precision is {precision}"
+            yield Problem(f"dtypes.{key}", value, rule, f"{_name(key)}: {half}")
 
 
 def types_of_the_optimizer(case: RuleInput) -> Iterator[Problem]:
     """Moments are AdamW's: another optimizer has none of them, or not two."""
     optimizer = case.plan.workload.optimizer
-    moments = [key for key in ("first_moment", "second_moment") if key in case.plan.written_types]
-    if optimizer != "adamw" and moments:
-        rule = f"is a state of adamw, and the optimizer is {optimizer}"
-        yield Problem(
-            f"dtypes.{moments[0]}",
-            case.plan.written_types[moments[0]],
-            rule,
-            "optimizer: adamw, or leave it out",
-        )
+    for key in ("first_moment", "second_moment"):
+        if optimizer != "adamw" and key in case.plan.written_types:
+            rule = f"is a state of adamw, and the optimizer is {optimizer}"
+            value = case.plan.written_types[key]
+            yield Problem(f"dtypes.{key}", value, rule, "optimizer: adamw, or take it out")
 
 
 def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
@@ -53,22 +48,37 @@ def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
         return
     precision = workload.precision
     usual, known = usual_types(stack, precision), allowed_types(stack, precision)
+    unlike = {key for key, value in written.items() if _is_of_another_precision(key, value, precision)}
     for key, value in written.items():
-        if value not in known[key]:
+        if value not in known[key] and key not in unlike:
             rule = f"{stack.id} has {' or '.join(known[key])} here"
-            yield Problem(f"dtypes.{key}", value, rule, f"{key}: {known[key][0]}")
+            yield Problem(f"dtypes.{key}", value, rule, f"{_name(key)}: {known[key][0]}")
+    if any(value not in known[key] for key, value in written.items()):
+        return
     types = types_of(stack, precision, written)
     for joint in stack.joint_types:
         rest = [key for key in joint if getattr(types, key) == getattr(usual, key)]
         if rest and len(rest) < len(joint):
             changed = next(key for key in joint if key not in rest)
             rule = f"{stack.id} changes {', '.join(joint)} together, and {', '.join(rest)} stays as usual"
-            yield Problem(f"dtypes.{changed}", getattr(types, changed), rule, f"leave out {', '.join(rest)}")
+            yield Problem(f"dtypes.{changed}", getattr(types, changed), rule, f"take {rest[0]} out")
     narrow = is_narrow(stack, precision, types)
     if narrow and stack.narrow_shardings and case.plan.sharding not in stack.narrow_shardings:
         key = next(key for key in OPTIMIZER_STATES if getattr(types, key) != getattr(usual, key))
         rule = f"{stack.id} keeps narrow optimizer states with sharding {' or '.join(stack.narrow_shardings)} only"
         yield Problem(f"dtypes.{key}", getattr(types, key), rule, f"sharding: {stack.narrow_shardings[0]}")
+
+
+def _is_of_another_precision(key: str, value: str, precision: str) -> bool:
+    """Return true for what ``types_of_the_precision`` refuses."""
+    if key == "gather" and value == "fp8":
+        return precision not in EIGHT_BITS
+    return key in ("gradient", "reduce", "gather") and value in SIXTEEN_BITS and value != half_of(precision)
+
+
+def _name(key: str) -> str:
+    """Return a key as a plan's settings have it; ``gather`` alone is when parameters are gathered."""
+    return f"dtypes.{key}" if key == "gather" else key
 
 
 TYPE_RULES: tuple[Rule, ...] = (types_of_the_precision, types_of_the_optimizer)

@@ -85,7 +85,12 @@ CASES = [
     ),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
-    (long_plan(dtypes={"second_moment": "bf16"}), LLAMA, "dtypes.second_moment", "not run yet"),
+    (
+        long_plan(dtypes={"second_moment": "bf16"}, stack="generic"),
+        LLAMA,
+        "dtypes.second_moment",
+        "not run yet",
+    ),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
     (*further(sharding="zero3", gather="per-layer"), "gather", "the head's table"),
     (*further(stages=(62, 0)), "pipeline.stages", "the last one has 0 layers"),
@@ -98,6 +103,12 @@ CASES = [
 def test_what_is_not_run_is_named_with_a_remedy(plan, model, field, rule):
     found = unsupported_by_runtime(plan, model)
     assert any(p.field == field and rule in p.rule and p.suggestion for p in found), found
+
+
+def test_types_that_the_plans_stack_has_anyway_are_no_hindrance():
+    for stack, gradient in (("deepspeed", "bf16"), ("deepspeed", "fp32"), ("megatron-core", "fp32")):
+        assert unsupported_by_runtime(long_plan(dtypes={"gradient": gradient}, stack=stack), LLAMA) == []
+    assert unsupported_by_runtime(long_plan(dtypes={"gradient": "bf16"}, stack="megatron-core"), LLAMA)
 
 
 def test_layers_that_predict_further_tokens_run_in_the_last_stage():

@@ -38,7 +38,16 @@ class RuntimeLimit:
 def unsupported_by_runtime(plan: LongPlan, model: ModelGraph, *, proof: bool = False) -> list[Problem]:
     """Return all that keeps a legal plan from being run, or from being proven where ``proof``."""
     values = values_of(plan, model.architecture, workload_of(plan), load_stack(OWN_STACK))
+    values.dtypes = _types_of_its_own(plan)
     return broken((row.limit for row in LIMITS if row.proof or not proof), values)
+
+
+def _types_of_its_own(plan: LongPlan) -> dict[str, str]:
+    """Return the element types that a plan writes and that its stack does not have anyway."""
+    if not plan.written_types:
+        return {}
+    usual = usual_types(load_stack(plan.stack), plan.workload.precision).to_data()
+    return {key: value for key, value in plan.written_types.items() if value != usual[key]}
 
 
 @limit("does not run this model's arithmetic")
@@ -108,7 +117,8 @@ def _state_types(plan: PlanValues) -> Iterator[Problem]:
     usual = usual_types(plan.stack, plan.workload.precision).to_data()
     for key, value in plan.dtypes.items():
         if value != usual[key]:
-            yield Problem(f"dtypes.{key}", value, NOT_RUN, f"{key}: {usual[key]}")
+            name = "dtypes.gather" if key == "gather" else key
+            yield Problem(f"dtypes.{key}", value, NOT_RUN, f"{name}: {usual[key]}")
 
 
 @limit("trains in bf16 only")
@@ -175,8 +185,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="dtypes",
-        runs="the stack's own types",
-        refused="any other type",
+        runs="those of the plan's stack; they do not change what is computed",
+        refused="others, unless they are those of `meshwright`",
         limit=_state_types,
     ),
     RuntimeLimit(
