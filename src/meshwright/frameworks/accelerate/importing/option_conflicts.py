@@ -98,8 +98,9 @@ def _versions(settings: ConfigValues, kind: str) -> None:
         settings.problem("fsdp_sharding_strategy", "is no strategy", nearest(strategy(settings), STRATEGIES))
     if version == 1 and reshard in settings:
         rule = "FSDP version 1 reads fsdp_sharding_strategy and not this: it runs " + strategy(settings)
-        hint = f"fsdp_sharding_strategy: {settings.get(reshard)}"
-        settings.problem(reshard, rule, hint, ignored=True)
+        given = settings.get(reshard)
+        meant = "FULL_SHARD" if given is True else "SHARD_GRAD_OP" if given is False else given
+        settings.problem(reshard, rule, f"fsdp_sharding_strategy: {meant}", ignored=True)
     if version == 2 and "fsdp_sharding_strategy" in settings:
         rule = "FSDP version 2 reads fsdp_reshard_after_forward and not this"
         settings.problem("fsdp_sharding_strategy", rule, "fsdp_reshard_after_forward: true", ignored=True)
