@@ -272,6 +272,13 @@ AFTER = {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}
 VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
     (
+        long_plan({"tp": 16, "dp_shard": 4}),
+        {"stack": replace(STACK, name="megatron-core")},
+        "layout.tp",
+        "Megatron would copy them, and a plan cannot say so yet",
+        "tp: 8",
+    ),
+    (
         long_plan(dtypes={"gather": "fp8"}),
         {},
         "dtypes.gather",

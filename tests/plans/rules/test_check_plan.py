@@ -107,13 +107,6 @@ CASES = [
     (long_plan({"rank_order": BAD_ORDER}), {}, "layout.rank_order", "each of tp, cp", "[tp, cp, dp_shard"),
     (long_plan({"tp": 64}), {}, "layout.tp", "heads % tp = 32 % 64 = 32 ≠ 0", "tp: 8"),
     (long_plan({"tp": 16, "dp_shard": 4}), {}, "layout.tp", "kv_heads % tp = 8 % 16 = 8 ≠ 0", "tp: 8"),
-    (
-        long_plan({"tp": 16, "dp_shard": 4}),
-        {"stack": replace(STACK, name="megatron-core")},
-        "layout.tp",
-        "Megatron would copy them, and a plan cannot say so yet",
-        "tp: 8",
-    ),
     (long_plan({"tp": 3}), {}, "layout.tp", "hidden % tp = 4096 % 3 = 1 ≠ 0", "tp: 2"),
     (long_plan({"tp": 3}), {}, "layout.tp", "ffn % tp = 14336 % 3 = 2 ≠ 0", "tp: 2"),
     (
