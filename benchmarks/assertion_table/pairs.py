@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from assertion_table.answers import RULE, TARGETS, AnsweredAssertion, read_answers
 from meshwright.errors import InputError, Problem
+from meshwright.frameworks.option_table import nested
 from meshwright.plans.resolve import resolve_with
 from meshwright.verbs.check import check_text
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
@@ -100,10 +101,10 @@ def _request(base: Mapping[str, Any]) -> ImportRequest:
 def _text(target: str, base: Mapping[str, Any], changes: str) -> str:
     options = _changed(base["options"], changes)
     if target == "deepspeed":
-        return json.dumps(_sections(options), indent=2) + "\n"
+        return json.dumps(nested(options), indent=2) + "\n"
     if target == "accelerate":
         text = StringIO()
-        YAML().dump(_sections(options), text)
+        YAML().dump(nested(options), text)
         return text.getvalue()
     words = [word for key, value in options.items() if key.startswith("--") for word in _words(key, value)]
     exports = [f"export {key}={value}\n" for key, value in options.items() if not key.startswith("--")]
@@ -130,14 +131,3 @@ def _words(key: str, value: Any) -> list[str]:
         if "|" not in str(value)
         else [key, f"'{value}'"]
     )
-
-
-def _sections(options: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        *path, last = key.split(".")
-        section = found
-        for name in path:
-            section = section.setdefault(name, {})
-        section[last] = value
-    return found

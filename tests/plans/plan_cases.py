@@ -273,9 +273,9 @@ VALIDATION = "pipeline.schedule.step_validation"
 MORE += (
     (
         long_plan({"tp": 16, "dp_shard": 4}),
-        {"stack": replace(STACK, name="megatron-core")},
+        {"stack": replace(STACK, copies_key_value_heads=True)},
         "layout.tp",
-        "Megatron would copy them, and a plan cannot say so yet",
+        "test-stack@1.0 would copy them, and a plan cannot say so yet",
         "tp: 8",
     ),
     (

@@ -1,5 +1,6 @@
 """Element types of states: the stack's own, those that follow others, and what the stack's counts become."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -31,9 +32,19 @@ def test_types_come_off_again():
     for stack in STACKS:
         for key, words in allowed_types(stack, "bf16").items():
             changed = with_types(stack, "bf16", {key: words[-1]})
-            assert with_types(changed, "bf16", {}) is stack
+            assert with_types(changed, "bf16", {}) == stack
             assert with_types(changed, "bf16", {key: words[-1]}) == changed
             assert usual_types(changed, "bf16") == usual_types(stack, "bf16")
+
+
+def test_other_facts_of_a_stack_stay_when_its_types_change_again():
+    """Draws and fits change constants of a stack that has a plan's types; lowering the plan applies them again."""
+    stack, written = load_stack("megatron-core"), {"second_moment": "fp8"}
+    drawn = replace(with_types(stack, "bf16", written), host_s_per_layer=0.1)
+    assert with_types(drawn, "bf16", written) == drawn
+    assert with_types(drawn, "bf16", {}) == replace(stack, host_s_per_layer=0.1)
+    other = with_types(drawn, "bf16", {"gradient": "bf16"})
+    assert other == replace(with_types(stack, "bf16", {"gradient": "bf16"}), host_s_per_layer=0.1)
 
 
 def test_the_bytes_of_a_stack_are_the_sum_of_its_types():

@@ -138,6 +138,8 @@ class Stack:
         forms of context parallelism; ``ring+ulysses``: heads exchanged inside of groups that are a ring.
     sequence_pieces
         which pieces of a sequence a rank of cp has: one from either end, or neighbouring ones.
+    copies_key_value_heads
+        tp may be a multiple of the key-value heads, which are then copied; plans do not describe it yet.
     tp_families, ep_families
         families of models that tp or ep cuts as a plan says; None: all.
     models, device_recipes
@@ -229,6 +231,7 @@ class Stack:
     sequence_pieces: tuple[SequencePieces, ...] = ("head-tail",)
     ep: bool = True
     etp: bool = True
+    copies_key_value_heads: bool = False
     tp_families: tuple[str, ...] | None = None
     ep_families: tuple[str, ...] | None = None
     models: tuple[StackModel, ...] | None = None

@@ -1,4 +1,4 @@
-"""The element types of a stack's states under the plan key ``dtypes``, and the stack's facts with them.
+"""Resolve the element types of model states for a stack, and apply them to its counts of bytes.
 
 A stack file counts bytes of its usual states. What a plan writes changes these counts, so that all that reads them
 (ledger, collectives, closed forms, simulation) follows. Moments in fp16 and fp8 have one fp32 scale for each piece that
@@ -16,9 +16,24 @@ BYTES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "none": 0
 SCALED = ("fp16", "fp8")
 SCALE_BYTES = 4
 REMAINDER_BYTES = 2
-"""Bytes of an fp32 master copy beside a bf16 parameter that has its upper half."""
+"""Bytes of an fp32 master copy whose upper half is the bf16 parameter (Megatron's ``store_param_remainders``)."""
 OPTIMIZER_STATES = ("master", "first_moment", "second_moment")
 KEYS = ("gradient", "reduce", "gather", *OPTIMIZER_STATES)
+
+
+COUNTS = (
+    "parameter_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "gradient_communication_bytes",
+    "parameter_wire_bytes",
+    "optimizer_traffic_bytes",
+    "scaled_moments",
+    "shardings",
+    "pipeline_shardings",
+    "base",
+)
+"""Facts of a stack that follow from the types of its states."""
 
 
 def half_of(precision: str) -> str:
@@ -106,35 +121,40 @@ def is_narrow(stack: Stack, precision: str, types: StateTypes) -> bool:
 
 
 def with_types(stack: Stack, precision: str, written: Mapping[str, str]) -> Stack:
-    """Return the stack with the bytes of the types that a plan writes; the stack itself where it writes none."""
-    stack = stack.base or stack
-    usual, types = usual_types(stack, precision), types_of(stack, precision, written)
+    """Return the stack with the counts of the types that a plan writes; other facts stay as they are.
+
+    The stack may have the counts of other types already: they are replaced.
+    """
+    base = stack.base or stack
+    usual, types = usual_types(base, precision), types_of(base, precision, written)
     if types == usual:
-        return stack
-    parameter, master = stack.parameter_bytes, BYTES[types.master] - BYTES[usual.master]
-    if master_is_parameter(stack):
-        parameter, master = stack.parameter_bytes - (BYTES["fp32"] - 2) * (types.master == "none"), 0
-    elif types.master == "fp32" and _keeps_remainder(stack, precision, types):
+        return (
+            stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})
+        )
+    parameter, master = base.parameter_bytes, BYTES[types.master] - BYTES[usual.master]
+    if master_is_parameter(base):
+        parameter, master = base.parameter_bytes - (BYTES["fp32"] - 2) * (types.master == "none"), 0
+    elif types.master == "fp32" and _keeps_remainder(base, precision, types):
         master = REMAINDER_BYTES - BYTES["fp32"]
     moments = sum(BYTES[getattr(types, key)] - BYTES["fp32"] for key in ("first_moment", "second_moment"))
     gradient = BYTES[types.gradient] - BYTES[usual.gradient]
-    narrow = stack.narrow_shardings if is_narrow(stack, precision, types) else ()
-    shardings = narrow or stack.shardings
-    moved = 2 * (parameter - stack.parameter_bytes + master + moments) + gradient
+    narrow = base.narrow_shardings if is_narrow(base, precision, types) else ()
+    shardings = narrow or base.shardings
     return replace(
         stack,
         parameter_bytes=parameter,
-        gradient_bytes=stack.gradient_bytes + gradient,
-        optimizer_bytes=stack.optimizer_bytes + master + moments,
-        gradient_communication_bytes=stack.gradient_communication_bytes
+        gradient_bytes=base.gradient_bytes + gradient,
+        optimizer_bytes=base.optimizer_bytes + master + moments,
+        gradient_communication_bytes=base.gradient_communication_bytes
         + BYTES[types.reduce]
         - BYTES[usual.reduce],
-        parameter_wire_bytes=stack.parameter_wire_bytes + BYTES[types.gather] - BYTES[usual.gather],
-        optimizer_traffic_bytes=moved,
+        parameter_wire_bytes=base.parameter_wire_bytes + BYTES[types.gather] - BYTES[usual.gather],
+        # A step reads and writes its states, and reads gradients.
+        optimizer_traffic_bytes=2 * (parameter - base.parameter_bytes + master + moments) + gradient,
         scaled_moments=types.scaled_moments,
-        shardings=tuple(name for name in stack.shardings if name in shardings),
-        pipeline_shardings=tuple(name for name in stack.pipeline_shardings if name in shardings),
-        base=stack,
+        shardings=tuple(name for name in base.shardings if name in shardings),
+        pipeline_shardings=tuple(name for name in base.pipeline_shardings if name in shardings),
+        base=base,
     )
 
 

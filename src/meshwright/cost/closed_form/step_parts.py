@@ -232,6 +232,5 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds."""
-    return np.asarray(optimizer_seconds(group.held("optimizer"), group.setting.stack, group.stage_forms)).max(
-        1
-    )
+    seconds = optimizer_seconds(group.held("optimizer"), group.setting.stack, group.stage_forms)
+    return np.asarray(seconds).max(1)

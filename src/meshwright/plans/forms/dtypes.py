@@ -1,4 +1,4 @@
-"""The plan key ``dtypes``: element types of gradients, of what is sent, and of the optimizer's states."""
+"""The plan key ``dtypes``: element types of gradients, messages and optimizer states."""
 
 from typing import Literal
 

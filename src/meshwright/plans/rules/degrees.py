@@ -71,8 +71,8 @@ def tensor_widths(case: RuleInput) -> Iterator[Problem]:
     for name, width in widths.items():
         if width % tp:
             rule = f"{name} % tp = {width} % {tp} = {width % tp} ≠ 0"
-            if name == "kv_heads" and tp % width == 0 and case.stack.name.startswith("megatron"):
-                rule += "; Megatron would copy them, and a plan cannot say so yet"
+            if name == "kv_heads" and tp % width == 0 and case.stack.copies_key_value_heads:
+                rule += f"; {case.stack.id} would copy them, and a plan cannot say so yet"
             yield Problem("layout.tp", tp, rule, f"tp: {legal}")
 
 

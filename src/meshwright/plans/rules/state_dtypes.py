@@ -1,4 +1,4 @@
-"""Rules on the element types of states: those of the precision, and what the stack runs."""
+"""Rules on element types of model states: types that the precision allows, and that the stack supports."""
 
 from collections.abc import Iterator
 

@@ -38,12 +38,12 @@ class RuntimeLimit:
 def unsupported_by_runtime(plan: LongPlan, model: ModelGraph, *, proof: bool = False) -> list[Problem]:
     """Return all that keeps a legal plan from being run, or from being proven where ``proof``."""
     values = values_of(plan, model.architecture, workload_of(plan), load_stack(OWN_STACK))
-    values.dtypes = _types_of_its_own(plan)
+    values.dtypes = _other_types(plan)
     return broken((row.limit for row in LIMITS if row.proof or not proof), values)
 
 
-def _types_of_its_own(plan: LongPlan) -> dict[str, str]:
-    """Return the element types that a plan writes and that its stack does not have anyway."""
+def _other_types(plan: LongPlan) -> dict[str, str]:
+    """Return the element types of a plan that differ from those of its stack."""
     if not plan.written_types:
         return {}
     usual = usual_types(load_stack(plan.stack), plan.workload.precision).to_data()
