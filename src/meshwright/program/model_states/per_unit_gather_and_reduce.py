@@ -11,6 +11,7 @@ Gathers that overlap compute begin one run ahead: when the run before the last o
 whole at a time instead of one, where a rank's runs follow each other.
 
 Gradients of a stage are reduced once for each unit, behind the last W (or B) of the unit: n reductions of each stage.
+What that pass sends goes first: a reduction waits for the one before it, and the next stage should not.
 Reduced once a step they would stay whole from the first unit to the last, in fp32 twice the bytes of the parameters
 that come and go. W needs no parameters, so it may run when they are freed.
 """
@@ -89,8 +90,7 @@ def exchange_units(actions: Sequence[Action], rule: UnitRule) -> list[Action]:
         slots[slot].append(Action("GATHER", run.stage))
     for at, stage in _complete(actions, rule.size):
         if stage in rule.reduced:
-            end = at if "REDUCE" in rule.overlapped else _with_send(actions, at)
-            slots[_behind(end)].append(Action("REDUCE", stage))
+            slots[_behind(_with_send(actions, at))].append(Action("REDUCE", stage))
     return [
         step
         for at, action in enumerate(actions)
