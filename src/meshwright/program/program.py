@@ -8,7 +8,7 @@ else of the plan.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from meshwright.model.graph import Block
@@ -65,6 +65,7 @@ class Program:
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
     ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them. Ranks of ep
     hold a layer's experts in the order ``expert_orders`` has for it; None, or nothing: as the model has them.
+    ``changed_types`` are element types of states that are not the stack's usual ones, by key of ``dtypes``.
 
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``pipeline_vocabulary.py``);
     each of them has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares
@@ -97,6 +98,7 @@ class Program:
     vocabulary: str | None = None
     node_order: tuple[int, ...] | None = None
     expert_orders: tuple[tuple[int, ...] | None, ...] = ()
+    changed_types: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Stage, ...]:
@@ -212,6 +214,8 @@ def _identity(program: Program) -> Iterator[object]:
         yield "documents are kept apart"
     if program.shape.capacity is not None:
         yield str(program.shape.capacity)
+    if program.changed_types:
+        yield sorted(program.changed_types.items())
     if program.stack.deduplicates_exchange:
         yield "copies of tokens go once", program.expert_grid.parts
     if any(program.expert_orders):

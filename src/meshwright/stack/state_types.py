@@ -107,6 +107,13 @@ def types_of(stack: Stack, precision: str, written: Mapping[str, str]) -> StateT
     return StateTypes(**types)
 
 
+def changed_types(stack: Stack, precision: str, written: Mapping[str, str]) -> dict[str, str]:
+    """Return the types of a plan that are not the stack's usual ones, by key of ``dtypes``."""
+    usual = usual_types(stack, precision)
+    types = types_of(stack, precision, written).to_data()
+    return {key: value for key, value in types.items() if value != getattr(usual, key)}
+
+
 def _follow(key: str, other: str) -> str:
     """Return the type of a key that is tied to one of this type: a master copy is then the parameter itself."""
     if key == "master":

@@ -134,7 +134,7 @@ def last_micro_batch_only():
     original = Unit.add_product
 
     def add_product(self, names, g, x):
-        self.gradient_of(names[0])
+        self._gradient_of(names[0])
         self._unwritten |= set(names)
         original(self, names, g, x)
 
@@ -353,7 +353,7 @@ def forgotten_moments():
 
     def begin_step(self, lr_factor):
         for moments in self.optimizer.moments.values():
-            moments.first.zero_()
+            moments.first.values.zero_()
         original(self, lr_factor)
 
     StepStates.begin_step = begin_step

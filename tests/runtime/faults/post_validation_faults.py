@@ -27,11 +27,11 @@ def moments_not_undone():
     original = Optimizer.restore
 
     def restore(self, copies):
-        kept = {name: (m.first.clone(), m.second.clone()) for name, m in self.moments.items()}
+        kept = {name: (m.first.values.clone(), m.second.values.clone()) for name, m in self.moments.items()}
         original(self, copies)
         for name, moments in self.moments.items():
-            moments.first.copy_(kept[name][0])
-            moments.second.copy_(kept[name][1])
+            moments.first.values.copy_(kept[name][0])
+            moments.second.values.copy_(kept[name][1])
 
     Optimizer.restore = restore
 

@@ -52,7 +52,7 @@ from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
-from meshwright.stack.state_types import with_types
+from meshwright.stack.state_types import changed_types, with_types
 from meshwright.workload.workload import Workload
 
 REPLICAS = ("dp_replicate", "dp_shard")
@@ -71,6 +71,7 @@ def lower(
     ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
     """
     layout = next(iter(plan.layouts.values()))
+    types = changed_types(stack, workload.precision, plan.written_types)
     stack = with_types(stack, workload.precision, plan.written_types)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
@@ -127,6 +128,7 @@ def lower(
             0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
             for s in parts
         ),
+        changed_types=types,
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),

@@ -113,8 +113,8 @@ def _weights(stretch: Stretch, rank: Rank) -> torch.Tensor:
 
 
 def _dtype(state: str, rank: Rank) -> torch.dtype:
-    """Return the dtype to write: the compute dtype for parameters, the master dtype for buffers."""
-    return rank.plan.precision.compute if state == PARAMETER else rank.plan.precision.master
+    """Return the dtype to write: the compute dtype for parameters, that of statistics for buffers."""
+    return rank.plan.precision.compute if state == PARAMETER else rank.plan.precision.statistic
 
 
 def _write(

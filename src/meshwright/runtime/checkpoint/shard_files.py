@@ -1,7 +1,8 @@
 """The state that a rank holds between steps, as tensors of a safetensors file.
 
 A *stretch* is a contiguous part of a parameter or of one of its moments, or a whole buffer: elements start … stop of
-the flattened tensor of one tp rank. Buffers have no moments. Its name in a file is
+the flattened tensor of one tp rank. Buffers have no moments. A moment in fp16 or fp8 has a second entry: the scale of its
+piece. Its name in a file is
 ``STATE/PARAMETER/CUT/START-STOP``. CUT is ``whole`` or the dim and range of the slice: by tp (``0:24-48``), by the
 pipeline ranks for a vocabulary table spread over them, or by ep and etp for experts (``0:4-8,1:0-32``; with an expert
 order ``0:9+2+5+0``). The file's metadata holds the shapes, whole and local, under ``PARAMETER/CUT``, so the files can
@@ -25,7 +26,13 @@ from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
-DTYPES: Mapping[torch.dtype, str] = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
+DTYPES: Mapping[torch.dtype, str] = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.float8_e4m3fn: "F8_E4M3",
+}
 """The safetensors names of the dtypes that shards have."""
 PARAMETER, BUFFER = "parameter", "buffer"
 METADATA = "meshwright"
@@ -58,12 +65,17 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
     """Yield every parameter, moment and buffer stretch that a rank holds."""
     for unit in rank.plan.all_units:
         moments = rank.interpreter.states.optimizer.moments[unit.name]
-        buffers = {PARAMETER: unit.owned, "first_moment": moments.first, "second_moment": moments.second}
+        states = {"first_moment": moments.first, "second_moment": moments.second}
+        buffers = {PARAMETER: unit.owned, **{name: state.values for name, state in states.items()}}
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
             owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
             for state, buffer in buffers.items():
                 yield Stretch(state, tensors[name], of.start, owner, buffer[here])
+            for state, stored in states.items():
+                scale = stored.scale_at(here.start)
+                if scale is not None:
+                    yield Stretch(f"{state}_scale", tensors[name], of.start, owner, scale)
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)

@@ -27,7 +27,7 @@ from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.lowering.optimizer_post_validation import sum_neighbours
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
-from meshwright.program.pass_items import Collective, Compute, exchanges_of, legs_of
+from meshwright.program.pass_items import Collective, CollectiveKind, Compute, exchanges_of, legs_of
 from meshwright.program.program import Program
 from meshwright.schedules.action import EXCHANGES, Action
 
@@ -143,6 +143,7 @@ class Communicator:
         largest: bool = False,
         root: int | None = None,
         splits: Splits | None = None,
+        by: CollectiveKind | None = None,
     ) -> Work:
         """Start a collective and return its handle.
 
@@ -150,7 +151,8 @@ class Communicator:
         all-reduced, reduced or broadcast in place; ``out`` receives the result of the first three. ``splits`` are the
         rows that an all-to-all sends to each member and receives from it. ``elements`` is the logical number of
         elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest`` takes the maximum
-        instead of the sum. ``root`` is the rank that receives a reduction, or broadcasts.
+        instead of the sum. ``root`` is the rank that receives a reduction, or broadcasts. ``by`` is the operation that
+        does it, or its first part, if another one than the item names; ``proceed`` starts the next.
         """
         group = self.group(item.axes)
         if elements is None:
@@ -162,31 +164,40 @@ class Communicator:
         )
         what = f"{item.kind} of {item.what}"
         with self.naming(what, group.ranks):
-            work = self._begin(item, tensor, out, group.handle, largest, root, splits)
+            work = self._begin(by or item.kind, tensor, out, group.handle, largest, root, splits)
+        return NamedWork(work, self, what, group.ranks)
+
+    def proceed(
+        self, item: Collective, kind: CollectiveKind, tensor: torch.Tensor, out: torch.Tensor
+    ) -> Work:
+        """Start the next operation of a collective that has been logged already."""
+        group, what = self.group(item.axes), f"{item.kind} of {item.what}"
+        with self.naming(what, group.ranks):
+            work = self._begin(kind, tensor, out, group.handle)
         return NamedWork(work, self, what, group.ranks)
 
     def _begin(
         self,
-        item: Collective,
+        kind: CollectiveKind,
         tensor: torch.Tensor,
         out: torch.Tensor | None,
         group: dist.ProcessGroup | None,
-        largest: bool,
-        root: int | None,
-        splits: Splits | None,
+        largest: bool = False,
+        root: int | None = None,
+        splits: Splits | None = None,
     ) -> Work:
-        if item.kind == "all-to-all":
+        if kind == "all-to-all":
             sent, received = splits or (None, None)
             return dist.all_to_all_single(out, tensor, received, sent, group=group, async_op=True)
-        if item.kind == "broadcast":
+        if kind == "broadcast":
             return dist.broadcast(tensor, src=root, group=group, async_op=True)
-        if item.kind == "reduce":
+        if kind == "reduce":
             return dist.reduce(tensor, dst=root, group=group, async_op=True)
-        if item.kind == "all-gather":
+        if kind == "all-gather":
             return dist.all_gather_single(out, tensor, group=group, async_op=True)
-        if item.kind == "reduce-scatter":
+        if kind == "reduce-scatter":
             return dist.reduce_scatter_single(out, tensor, group=group, async_op=True)
-        assert item.kind == "all-reduce", f"{item.kind} is not run yet"
+        assert kind == "all-reduce", f"{kind} is not run yet"
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=op, group=group, async_op=True)
 

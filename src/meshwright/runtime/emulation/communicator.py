@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from meshwright.program.pass_items import Collective
+from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import matching_receive
 from meshwright.runtime.comm.communicator import MESSAGES, Axes, Communicator, NamedWork, Splits, Work
 from meshwright.runtime.emulation.clock import Clock
@@ -116,6 +116,7 @@ class EmulatedCommunicator(Communicator):
         largest: bool = False,
         root: int | None = None,
         splits: Splits | None = None,
+        by: CollectiveKind | None = None,
     ) -> Work:
         """Start a collective of the step, leaving the tensors unchanged. Before the step begins it takes no time."""
         if self.clock.origin is None:

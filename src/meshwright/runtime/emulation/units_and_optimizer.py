@@ -102,6 +102,7 @@ def _unit(name: str, mesh: StateMesh, communicator: EmulatedCommunicator) -> Emu
         sequence_parallel=False,
         accumulates=False,
         gradient_width=0,
+        parameter_width=0,
     )
 
 

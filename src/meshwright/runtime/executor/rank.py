@@ -19,7 +19,7 @@ from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
 from meshwright.runtime.launch.launcher_environment import Place
-from meshwright.runtime.precision import PRECISIONS
+from meshwright.runtime.precision import precision_of
 from meshwright.runtime.state.optimizer import AdamW, Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
@@ -85,7 +85,8 @@ def loaded_rank(
 ) -> Rank:
     """Return a rank that holds its part of ``tensors``, whole parameters."""
     numerics = runnable_numerics(job.model.architecture)
-    plan = rank_plan(job.program, job.model, numerics, communicator, PRECISIONS[job.precision])
+    precision = precision_of(job.precision, job.program.changed_types)
+    plan = rank_plan(job.program, job.model, numerics, communicator, precision)
     for unit in plan.all_units:
         unit.load(local_part(tensors, unit))
     for name, buffer in plan.buffers.items():

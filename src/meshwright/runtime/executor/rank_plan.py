@@ -182,7 +182,7 @@ def _buffers(
 ) -> dict[str, torch.Tensor]:
     here = {place.layer for of_part in places.values() for place in of_part}
     return {
-        name: torch.zeros(shape, dtype=precision.master, device=communicator.device)
+        name: torch.zeros(shape, dtype=precision.statistic, device=communicator.device)
         for name, shape in named_buffers(model).items()
         if int(name.split(".")[1]) in here
     }
@@ -227,6 +227,7 @@ def _units(
             sequence_parallel=program.mode.sequence_parallel,
             accumulates=program.mode.reduce != "per-step",
             gradient_width=program.stack.gradient_communication_bytes,
+            parameter_width=program.stack.parameter_wire_bytes,
         )
 
     def both(name: str, of: Sequence[Place]) -> tuple[Unit, ...]:

@@ -59,7 +59,8 @@ class LinearKernel:
         if self.biases and (self.op.split != "row" or self.setting.counts_whole):
             parts = g.flatten(0, 1).sum(0).split([self._size(name, visit) for name in self.biases])
             for name, part in zip(self.biases, parts, strict=True):
-                visit.unit(name).gradient_of(name).add_(part)
+                with visit.unit(name).adding(name) as total:
+                    total.add_(part)
         return g @ self.table(visit)
 
     def table(self, visit: OperatorCall) -> torch.Tensor:
@@ -85,7 +86,7 @@ class LinearKernel:
         return visit.unit(self.matrices[0])
 
     def _size(self, name: str, visit: OperatorCall) -> int:
-        return visit.unit(name).gradient_of(name).numel()
+        return visit.unit(name).shape(name)[0]
 
 
 @dataclass(frozen=True)

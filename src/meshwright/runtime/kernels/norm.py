@@ -107,7 +107,8 @@ class NormKernel:
 
     def _add(self, which: int, gradient: torch.Tensor, visit: OperatorCall) -> None:
         name = self.names[which]
-        visit.unit(name).gradient_of(name).add_(gradient)
+        with visit.unit(name).adding(name) as total:
+            total.add_(gradient)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class GradientReductions:
         items = self.plan.program.collectives[action.stage, action.kind]
         for unit, item in zip(self.plan.units_of(action.stage), items, strict=True):
             assert unit.reduced is not None
-            self.plan.communicator.start(item, unit.reduced, unit.gradient_width).wait()
+            PendingExchange(unit.sum_over_ranks(item, unit.reduced)).begin().finish()
 
     def tied(self, action: Action) -> None:
         """Reduce the gradient of a table that another stage holds too."""
@@ -48,7 +48,7 @@ class GradientReductions:
         (item,) = self.plan.program.collectives[None, "REDUCE_TIED"]
         unit = self.plan.unit_of[TABLE]
         part = unit.tied()
-        self.plan.communicator.start(item, part, unit.gradient_width).wait()
+        PendingExchange(unit.sum_over_ranks(item, part)).begin().finish()
         unit.set_tied(part)
 
     def end(self) -> None:

@@ -1,6 +1,7 @@
 """AdamW on shards, the global norm of gradients, and clipping by it.
 
-AdamW (Loshchilov and Hutter, arXiv 1711.05101) with bias correction, on the flat shards in the optimizer's dtype:
+AdamW (Loshchilov and Hutter, arXiv 1711.05101) with bias correction, on the flat shards in the dtype of statistics, in
+which they are stored or are opened for the step (``stored_states.py``):
 m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← (1 − lr·λ)p − lr·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε). Weight decay λ excludes
 vectors (norms, biases); each span of a shard belongs to one parameter, so shard borders do not affect the rule.
 
@@ -18,6 +19,7 @@ from meshwright.model.named_tensors import is_matrix
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.sharded_unit import Unit
+from meshwright.runtime.state.stored_states import Ranges, StoredState, opened
 
 CLIP_EPSILON = 1e-6
 ROW = 4096
@@ -35,9 +37,6 @@ class AdamW:
     clip: float | None = 1.0
 
 
-Ranges = tuple[tuple[int, int], ...]
-
-
 @dataclass
 class Moments:
     """First and second moment of one unit's shard, and ranges of the shard.
@@ -45,8 +44,8 @@ class Moments:
     ``counted`` are the ranges that this rank counts in the norm, ``decayed`` the matrices, ``others`` all else.
     """
 
-    first: torch.Tensor
-    second: torch.Tensor
+    first: StoredState
+    second: StoredState
     counted: Ranges
     decayed: Ranges
     others: Ranges
@@ -78,8 +77,8 @@ class Optimizer:
             }
             matrices = {t.name for t in unit.layout.tensors if is_matrix(t.name, t.whole_shape)}
             self.moments[unit.name] = Moments(
-                torch.zeros_like(unit.owned),
-                torch.zeros_like(unit.owned),
+                StoredState.zeros(unit, self.plan.precision.first_moment),
+                StoredState.zeros(unit, self.plan.precision.second_moment),
                 ranges(unit, counted),
                 ranges(unit, matrices),
                 ranges(unit, names - matrices),
@@ -91,7 +90,7 @@ class Optimizer:
         for unit in self.plan.all_units:
             assert unit.reduced is not None, f"{unit.name} has no gradient"
             for start, stop in self.moments[unit.name].counted:
-                total += sum_of_squares(unit.reduced[start:stop])
+                total += sum_of_squares(unit.reduced[start:stop].to(total))
         return total
 
     def clipping(self, norm: float) -> float:
@@ -101,17 +100,20 @@ class Optimizer:
 
     def copies(self) -> Copies:
         """Return copies of everything that a step overwrites."""
-        units = ((unit, self.moments[unit.name]) for unit in self.plan.all_units)
-        shards = [(unit.owned, moments.first, moments.second) for unit, moments in units]
-        return Copies(self.step, [tuple(buffer.clone() for buffer in buffers) for buffers in shards])
+        return Copies(self.step, [tuple(b.clone() for b in self._buffers(u)) for u in self.plan.all_units])
 
     def restore(self, copies: Copies) -> None:
         """Restore parameters, moments and step number from copies."""
         self.step = copies.step
         for unit, saved in zip(self.plan.all_units, copies.shards, strict=True):
-            moments = self.moments[unit.name]
-            for buffer, copy in zip((unit.owned, moments.first, moments.second), saved, strict=True):
+            for buffer, copy in zip(self._buffers(unit), saved, strict=True):
                 buffer.copy_(copy)
+
+    def _buffers(self, unit: Unit) -> tuple[torch.Tensor, ...]:
+        """Return all that a step overwrites of a unit's shard."""
+        moments = self.moments[unit.name]
+        states = moments.first, moments.second
+        return unit.owned, *(buffer for state in states for buffer in (state.values, state.scales))
 
     def update(self, norm: float, factor: float = 1.0) -> None:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
@@ -119,23 +121,26 @@ class Optimizer:
         clip = self.clipping(norm)
         for unit in self.plan.all_units:
             assert unit.reduced is not None
-            gradient = unit.reduced if clip == 1.0 else unit.reduced.mul_(clip)
+            wide = self.plan.precision.statistic
+            gradient = unit.reduced.to(wide) if clip == 1.0 else unit.reduced.to(wide).mul_(clip)
             moments = self.moments[unit.name]
-            self._update(unit, gradient, moments.decayed, options.weight_decay, options.lr * factor)
-            self._update(unit, gradient, moments.others, 0.0, options.lr * factor)
+            states = StoredState(unit.owned, unit.owned[:0], ()), moments.first, moments.second
+            with opened(states, wide) as (parameters, first, second):
+                buffers = parameters, gradient, first, second
+                self._update(buffers, moments.decayed, options.weight_decay, options.lr * factor)
+                self._update(buffers, moments.others, 0.0, options.lr * factor)
             unit.reduced = None
 
     def _update(
-        self, unit: Unit, gradient: torch.Tensor, where: Ranges, weight_decay: float, lr: float
+        self, buffers: tuple[torch.Tensor, ...], where: Ranges, weight_decay: float, lr: float
     ) -> None:
-        """Run PyTorch's fused AdamW on ranges of a shard."""
+        """Run PyTorch's fused AdamW on ranges of a shard: of parameters, gradients and both moments."""
         if not where:
             return
-        moments, (beta1, beta2) = self.moments[unit.name], self.options.betas
-        buffers = (unit.owned, gradient, moments.first, moments.second)
+        beta1, beta2 = self.options.betas
         parts = [[buffer[start:stop] for start, stop in where] for buffer in buffers]
         steps = [
-            torch.tensor(float(self.step - 1), device=gradient.device) for _ in where
+            torch.tensor(float(self.step - 1), device=buffers[0].device) for _ in where
         ]  # the kernel adds one
         adamw(
             parts[0],

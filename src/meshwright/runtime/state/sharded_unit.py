@@ -3,11 +3,12 @@
 =========  ======================================================================================================
 buffer     what it is
 =========  ======================================================================================================
-owned      this rank's shard of the parameters, in the optimizer's dtype; authoritative between steps
+owned      this rank's shard of the parameters, in the dtype of the master copy; authoritative between steps
 whole      all parameters of the unit in the compute dtype: gathered, or always present if not sharded
            (the same memory as ``owned`` if the dtypes agree)
 gradient   gradients of all parameters of the unit, from the first weight gradient to the reduction; those of vectors
-           (norms, biases), which I computes before any W has run, wait in buffers of their own
+           (norms, biases), which I computes before any W has run, wait in buffers of their own. Where they are narrow,
+           a micro-batch's gradient is computed in a wide dtype and rounded when it is added
 reduced    this rank's shard of the summed gradients, which the optimizer reads
 =========  ======================================================================================================
 
@@ -17,21 +18,33 @@ gathered is an error with its name.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 import torch
 
 from meshwright.errors import RunError
-from meshwright.program.model_states.data_parallel_collectives import GATHERED_BYTES
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.comm.communicator import Communicator, Work
+from meshwright.runtime.comm.narrow_sums import sum_over_ranks
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.unit_layout import UnitLayout
 
 TP = ("tp",)
 Steps = Generator[Work, None, None]
 """An exchange of several operations in sequence: each is yielded after it has started."""
+
+
+class Addition(NamedTuple):
+    """A micro-batch's gradient of a parameter, flat, before it is rounded; without a name: a reduction."""
+
+    name: str
+    values: torch.Tensor | None
+
+
+REDUCED = Addition("", None)
 
 
 class _Place(NamedTuple):
@@ -57,10 +70,13 @@ class Unit:
     sequence_parallel: bool
     accumulates: bool
     gradient_width: int
+    parameter_width: int
     owned: torch.Tensor = field(init=False)
     whole: torch.Tensor | None = None
     gradient: torch.Tensor | None = None
     reduced: torch.Tensor | None = None
+    additions: "list[Addition] | None" = None
+    """What was added to gradients, in order, where a proof records it."""
 
     def __post_init__(self) -> None:
         self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
@@ -93,17 +109,17 @@ class Unit:
 
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Gather all parameters from the shards."""
-        own = self.owned.to(self.precision.compute)
+        own = self.owned.to(self.precision.gather)
         if not items:
-            self.whole = own[: self.layout.size]
+            self.whole = own[: self.layout.size].to(self.precision.compute)
             return
         if self._rows is None:
             self._rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
         yield self.communicator.start(
-            items[0], own, GATHERED_BYTES, out=self._rows, elements=self.layout.size
+            items[0], own, self.parameter_width, out=self._rows, elements=self.layout.size
         )
-        self.whole = flat_of_shards(self.layout, self._rows)
-        if self.layout.shared:  # flat_of_shards has made a copy
+        self.whole = flat_of_shards(self.layout, self._rows).to(self.precision.compute)
+        if self.layout.shared or own.dtype != self.whole.dtype:  # a copy has been made
             self._rows = None
 
     def free(self) -> None:
@@ -123,12 +139,35 @@ class Unit:
 
     # -- gradients ----------------------------------------------------------------------------------------------
 
-    def gradient_of(self, name: str) -> torch.Tensor:
+    @contextmanager
+    def adding(self, name: str) -> Iterator[torch.Tensor]:
+        """Lend a buffer to which a micro-batch adds its gradient of a parameter; a narrow sum is rounded once."""
+        if self.additions is None and self.precision.gradient == self.precision.statistic:
+            yield self._gradient_of(name)
+            return
+        part = torch.zeros(self.shape(name), dtype=self.precision.statistic, device=self.device)
+        yield part
+        self._add((name,), part)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the local shape of a parameter."""
+        return self._places[name].shape
+
+    def _add(self, names: Sequence[str], part: torch.Tensor) -> None:
+        """Add to the gradients of adjacent parameters, and record it where asked to."""
+        total = self._gradient_of(names[0]) if len(names) == 1 else self._product_of(names)[0]
+        total += part.view_as(total)
+        if self.additions is not None:
+            sizes = [prod(self.shape(name)) for name in names]
+            parts = part.detach().flatten().clone().split(sizes)
+            self.additions += map(Addition, names, parts)
+
+    def _gradient_of(self, name: str) -> torch.Tensor:
         """Return the buffer of a parameter's gradient, zero at first."""
         shape = self._places[name].shape
         if self.gradient is None and len(shape) == 1:
             if name not in self._early:
-                self._early[name] = torch.zeros(shape, dtype=self.precision.master, device=self.device)
+                self._early[name] = torch.zeros(shape, dtype=self.precision.gradient, device=self.device)
             return self._early[name]
         part = self._places[name].of(self._gradients())
         if name in self._unwritten:
@@ -138,10 +177,12 @@ class Unit:
 
     def add_product(self, names: Sequence[str], g: torch.Tensor, x: torch.Tensor) -> None:
         """Add gᵀ·x to the gradients of adjacent matrices; the first product overwrites."""
-        total = self._fused(self._gradients(), names)
-        first = self._unwritten.issuperset(names)
-        assert first or self._unwritten.isdisjoint(names), names
-        self._unwritten.difference_update(names)
+        if self.additions is not None:
+            for name in self._unwritten.intersection(names):
+                self._gradient_of(name)
+            self._add(names, g.t() @ x)
+            return
+        total, first = self._product_of(names)
         if not self.precision.mixed:
             total.addmm_(g.t(), x, beta=0 if first else 1)
         elif first:
@@ -149,30 +190,47 @@ class Unit:
         else:
             total += g.t() @ x
 
+    def _product_of(self, names: Sequence[str]) -> tuple[torch.Tensor, bool]:
+        """Return the buffer of adjacent matrices' gradients, and whether nothing was written to it."""
+        total = self._fused(self._gradients(), names)
+        first = self._unwritten.issuperset(names)
+        assert first or self._unwritten.isdisjoint(names), names
+        self._unwritten.difference_update(names)
+        return total, first
+
     def reduce(self, items: Sequence[Collective]) -> Steps:
         """Reduce the gradients over tp, shards and replicas, as the Program lists it; keep this rank's shard."""
         gradient = self._gradients()
         for name in tuple(self._unwritten):
-            self.gradient_of(name)
+            self._gradient_of(name)
+        if self.additions is not None:
+            self.additions.append(REDUCED)
         self.gradient = None  # later passes add to a new buffer
         left = list(items)
         if left and left[0].axes == TP:
             start, stop = self.layout.summed_range(self.sequence_parallel)
-            yield self.communicator.start(left.pop(0), gradient[start:stop], self.gradient_width)
+            yield from self.sum_over_ranks(left.pop(0), gradient[start:stop])
         shard = gradient
         if self.layout.parts > 1:
             shard = torch.zeros(self.layout.shard, dtype=gradient.dtype, device=self.device)
             rows = shards_of_flat(self.layout, gradient)
             item = left.pop(0)
             assert item.axes == self.layout.mesh.shard, item
-            yield self.communicator.start(
-                item, rows, self.gradient_width, out=shard, elements=self.layout.size
-            )
+            yield from self.sum_over_ranks(item, rows, shard)
         if left:
             (item,) = left
             assert set(self.layout.mesh.replica) <= set(item.axes), item
-            yield self.communicator.start(item, shard, self.gradient_width)
+            yield from self.sum_over_ranks(item, shard)
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
+
+    def sum_over_ranks(
+        self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor | None = None
+    ) -> Steps:
+        """Sum gradients over ranks: in place, or what all ranks have of this rank's ``shard``."""
+        elements = None if shard is None else self.layout.size
+        return sum_over_ranks(
+            self.communicator, item, gradient, self.precision, self.gradient_width, shard, elements
+        )
 
     def tied(self) -> torch.Tensor:
         """Return the summed gradients of a table of two stages, padded to the largest part."""
@@ -209,7 +267,9 @@ class Unit:
         if self.gradient is None:
             self.gradient = self._room
             if self.gradient is None:
-                self.gradient = torch.empty(self.layout.size, dtype=self.precision.master, device=self.device)
+                self.gradient = torch.empty(
+                    self.layout.size, dtype=self.precision.gradient, device=self.device
+                )
             self._room = None if self.accumulates else self.gradient
             self._unwritten = set(self._places) - self._early.keys()
             for name, vector in self._early.items():

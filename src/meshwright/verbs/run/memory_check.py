@@ -19,7 +19,7 @@ from meshwright.units import format_bytes
 from meshwright.verbs.predict.predict_plan import predicted
 
 STATES, PASSING = ("gradients", "optimizer", "buffers"), ("activations", "working")
-MASTER_BYTES, COMPUTE_BYTES = 4, 2
+WIDE_BYTES, COMPUTE_BYTES = 4, 2
 """Bytes of an element in which the ledger counts ``STATES`` and ``PASSING``."""
 SUGGESTION = (
     "a smaller model, batch or sequence, more sharding or recomputation; --force starts it all the same"
@@ -77,7 +77,7 @@ def _of_rank(ledger: Mapping[str, Any], precision: str) -> float:
     from meshwright.runtime.precision import PRECISIONS
 
     dtypes = PRECISIONS[precision]
-    states = sum(ledger[key] for key in STATES) * dtypes.master.itemsize / MASTER_BYTES
+    states = sum(ledger[key] for key in STATES) * dtypes.statistic.itemsize / WIDE_BYTES
     passing = sum(ledger[key] for key in PASSING) * dtypes.compute.itemsize / COMPUTE_BYTES
     copies = ledger["parameters"] if dtypes.mixed else 0
     return float(states + passing + copies)

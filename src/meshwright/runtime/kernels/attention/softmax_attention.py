@@ -69,9 +69,10 @@ class Sinks:
         """Return one sink score for each head."""
         return self._own(visit.unit(self.name).view(self.name))
 
-    def gradient(self, visit: OperatorCall) -> torch.Tensor:
-        """Return the buffer of the sinks' gradients."""
-        return self._own(visit.unit(self.name).gradient_of(self.name))
+    def add_gradient(self, found: torch.Tensor, visit: OperatorCall) -> None:
+        """Add a gradient for each head."""
+        with visit.unit(self.name).adding(self.name) as total:
+            self._own(total).add_(found)
 
     def _own(self, of_heads: torch.Tensor) -> torch.Tensor:
         heads = len(of_heads) // int(self.setting.shape.ulysses)
@@ -150,7 +151,7 @@ class AttentionKernel(RotatedHeads):
         kept: Kept = {name: visit.kept.pop(name) for name in ROWS if name in visit.kept}
         if self.sinks:
             found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
-            self.sinks.gradient(visit).add_(found)
+            self.sinks.add_gradient(found, visit)
         form = self.form.within(visit.batch.packing)
         parts_of = form.gradients(self._apart(parts), AttentionOutput(out, kept, of_out), overlapped)
         if parts.whole or self.setting.shape.ulysses > 1:

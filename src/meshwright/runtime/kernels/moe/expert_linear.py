@@ -52,17 +52,18 @@ class ExpertLinearKernel:
         visit.kept["output_gradient"], visit.counts = g, counts
         for name, part in zip(self.biases, self._parts(g, self.biases, visit), strict=True):
             expert = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(g.device)
-            total = visit.unit(name).gradient_of(name)
-            total.index_add_(0, expert, part.to(total))
+            with visit.unit(name).adding(name) as total:
+                total.index_add_(0, expert, part.to(total))
         parts = zip(self.matrices, self._parts(g, self.matrices, visit), strict=True)
         return sum(input_product(part, self._view(name, visit), counts) for name, part in parts)  # type: ignore[return-value]
 
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add dYᵀ·x of each expert."""
         x, g = visit.kept.pop("input"), visit.kept.pop("output_gradient")
-        totals = [visit.unit(name).gradient_of(name) for name in self.matrices]
-        for total, part in zip(totals, g.split([total.shape[1] for total in totals], -1), strict=True):
-            add_weight_product(total, part, x, visit.counts)
+        widths = [visit.unit(name).shape(name)[1] for name in self.matrices]
+        for name, part in zip(self.matrices, g.split(widths, -1), strict=True):
+            with visit.unit(name).adding(name) as total:
+                add_weight_product(total, part, x, visit.counts)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
         """Raise AssertionError: experts have no collectives of their own."""

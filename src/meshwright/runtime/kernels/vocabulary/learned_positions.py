@@ -46,7 +46,8 @@ class PositionsKernel:
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add each token's gradient to its position."""
         g = visit.kept.pop("output_gradient")
-        add_by_position(visit.unit(self.name).gradient_of(self.name), self._here(g, visit), g)
+        with visit.unit(self.name).adding(self.name) as total:
+            add_by_position(total, self._here(g, visit), g)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
         """Raise AssertionError: positions have no collectives."""

@@ -59,13 +59,14 @@ class EmbeddingKernel:
         for name in self.names[1:]:
             if self.setting.counts_whole:
                 positions = visit.batch.positions(self.setting.positions)
-                add_by_position(visit.unit(name).gradient_of(name), positions, g)
-        total = visit.unit(self.names[0]).gradient_of(self.names[0])
-        rows, outside = self._rows(visit.batch.tokens, len(total))
-        scaled = self._scaled(g.to(total))
-        if outside is not None:
-            scaled = scaled.masked_fill(outside[..., None], 0)
-        total.index_add_(0, rows.flatten(), scaled.flatten(0, 1))
+                with visit.unit(name).adding(name) as total:
+                    add_by_position(total, positions, g)
+        with visit.unit(self.names[0]).adding(self.names[0]) as total:
+            rows, outside = self._rows(visit.batch.tokens, len(total))
+            scaled = self._scaled(g.to(total))
+            if outside is not None:
+                scaled = scaled.masked_fill(outside[..., None], 0)
+            total.index_add_(0, rows.flatten(), scaled.flatten(0, 1))
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
         """Raise AssertionError: an embedding has no collectives of its own."""
