@@ -1,8 +1,8 @@
 """Resolve the element types of model states for a stack, and apply them to its counts of bytes.
 
 A stack file counts bytes of its usual states. What a plan writes changes these counts, so that all that reads them
-(ledger, collectives, closed forms, simulation) follows. Moments in fp16 and fp8 have one fp32 scale for each piece that
-a rank owns, as in Transformer Engine's FusedAdam.
+(ledger, collectives, closed forms, simulation) follows. Moments in fp16 and fp8 have one fp32 scale for each parameter,
+or the piece of it that a rank owns, as in Transformer Engine's FusedAdam.
 """
 
 from collections.abc import Mapping

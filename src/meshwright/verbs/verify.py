@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.plans.forms.dtypes import Dtypes
+from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
 from meshwright.plans.shrink.covering_sets import Combination
@@ -19,6 +21,7 @@ from meshwright.program.lowering.lower_plan import lower, planned_exchange
 from meshwright.program.program import Program
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import changed_types
 
 if TYPE_CHECKING:
     from meshwright.runtime.verify.case_result import Outcome
@@ -76,7 +79,7 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         raise UnsupportedError(wrong)
     setting = resolved.setting
     form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
-    small = small_plans(resolved.long, model, ranks, forwarding=form == "hierarchical")
+    small = small_plans(_in_own_types(resolved), model, ranks, forwarding=form == "hierarchical")
     programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
@@ -91,6 +94,13 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     )
 
 
+def _in_own_types(resolved: Resolved) -> LongPlan:
+    """Return a plan that writes the element types by which it differs from its stack, and no others."""
+    setting, plan = resolved.setting, resolved.long
+    changed = changed_types(setting.stack, setting.workload.precision, plan.written_types)
+    return plan.model_copy(update={"dtypes": Dtypes.model_validate(changed) if changed else None})
+
+
 def program_of(small: SmallPlan, of: Stack) -> Program:
     """Return the Program of a small plan, in which copies of tokens travel as with the stack of the large one."""
     cluster, stack = load_cluster(small.long.cluster), own_stack(of)
@@ -101,13 +111,13 @@ def program_of(small: SmallPlan, of: Stack) -> Program:
 
 def _tried(program: Program, small: SmallPlan, label: str, part: float, progress: Progress) -> "Outcome":
     try:
-        from meshwright.runtime.verify.run_case import run_case_with_clipping
+        from meshwright.runtime.verify.run_state_case import run_case_and_states
         from meshwright.runtime.verify.verify_case import VerifyCase
     except ImportError as missing:
         rule = f"needs {missing.name}, which is not installed"
         raise InputError(Problem("verify", missing.name, rule, "pip install 'meshwright[run]'")) from missing
     progress(label, part)
-    return run_case_with_clipping(
+    return run_case_and_states(
         VerifyCase(program, small.model), lambda what, _: progress(f"{label}, {what}", part)
     )
 

@@ -95,6 +95,7 @@ class Proven:
     expert_order: tuple[tuple[int, ...], ...] | None = None
     capacity: Capacity | None = None
     seq_len: int = SEQ_LEN
+    dtypes: tuple[tuple[str, str], ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -161,6 +162,7 @@ class Proven:
             "gather": self.gather,
             "pipeline": pipeline,
             "recompute": self.recompute,
+            "dtypes": dict(self.dtypes) or None,
             "offload": None if self.offload is None else {"activations": self.offload, "ahead": self.ahead},
         }
 

@@ -88,14 +88,14 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
 
 
 def _scale_bytes(group: PlanGroup) -> Floats | float:
-    """Bytes of the scales of narrow moments: those of each block's dense states, and of its experts': (P,), or 0."""
+    """Bytes of the scales of narrow moments, one for each parameter: (P,), or 0."""
     scales = group.setting.stack.scaled_moments
     if not scales:
         return 0.0
     trained = {block: elements.of("optimizer") for block, elements in group.block_elements.items()}
-    pieces = {block: int(np.any(e.dense)) + int(np.any(e.expert)) for block, e in trained.items()}
-    of_stages = np.array([sum(pieces[block] for block in blocks) for blocks in group.stages])
-    shared = sum(pieces[block] for block in group.setting.model.vocabulary)
+    tensors = {block: elements.dense_tensors + elements.expert_tensors for block, elements in trained.items()}
+    of_stages = np.array([sum(tensors[block] for block in blocks) for blocks in group.stages])
+    shared = sum(tensors[block] for block in group.setting.model.vocabulary)
     return np.asarray(SCALE_BYTES * scales * (of_stages[group.stages_at].sum(0) + shared), dtype=np.float64)
 
 

@@ -62,6 +62,9 @@ def features(
         found["recompute"] = Feature(f"recomputation: {format_layer_recomputes(recomputes)}")
     if long.offload_rule.share:
         found["offload"] = Feature(f"activations wait on the host: {long.offload}")
+    if long.dtypes is not None:
+        types = ", ".join(f"{key} {word}" for key, word in long.written_types.items())
+        found["dtypes"] = Feature(f"element types of states: {types}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and last stage share a table")
     if model.architecture.next_token_layers:

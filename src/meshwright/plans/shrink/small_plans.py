@@ -196,7 +196,11 @@ def _small_short(
         model=short.model,
         cluster=f"{DEVICE} x {prod(degrees[axis] for axis in AXES)}",
         workload=WorkloadSpec(
-            seq_len=SEQ_LEN, global_batch=batch, documents=_documents(short), capacity=_capacity(short)
+            seq_len=SEQ_LEN,
+            global_batch=batch,
+            precision="fp16" if short.dtypes and short.workload.precision == "fp16" else "bf16",
+            documents=_documents(short),
+            capacity=_capacity(short),
         ),
         stack=OWN_STACK,
         layout=ShortLayout(
@@ -216,6 +220,7 @@ def _small_short(
         pipeline=pipeline,
         recompute=short.recompute,
         offload=_offload(short),
+        dtypes=short.dtypes,
     )
 
 
@@ -324,6 +329,8 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append(f"recompute {recomputed}")
     if short.offload is not None:
         texts.append(f"offload {short.offload}")
+    if short.dtypes is not None:
+        texts.append("dtypes " + ", ".join(f"{key} {word}" for key, word in short.dtypes.written.items()))
     if short.workload.documents is not None:
         texts.append("packed documents")
     if short.workload.capacity is not None:

@@ -50,6 +50,7 @@ class Elements:
 
     ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers), ``partial`` the part of that
     which every tp rank uses on heads of its own. ``trained`` are those that have gradients, None where all have.
+    ``dense_tensors`` and ``expert_tensors`` count the parameters themselves.
     """
 
     dense: Number
@@ -57,6 +58,8 @@ class Elements:
     whole: Number
     trained: "Elements | None" = None
     partial: Number = 0
+    dense_tensors: int = 0
+    expert_tensors: int = 0
 
     @property
     def count(self) -> Number:
@@ -116,7 +119,15 @@ def _sum(parameters: Sequence[tuple[Parameter, Operator]], shape: LocalShape) ->
             dense = dense + elements
             whole = whole + (elements if parameter.tp_dim is None else 0)
             partial = partial + (elements if is_partial(parameter, op) else 0)
-    return Elements(dense, expert, whole, partial=partial)
+    experts = sum(op.place == "expert" for _, op in parameters)
+    return Elements(
+        dense,
+        expert,
+        whole,
+        partial=partial,
+        dense_tensors=len(parameters) - experts,
+        expert_tensors=experts,
+    )
 
 
 def is_partial(parameter: Parameter, op: Operator) -> bool:
@@ -152,7 +163,7 @@ class StateEntry:
     """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
 
     ``layout`` names the axes over which the elements are cut, in order of application. ``scales`` are the fp32 scales
-    of a unit's narrow moments.
+    of a unit's narrow moments, one for each parameter.
     """
 
     name: str

@@ -51,6 +51,8 @@ def _row(
     model: ModelGraph,
 ) -> StateEntry:
     sharded = kind in SHARDED[step.sharding]
+    trained = step.elements[block].of(kind)
+    tensors = trained.expert_tensors if expert else trained.dense_tensors
     held = held_elements(step.elements[block], kind, sharded, step.shape)
     axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
     if sharded:
@@ -64,5 +66,5 @@ def _row(
         bytes_per_element=bytes_per_element(kind, step.stack),
         layout=axes,
         layers=layers,
-        scales=step.stack.scaled_moments if kind == "optimizer" else 0,
+        scales=tensors * step.stack.scaled_moments if kind == "optimizer" else 0,
     )

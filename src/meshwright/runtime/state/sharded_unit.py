@@ -38,13 +38,11 @@ Steps = Generator[Work, None, None]
 
 
 class Addition(NamedTuple):
-    """A micro-batch's gradient of a parameter, flat, before it is rounded; without a name: a reduction."""
+    """A micro-batch's gradient of a parameter, flat, before it is rounded; without a name: a reduction by ``items``."""
 
     name: str
     values: torch.Tensor | None
-
-
-REDUCED = Addition("", None)
+    items: tuple[Collective, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -204,7 +202,7 @@ class Unit:
         for name in tuple(self._unwritten):
             self._gradient_of(name)
         if self.additions is not None:
-            self.additions.append(REDUCED)
+            self.additions.append(Addition("", None, tuple(items)))
         self.gradient = None  # later passes add to a new buffer
         left = list(items)
         if left and left[0].axes == TP:

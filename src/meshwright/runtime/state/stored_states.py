@@ -1,8 +1,9 @@
 """Store a rank's master copy and moments in the types of a plan, and open them for the optimizer's arithmetic.
 
-Moments in fp16 and fp8 have one fp32 scale for each piece that a rank owns: its part of a block's dense parameters, or of
-its experts. A piece is stored divided by its scale, which puts its largest element at the top of the type's range (as
-in Transformer Engine's FusedAdam). Other types are rounded to the nearest.
+Moments in fp16 and fp8 have one fp32 scale for each piece that a rank owns: its part of one parameter. A piece is stored
+divided by its scale, which puts its largest element at the top of the type's range (as in Transformer Engine's
+FusedAdam). A scale for several parameters would differ between tp ranks that hold other parts of some and copies of
+others, and the copies would drift apart. Other types are rounded to the nearest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ class StoredState:
     @classmethod
     def zeros(cls, unit: Unit, dtype: torch.dtype) -> "StoredState":
         """Return a state of zeros."""
-        pieces = pieces_by_block(unit) if dtype in SCALED else ()
+        pieces = pieces_by_parameter(unit) if dtype in SCALED else ()
         scales = torch.ones(len(pieces), device=unit.device)
         return cls(torch.zeros(unit.layout.shard, dtype=dtype, device=unit.device), scales, pieces)
 
@@ -68,24 +69,21 @@ class StoredState:
 
 
 def scale_of(parts: Iterator[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    """Return the fp32 scale of a piece: its largest magnitude over the type's; 1 for zeros."""
-    largest = torch.stack([part.abs().max() for part in parts if len(part)]).max()
+    """Return the fp32 scale of a piece: its largest magnitude over the type's.
+
+    It is at least the smallest normal number: a smaller one has few bits, and quotients would overflow.
+    """
+    largest = torch.stack([part.abs().max() for part in parts]).max()
     scale = (largest / torch.finfo(dtype).max).to(torch.float32)
-    return torch.where(scale > 0, scale, torch.ones_like(scale))
+    return scale.clamp(min=torch.finfo(torch.float32).smallest_normal)
 
 
-def pieces_by_block(unit: Unit) -> tuple[Ranges, ...]:
-    """Return the ranges of a unit's shard that belong to one block, block by block in the order of the shard."""
+def pieces_by_parameter(unit: Unit) -> tuple[Ranges, ...]:
+    """Return the ranges of a unit's shard that belong to one parameter, in the order of the shard."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, _, here in unit.spans():
-        found.setdefault(block_of(name), []).append((here.start, here.stop))
+        found.setdefault(name, []).append((here.start, here.stop))
     return tuple(tuple(ranges) for ranges in found.values())
-
-
-def block_of(name: str) -> str:
-    """Return the block of a parameter: ``layers.3`` of ``layers.3.qkv.weight``, ``embed`` of ``embed.tokens``."""
-    first, second, *_ = name.split(".")
-    return f"{first}.{second}" if second.isdigit() else first
 
 
 @contextmanager

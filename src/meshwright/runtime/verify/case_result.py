@@ -10,13 +10,47 @@ BOUND = 1e-9
 DOUBTFUL = 1e-12
 """Errors above this are reported as doubtful."""
 NONE = Error(0.0, "")
+UNITS = 2.0
+"""Largest error of a rounded state, in units of the last place of its type."""
+
+
+@dataclass(frozen=True)
+class StateOutcome:
+    """Errors of a run with states in a plan's own types; ``failure`` if a rank failed.
+
+    ``loss`` and ``gradient`` are those of what passes compute, relative; ``state`` is that of what is stored, in units of
+    the last place.
+    """
+
+    loss: Error = NONE
+    gradient: Error = NONE
+    state: Error = NONE
+    failure: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """True if all checks passed."""
+        computed = max(self.loss.value, self.gradient.value) <= BOUND
+        return not self.failure and computed and self.state.value <= UNITS
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as JSON-ready data; a number that is not finite is None."""
+        return {
+            "equal": self.equal,
+            "loss_error": _number(self.loss),
+            "gradient_error": _number(self.gradient),
+            "state_error_in_last_places": _number(self.state),
+            "state": self.state.of,
+            "failure": self.failure,
+        }
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The worst error of each quantity over all steps, and differences as text; ``failure`` if a rank failed.
 
-    ``norms`` are the reference's norms of all gradients, step by step.
+    ``norms`` are the reference's norms of all gradients, step by step. ``states`` is the outcome with states in the
+    types that the plan writes; None where it writes none.
     """
 
     loss: Error = NONE
@@ -27,6 +61,7 @@ class Outcome:
     copies: tuple[str, ...] = ()
     failure: str = ""
     norms: tuple[float, ...] = ()
+    states: StateOutcome | None = None
 
     @property
     def worst(self) -> Error:
@@ -46,6 +81,7 @@ class Outcome:
             "parameters": self.parameter.value > BOUND,
             "bytes": bool(self.traffic),
             "copies": bool(self.copies),
+            "rounded states": self.states is not None and not self.states.equal,
         }
         return tuple(name for name, unequal in checks.items() if unequal)
 
@@ -76,6 +112,7 @@ class Outcome:
             "differing_exchanges": list(self.traffic),
             "differing_copies": list(self.copies),
             "failure": self.failure,
+            "states": None if self.states is None else self.states.to_json(),
         }
 
 

@@ -30,6 +30,14 @@ class Steps:
     chosen: tuple[Experts, ...]
 
 
+def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
+    """Return the loss of a batch under these tensors, and the gradients of all parameters."""
+    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    loss = _loss(trial, tensors, batch)
+    loss.backward()
+    return loss.item(), {name: _gradient(tensor) for name, tensor in trained.items()}
+
+
 def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
     tensors, options = trial.tensors(), trial.options
@@ -39,10 +47,7 @@ def reference_steps(trial: VerifyCase) -> Steps:
     bounded = trial.bounded
     for batch in trial.batches():
         adam.zero_grad()
-        together = int(trial.program.shape.micro_batch)
-        loss = reference_loss(
-            trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins, bounded
-        )
+        loss = _loss(trial, tensors, batch)
         loss.backward()
         gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
         norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
@@ -53,6 +58,13 @@ def reference_steps(trial: VerifyCase) -> Steps:
         tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen))
+
+
+def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
+    together = int(trial.program.shape.micro_batch)
+    return reference_loss(
+        trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins, trial.bounded
+    )
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -37,6 +38,7 @@ JUST_BELOW = 0.999
 MOST_NAMED = 8
 """Number of differing exchanges that are reported."""
 Fault = Callable[[], None]
+T = TypeVar("T")
 
 
 def no_fault() -> None:
@@ -66,7 +68,7 @@ def run_case(
         fault()
         job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
         with rank_of(job, place, store, trial.tensors()) as rank:
-            everyone = _everyones(_recorded(trial, rank, report), place)
+            everyone = gathered(_recorded(trial, rank, report), place)
             return None if place.rank else _judged(trial, everyone, reference_steps(trial))
 
     try:
@@ -120,7 +122,7 @@ def _reduced(unit: Unit) -> torch.Tensor:
     return unit.reduced
 
 
-def _everyones(record: Record, place: Place) -> list[Record]:
+def gathered(record: T, place: Place) -> list[T]:
     """Gather the records of all ranks on rank 0."""
     out = io.BytesIO()
     torch.save(record, out)

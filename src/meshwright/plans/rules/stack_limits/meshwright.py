@@ -38,16 +38,7 @@ class RuntimeLimit:
 def unsupported_by_runtime(plan: LongPlan, model: ModelGraph, *, proof: bool = False) -> list[Problem]:
     """Return all that keeps a legal plan from being run, or from being proven where ``proof``."""
     values = values_of(plan, model.architecture, workload_of(plan), load_stack(OWN_STACK))
-    values.dtypes = _other_types(plan)
     return broken((row.limit for row in LIMITS if row.proof or not proof), values)
-
-
-def _other_types(plan: LongPlan) -> dict[str, str]:
-    """Return the element types of a plan that differ from those of its stack."""
-    if not plan.written_types:
-        return {}
-    usual = usual_types(load_stack(plan.stack), plan.workload.precision).to_data()
-    return {key: value for key, value in plan.written_types.items() if value != usual[key]}
 
 
 @limit("does not run this model's arithmetic")
@@ -112,13 +103,11 @@ def _optimizer(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.optimizer", optimizer, NOT_RUN, "adamw")
 
 
-@limit("keeps states in the types of its stack")
+@limit("gathers no parameters in fp8")
 def _state_types(plan: PlanValues) -> Iterator[Problem]:
-    usual = usual_types(plan.stack, plan.workload.precision).to_data()
-    for key, value in plan.dtypes.items():
-        if value != usual[key]:
-            name = "dtypes.gather" if key == "gather" else key
-            yield Problem(f"dtypes.{key}", value, NOT_RUN, f"{name}: {usual[key]}")
+    if plan.dtypes.get("gather") == "fp8":
+        usual = usual_types(plan.stack, plan.workload.precision).gather
+        yield Problem("dtypes.gather", "fp8", NOT_RUN, f"dtypes.gather: {usual}")
 
 
 @limit("trains in bf16 only")
@@ -185,8 +174,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="dtypes",
-        runs="those of the plan's stack; they do not change what is computed",
-        refused="others, unless they are those of `meshwright`",
+        runs="all types of states; what a plan does not write is stored in the types of `meshwright`",
+        refused="`gather: fp8`",
         limit=_state_types,
     ),
     RuntimeLimit(

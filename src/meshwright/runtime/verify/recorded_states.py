@@ -1,0 +1,121 @@
+"""Record what a rank adds to gradients, and its states, while it runs with states in a plan's own types."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.runtime.executor.interpreter import finish_validation
+from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.launch.forked_ranks import ProgressCallback
+from meshwright.runtime.state.post_validation import StepResult
+from meshwright.runtime.state.shard_pieces import Piece, pieces_of
+from meshwright.runtime.state.sharded_unit import Addition, Unit
+from meshwright.runtime.state.unit_layout import Cut
+from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
+
+STATES = ("parameter", "first_moment", "second_moment")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Elements of a parameter that a rank owns: a range of the flat local tensor."""
+
+    name: str
+    cuts: tuple[Cut, ...]
+    start: int
+    stop: int
+
+
+@dataclass
+class UnitRecord:
+    """A unit's layout, its additions to gradients step by step, and its states after the last step.
+
+    ``summed`` are the names of gradients that are partial over tp. ``states``: for each span the three states, in fp64,
+    and the distance between neighbouring values of their types there.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    cuts: dict[str, tuple[Cut, ...]]
+    summed: frozenset[str]
+    spans: tuple[Span, ...]
+    additions: list[list[Addition]] = field(default_factory=list)
+    states: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    spacings: list[dict[str, torch.Tensor]] = field(default_factory=list)
+
+
+@dataclass
+class StateRecord:
+    """A rank's units by name, its results, and its pieces of all parameters and buffers before each step."""
+
+    pipeline_rank: int
+    units: dict[str, UnitRecord]
+    results: list[StepResult] = field(default_factory=list)
+    parameters: list[list[Piece]] = field(default_factory=list)
+
+
+def record_states(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> StateRecord:
+    """Run all steps of a case and record them."""
+    units = {unit.name: unit for unit in rank.plan.all_units}
+    record = StateRecord(rank.plan.pipeline_rank, {name: _layout(unit) for name, unit in units.items()})
+    states = rank.interpreter.states
+    states.after_norm = record.results.append
+    for step, batch in enumerate(trial.batches()):
+        record.parameters.append(list(_parameters(rank)))
+        for unit in units.values():
+            unit.additions = []
+        rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
+        for name, unit in units.items():
+            record.units[name].additions.append(unit.additions or [])
+        if rank.place.rank == 0:
+            report(f"step {step + 1} with narrow states", 0.0)
+    finish_validation(rank.interpreter)
+    for name, unit in units.items():
+        _add_states(record.units[name], unit, rank)
+    return record
+
+
+def _layout(unit: Unit) -> UnitRecord:
+    layout = unit.layout
+    start, _ = layout.summed_range(unit.sequence_parallel)
+    tensors = {t.name: t for t in layout.tensors}
+    return UnitRecord(
+        shapes={name: t.shape for name, t in tensors.items()},
+        cuts={name: t.cuts for name, t in tensors.items()},
+        summed=frozenset(name for name, at in layout.starts.items() if at >= start),
+        spans=tuple(
+            Span(name, tensors[name].cuts, of.start, of.stop) for name, of, _ in unit.spans()
+        ),
+    )
+
+
+def _parameters(rank: Rank) -> Iterator[Piece]:
+    """Yield this rank's pieces of all parameters as passes see them, and its buffers."""
+    gather, wide = rank.plan.precision.gather, torch.float64
+    for unit in rank.plan.all_units:
+        yield from pieces_of(unit, unit.owned.to(gather).to(wide).cpu())
+    for name, buffer in rank.plan.buffers.items():
+        size = tuple(buffer.shape)
+        yield Piece(name, size, size, (), 0, buffer.to(wide).cpu().clone())
+
+
+def _add_states(record: UnitRecord, unit: Unit, rank: Rank) -> None:
+    """Add the states of each span, and the distances between neighbouring values of their types."""
+    moments, wide = rank.interpreter.states.optimizer.moments[unit.name], torch.float64
+    stored = {"first_moment": moments.first, "second_moment": moments.second}
+    values = {"parameter": unit.owned.to(wide)} | {name: state.to(wide) for name, state in stored.items()}
+    for _, _, here in unit.spans():
+        scales = {name: state.scale_at(here.start) for name, state in stored.items()}
+        spacings = {"parameter": spacing(unit.owned[here])} | {
+            name: spacing(state.values[here]) * (1.0 if (s := scales[name]) is None else s.to(wide))
+            for name, state in stored.items()
+        }
+        record.states.append({name: values[name][here].cpu() for name in STATES})
+        record.spacings.append({name: spacings[name].cpu() for name in STATES})
+
+
+def spacing(values: torch.Tensor) -> torch.Tensor:
+    """Return the distance from each value to the next larger one of its type, in fp64."""
+    info = torch.finfo(values.dtype)
+    size = values.to(torch.float64).abs().clamp(min=info.smallest_normal)
+    return torch.exp2(torch.floor(torch.log2(size))) * info.eps
