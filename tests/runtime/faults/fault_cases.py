@@ -32,6 +32,7 @@ from meshwright.runtime.kernels.vocabulary.sharded_logits import ShardedLogits
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED, Softmax
 from meshwright.runtime.kernels.vocabulary.token_embedding import EmbeddingKernel
 from meshwright.runtime.state import optimizer
+from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
@@ -131,14 +132,14 @@ def stale_weight_gradient():
 
 
 def last_micro_batch_only():
-    original = Unit.add_product
+    original = GradientBuffer.add_product
 
     def add_product(self, names, g, x):
-        self._gradient_of(names[0])
+        self.of(names[0])
         self._unwritten |= set(names)
         original(self, names, g, x)
 
-    Unit.add_product = add_product
+    GradientBuffer.add_product = add_product
 
 
 def reused_receive_buffer():

@@ -41,9 +41,7 @@ SHAPES = {
     "experts": Proven("mixtral", dp_shard=2, tp=2, ep=2, sharding="zero1", sequence_parallel=True),
     "spread vocabulary": Proven("llama", pp=2, dp_shard=2, sharding="zero1", vocabulary="vocab-1"),
 }
-PLANS = {
-    (shape, types): replace(SHAPES[shape], dtypes=TYPES[types]) for shape in SHAPES for types in TYPES
-}
+PLANS = {(shape, types): replace(SHAPES[shape], dtypes=TYPES[types]) for shape in SHAPES for types in TYPES}
 """All of them; ``QUICK`` are in every test run."""
 QUICK = (
     ("one rank", "fp8 second moment"),

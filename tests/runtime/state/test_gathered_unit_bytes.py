@@ -24,7 +24,9 @@ def watched():
                 any(unit.whole is not None for unit in units) or stage in states.gathering
                 for stage, units in of_stage.items()
             ]
-            gradients = [any(unit.gradient is not None for unit in units) for units in of_stage.values()]
+            gradients = [
+                any(unit.gradients.flat is not None for unit in units) for units in of_stage.values()
+            ]
             seen.append((sum(parameters), sum(gradients) + bool(states.reductions.begun)))
 
         self.hear = hear

@@ -29,6 +29,9 @@ def render_verified(data: dict[str, Any]) -> None:
     out.print(
         "Largest relative error of any step; gradients before clipping, parameters after the last step."
     )
+    for number, plan in enumerate(data["plans"], start=1):
+        if plan["states"] is not None:
+            out.print(escape(f"Plan {number} with rounded states: {_of_states(plan['states'])}"))
     for name, text in data["features"].items():
         out.print(escape(f"  {name}: {text}"))
     out.print(escape("\n".join(_combinations(data))))
@@ -40,6 +43,16 @@ def _errors(plan: Mapping[str, Any]) -> Iterator[str]:
     for key in ("loss_error", "gradient_error", "norm_error", "parameter_error"):
         failed = plan["failure"] or plan[key] is None
         yield "–" if failed else f"{plan[key]:.1e}"
+
+
+def _of_states(states: Mapping[str, Any]) -> str:
+    """Describe the comparison of states in a plan's own types."""
+    if states["failure"]:
+        return printable(states["failure"])
+    apart, verdict = states["state_error_in_last_places"], "equal" if states["equal"] else "NOT EQUAL"
+    of = f" ({states['state']})" if states["state"] else ""
+    places = "not finite" if apart is None else f"{apart:.2g} units in the last place at most"
+    return f"{verdict}, {places}{of}, gradients before rounding {states['gradient_error'] or 0:.1e}"
 
 
 def _verdict(plan: Mapping[str, Any]) -> str:

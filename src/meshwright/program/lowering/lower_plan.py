@@ -66,12 +66,8 @@ def lower(
     stack: Stack,
     times: StageTimes | None = None,
 ) -> Program:
-    """Lower a legal plan. The plan's degrees multiply to the cluster's devices.
-
-    ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
-    """
+    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
     layout = next(iter(plan.layouts.values()))
-    types = changed_types(stack, workload.precision, plan.written_types)
     stack = with_types(stack, workload.precision, plan.written_types)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
@@ -128,7 +124,7 @@ def lower(
             0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
             for s in parts
         ),
-        changed_types=types,
+        changed_types=changed_types(stack, workload.precision, plan.written_types),
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),

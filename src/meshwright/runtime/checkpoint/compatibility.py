@@ -46,6 +46,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "gather": mode.gather,
         "recompute": _recompute(program),
         "stages": [[stage.rank, len(stage.blocks)] for stage in program.stages],
+        "dtypes": dict(program.changed_types),
         "schedule": [format_actions(actions) for actions in program.lists],
     }
     return _plain(facts)

@@ -1,8 +1,8 @@
 """The state that a rank holds between steps, as tensors of a safetensors file.
 
 A *stretch* is a contiguous part of a parameter or of one of its moments, or a whole buffer: elements start … stop of
-the flattened tensor of one tp rank. Buffers have no moments. A moment in fp16 or fp8 has a second entry: the scale of its
-piece. Its name in a file is
+the flattened tensor of one tp rank. Buffers have no moments. A moment in fp16 or fp8 has a second entry, its scale. The
+name of a stretch in a file is
 ``STATE/PARAMETER/CUT/START-STOP``. CUT is ``whole`` or the dim and range of the slice: by tp (``0:24-48``), by the
 pipeline ranks for a vocabulary table spread over them, or by ep and etp for experts (``0:4-8,1:0-32``; with an expert
 order ``0:9+2+5+0``). The file's metadata holds the shapes, whole and local, under ``PARAMETER/CUT``, so the files can

@@ -144,6 +144,7 @@ class Communicator:
         root: int | None = None,
         splits: Splits | None = None,
         by: CollectiveKind | None = None,
+        continues: bool = False,
     ) -> Work:
         """Start a collective and return its handle.
 
@@ -152,28 +153,20 @@ class Communicator:
         rows that an all-to-all sends to each member and receives from it. ``elements`` is the logical number of
         elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest`` takes the maximum
         instead of the sum. ``root`` is the rank that receives a reduction, or broadcasts. ``by`` is the operation that
-        does it, or its first part, if another one than the item names; ``proceed`` starts the next.
+        does it, if another one than the item names; if it ``continues`` one that was logged, it is not logged again.
         """
         group = self.group(item.axes)
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
-        self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
-        assert item.routed or elements * width == item.logical_bytes, (
+        if not continues:
+            self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
+        assert continues or item.routed or elements * width == item.logical_bytes, (
             f"{self.action}: {item.kind} of {item.what} moves {elements * width} bytes, "
             f"the Program says {item.logical_bytes}"
         )
         what = f"{item.kind} of {item.what}"
         with self.naming(what, group.ranks):
             work = self._begin(by or item.kind, tensor, out, group.handle, largest, root, splits)
-        return NamedWork(work, self, what, group.ranks)
-
-    def proceed(
-        self, item: Collective, kind: CollectiveKind, tensor: torch.Tensor, out: torch.Tensor
-    ) -> Work:
-        """Start the next operation of a collective that has been logged already."""
-        group, what = self.group(item.axes), f"{item.kind} of {item.what}"
-        with self.naming(what, group.ranks):
-            work = self._begin(kind, tensor, out, group.handle)
         return NamedWork(work, self, what, group.ranks)
 
     def _begin(

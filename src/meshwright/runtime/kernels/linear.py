@@ -59,7 +59,7 @@ class LinearKernel:
         if self.biases and (self.op.split != "row" or self.setting.counts_whole):
             parts = g.flatten(0, 1).sum(0).split([self._size(name, visit) for name in self.biases])
             for name, part in zip(self.biases, parts, strict=True):
-                with visit.unit(name).adding(name) as total:
+                with visit.unit(name).gradients.adding(name) as total:
                     total.add_(part)
         return g @ self.table(visit)
 
@@ -72,7 +72,7 @@ class LinearKernel:
         kept = visit.kept
         x = kept.pop("gathered" if "gathered" in kept else "input").flatten(0, 1)
         g = kept.pop("output_gradient").flatten(0, 1)
-        self._unit(visit).add_product(self.matrices, g, x.to(g))
+        self._unit(visit).gradients.add_product(self.matrices, g, x.to(g))
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
         """Gather the saved input for W; return ``x`` unchanged."""

@@ -107,7 +107,7 @@ class NormKernel:
 
     def _add(self, which: int, gradient: torch.Tensor, visit: OperatorCall) -> None:
         name = self.names[which]
-        with visit.unit(name).adding(name) as total:
+        with visit.unit(name).gradients.adding(name) as total:
             total.add_(gradient)
 
 

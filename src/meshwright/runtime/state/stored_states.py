@@ -1,7 +1,7 @@
 """Store a rank's master copy and moments in the types of a plan, and open them for the optimizer's arithmetic.
 
-Moments in fp16 and fp8 have one fp32 scale for each piece that a rank owns: its part of one parameter. A piece is stored
-divided by its scale, which puts its largest element at the top of the type's range (as in Transformer Engine's
+Moments in fp16 and fp8 have one fp32 scale for each piece that a rank owns: its part of one parameter. A piece is
+stored divided by its scale, which puts its largest element at the top of the type's range (as in Transformer Engine's
 FusedAdam). A scale for several parameters would differ between tp ranks that hold other parts of some and copies of
 others, and the copies would drift apart. Other types are rounded to the nearest.
 """

@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.model.operators.operator_types import Operator, Parameter
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.pass_items import Collective
+
+if TYPE_CHECKING:
+    import torch
 
 Interval = tuple[int, int]
 
@@ -35,6 +38,23 @@ class Cut(NamedTuple):
     def __str__(self) -> str:
         here = f"{self.start}-{self.stop}" if self.rows is None else "+".join(map(str, self.rows))
         return f"{self.dim}:{here}"
+
+
+class Place(NamedTuple):
+    """The range of a parameter in a unit's buffers."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+    def of(self, buffer: "torch.Tensor") -> "torch.Tensor":
+        """Return the parameter's view of a buffer of the unit."""
+        return buffer[self.start : self.stop].view(self.shape)
+
+
+def adjacent(buffer: "torch.Tensor", places: Sequence[Place]) -> "torch.Tensor":
+    """Return adjacent matrices of a buffer as one: (sum of outputs, inputs)."""
+    return buffer[places[0].start : places[-1].stop].view(-1, places[0].shape[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,12 @@ class UnitLayout:
         """The start of each tensor."""
         ends = accumulate(t.elements for t in self.tensors)
         return {t.name: end - t.elements for t, end in zip(self.tensors, ends, strict=True)}
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """The place of each tensor."""
+        starts = self.starts
+        return {t.name: Place(starts[t.name], starts[t.name] + t.elements, t.shape) for t in self.tensors}
 
     @property
     def size(self) -> int:

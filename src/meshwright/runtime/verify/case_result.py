@@ -18,8 +18,8 @@ UNITS = 2.0
 class StateOutcome:
     """Errors of a run with states in a plan's own types; ``failure`` if a rank failed.
 
-    ``loss`` and ``gradient`` are those of what passes compute, relative; ``state`` is that of what is stored, in units of
-    the last place.
+    ``loss`` and ``gradient`` are those of what passes compute, relative; ``state`` is that of what is stored, in units
+    of the last place.
     """
 
     loss: Error = NONE

@@ -8,9 +8,10 @@ import torch
 from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.launch.forked_ranks import ProgressCallback
+from meshwright.runtime.state.gradient_buffers import Addition
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
-from meshwright.runtime.state.sharded_unit import Addition, Unit
+from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Cut
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 
@@ -63,10 +64,10 @@ def record_states(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> St
     for step, batch in enumerate(trial.batches()):
         record.parameters.append(list(_parameters(rank)))
         for unit in units.values():
-            unit.additions = []
+            unit.gradients.additions = []
         rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
         for name, unit in units.items():
-            record.units[name].additions.append(unit.additions or [])
+            record.units[name].additions.append(unit.gradients.additions or [])
         if rank.place.rank == 0:
             report(f"step {step + 1} with narrow states", 0.0)
     finish_validation(rank.interpreter)
@@ -83,9 +84,7 @@ def _layout(unit: Unit) -> UnitRecord:
         shapes={name: t.shape for name, t in tensors.items()},
         cuts={name: t.cuts for name, t in tensors.items()},
         summed=frozenset(name for name, at in layout.starts.items() if at >= start),
-        spans=tuple(
-            Span(name, tensors[name].cuts, of.start, of.stop) for name, of, _ in unit.spans()
-        ),
+        spans=tuple(Span(name, tensors[name].cuts, of.start, of.stop) for name, of, _ in unit.spans()),
     )
 
 

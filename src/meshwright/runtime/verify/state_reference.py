@@ -1,7 +1,7 @@
 """Sum, round and step recorded gradients in one process, in the order and at the points of the plan.
 
-What ranks add to their gradients is recorded before it is rounded (``recorded_states.py``). This reference adds it up as
-the plan says: in the gradient's type micro-batch by micro-batch, in the type of the wire rank by rank, with the sum
+What ranks add to their gradients is recorded before it is rounded (``recorded_states.py``). This reference adds it up
+as the plan says: in the gradient's type micro-batch by micro-batch, in the type of the wire rank by rank, with the sum
 itself in fp64. AdamW is written out in fp64 on each rank's spans, whose new states are rounded to their types. With
 ``wide`` nothing is rounded: then the sums are the gradients of the whole batch.
 """
@@ -18,9 +18,9 @@ from meshwright.program.program import Program
 from meshwright.runtime.comm.communicator import groups_of
 from meshwright.runtime.executor.rank_plan import TABLE
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.state.gradient_buffers import Addition
 from meshwright.runtime.state.optimizer import CLIP_EPSILON, AdamW
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
-from meshwright.runtime.state.sharded_unit import Addition
 from meshwright.runtime.state.stored_states import SCALED
 from meshwright.runtime.verify.recorded_states import STATES, Span, StateRecord, UnitRecord
 
@@ -221,5 +221,3 @@ def _round_moments(states: Sequence[dict[str, torch.Tensor]], name: str, dtype: 
 
 def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return values.to(dtype).to(WIDE)
-
-

@@ -71,7 +71,7 @@ class Sinks:
 
     def add_gradient(self, found: torch.Tensor, visit: OperatorCall) -> None:
         """Add a gradient for each head."""
-        with visit.unit(self.name).adding(self.name) as total:
+        with visit.unit(self.name).gradients.adding(self.name) as total:
             self._own(total).add_(found)
 
     def _own(self, of_heads: torch.Tensor) -> torch.Tensor:

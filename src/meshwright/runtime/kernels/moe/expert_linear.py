@@ -52,7 +52,7 @@ class ExpertLinearKernel:
         visit.kept["output_gradient"], visit.counts = g, counts
         for name, part in zip(self.biases, self._parts(g, self.biases, visit), strict=True):
             expert = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(g.device)
-            with visit.unit(name).adding(name) as total:
+            with visit.unit(name).gradients.adding(name) as total:
                 total.index_add_(0, expert, part.to(total))
         parts = zip(self.matrices, self._parts(g, self.matrices, visit), strict=True)
         return sum(input_product(part, self._view(name, visit), counts) for name, part in parts)  # type: ignore[return-value]
@@ -62,7 +62,7 @@ class ExpertLinearKernel:
         x, g = visit.kept.pop("input"), visit.kept.pop("output_gradient")
         widths = [visit.unit(name).shape(name)[1] for name in self.matrices]
         for name, part in zip(self.matrices, g.split(widths, -1), strict=True):
-            with visit.unit(name).adding(name) as total:
+            with visit.unit(name).gradients.adding(name) as total:
                 add_weight_product(total, part, x, visit.counts)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:

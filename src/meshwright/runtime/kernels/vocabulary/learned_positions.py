@@ -46,7 +46,7 @@ class PositionsKernel:
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add each token's gradient to its position."""
         g = visit.kept.pop("output_gradient")
-        with visit.unit(self.name).adding(self.name) as total:
+        with visit.unit(self.name).gradients.adding(self.name) as total:
             add_by_position(total, self._here(g, visit), g)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:

@@ -59,9 +59,9 @@ class EmbeddingKernel:
         for name in self.names[1:]:
             if self.setting.counts_whole:
                 positions = visit.batch.positions(self.setting.positions)
-                with visit.unit(name).adding(name) as total:
+                with visit.unit(name).gradients.adding(name) as total:
                     add_by_position(total, positions, g)
-        with visit.unit(self.names[0]).adding(self.names[0]) as total:
+        with visit.unit(self.names[0]).gradients.adding(self.names[0]) as total:
             rows, outside = self._rows(visit.batch.tokens, len(total))
             scaled = self._scaled(g.to(total))
             if outside is not None:

@@ -41,5 +41,6 @@ def sum_over_ranks(
     if out is not None:
         out.copy_(total)
         return
-    yield communicator.proceed(item, "all-gather", total.to(precision.reduce), sent)
+    part = total.to(precision.reduce)
+    yield communicator.start(item, part, width, out=sent, by="all-gather", continues=True)
     tensor.copy_(sent[: tensor.numel()].view(tensor.shape))
