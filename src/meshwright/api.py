@@ -64,6 +64,7 @@ def plan(
     deadline_days: float | None = None,
     keep: Iterable[str] = (),
     forbid: Iterable[str] = (),
+    allow: Iterable[str] = (),
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
@@ -76,7 +77,8 @@ def plan(
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
 ) -> "Choice":
-    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them.
+    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them,
+    ``allow=["dtypes"]`` searches element types of states too.
 
     ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
     the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens`` limit the choice.
@@ -106,7 +108,17 @@ def plan(
         capacity=capacity,
     )
     header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
-    question = PlanRequest(header, tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend)
+    question = PlanRequest(
+        header,
+        tuple(keep),
+        top,
+        stages,
+        schedule,
+        solving,
+        tuple(forbid),
+        recommend,
+        tuple(dict.fromkeys(allow)),
+    )
     wish = ClusterChoiceRequest(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
     return choose(question, wish, progress)
 

@@ -40,6 +40,7 @@ def plan(
     forbid: Annotated[
         list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
     ] = None,
+    allow: options.Allow = None,
     top: Annotated[int, typer.Option("--top", help="Number of plans to show.")] = 5,
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or rebalanced by time or by memory.")
@@ -80,6 +81,7 @@ def plan(
             capacity=options.capacity(capacity),
             keep=keep or (),
             forbid=forbid or (),
+            allow=allow or (),
             top=top,
             stages=stages,
             schedule=schedule,

@@ -5,7 +5,7 @@ A stack file counts bytes of its usual states. What a plan writes changes these 
 or the piece of it that a rank owns, as in Transformer Engine's FusedAdam.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.stack.stack import Stack
@@ -105,6 +105,17 @@ def types_of(stack: Stack, precision: str, written: Mapping[str, str]) -> StateT
         changed = [types[key] for key in tied if key in written]
         types |= {key: _follow(key, changed[0]) for key in tied if changed and key not in written}
     return StateTypes(**types)
+
+
+def split_joints(
+    stack: Stack, precision: str, types: StateTypes
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield each joint group of keys that is changed in part, and its keys with usual types."""
+    usual = usual_types(stack, precision)
+    for joint in stack.joint_types:
+        rest = [key for key in joint if getattr(types, key) == getattr(usual, key)]
+        if 0 < len(rest) < len(joint):
+            yield joint, rest
 
 
 def changed_types(stack: Stack, precision: str, written: Mapping[str, str]) -> dict[str, str]:

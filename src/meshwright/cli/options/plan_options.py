@@ -58,6 +58,10 @@ Output = Annotated[
 Why = Annotated[
     bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", help="Search element types of states too: dtypes. Their loss is not predicted."),
+]
 Recommends = Annotated[
     str,
     typer.Option(

@@ -9,6 +9,7 @@ from meshwright.stack.state_types import (
     allowed_types,
     half_of,
     is_narrow,
+    split_joints,
     types_of,
     usual_types,
 )
@@ -56,12 +57,10 @@ def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:
     if any(value not in known[key] for key, value in written.items()):
         return
     types = types_of(stack, precision, written)
-    for joint in stack.joint_types:
-        rest = [key for key in joint if getattr(types, key) == getattr(usual, key)]
-        if rest and len(rest) < len(joint):
-            changed = next(key for key in joint if key not in rest)
-            rule = f"{stack.id} changes {', '.join(joint)} together, and {', '.join(rest)} stays as usual"
-            yield Problem(f"dtypes.{changed}", getattr(types, changed), rule, f"take {rest[0]} out")
+    for joint, rest in split_joints(stack, precision, types):
+        changed = next(key for key in joint if key not in rest)
+        rule = f"{stack.id} changes {', '.join(joint)} together, and {', '.join(rest)} stays as usual"
+        yield Problem(f"dtypes.{changed}", getattr(types, changed), rule, f"take {rest[0]} out")
     narrow = is_narrow(stack, precision, types)
     if narrow and stack.narrow_shardings and case.plan.sharding not in stack.narrow_shardings:
         key = next(key for key in OPTIMIZER_STATES if getattr(types, key) != getattr(usual, key))

@@ -1,6 +1,6 @@
 """Format the choices of a plan in a few words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule
@@ -40,3 +40,12 @@ def schedule_words(schedule: str | dict[str, Any]) -> str:
     if isinstance(schedule, str):
         return schedule
     return str(Schedule.model_validate(schedule, strict=False).choice)
+
+
+def dtype_lines(plans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each proposal that changes the element types of states."""
+    return [
+        f"  {number}: dtypes " + ", ".join(f"{key} {word}" for key, word in dtypes.items())
+        for number, proposal in enumerate(plans, 1)
+        if (dtypes := proposal["plan"].get("dtypes"))
+    ]

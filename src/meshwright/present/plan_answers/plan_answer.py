@@ -13,7 +13,12 @@ from meshwright.present.plan_answers.fastest_and_regret import (
     left_out_line,
     shown_regret,
 )
-from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
+from meshwright.present.plan_answers.layout_text import (
+    dtype_lines,
+    layout_words,
+    pipeline_words,
+    recompute_words,
+)
 from meshwright.present.plan_answers.prediction import interval, print_memory
 from meshwright.present.plan_answers.solver_schedules import render_solved
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
@@ -31,6 +36,8 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     if several:
         print_clusters(out, plans)
     out.print(_ranking(plans))
+    for line in dtype_lines(plans):
+        out.print(escape(line))
     out.print(
         f"Each is the best of its {'cluster' if several else 'layout and recomputation'}: other schedules, knobs, "
         "shardings and micro-batches are behind it. Steps within 0.1 % count as equal and go by memory. "

@@ -16,7 +16,12 @@ from meshwright.present.plan_answers.fastest_and_regret import (
     left_out_line,
     shown_regret,
 )
-from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
+from meshwright.present.plan_answers.layout_text import (
+    dtype_lines,
+    layout_words,
+    pipeline_words,
+    recompute_words,
+)
 from meshwright.present.plan_answers.prediction import KINDS, interval
 from meshwright.present.plan_answers.solver_schedules import solved_lines
 from meshwright.units import format_count, format_seconds
@@ -115,6 +120,8 @@ def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
             gib(report["memory_bytes"]["total"]),
         )
     out.print(table)
+    for line in dtype_lines(plans[:MOST_PLANS]):
+        _print(out, "", line.strip(), lines=1)
 
 
 def _print_certainty(out: Console, data: dict[str, Any]) -> None:

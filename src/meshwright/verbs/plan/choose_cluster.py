@@ -20,6 +20,7 @@ from meshwright.verbs.plan.infeasible import infeasible_error
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer, checked
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
+from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress, Scope
 
 
@@ -79,7 +80,7 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     )
     if len(contenders) == 1:
         (only,) = contenders
-        first = answer(_on(question, only.offer), only.course.setting, progress)
+        first = answer_allowing(_on(question, only.offer), only.course.setting, progress)
         all_found = [_standing(only, first)]
         _best(all_found, checked.aim, request.limits, only)
         proposals = _weighed(_within(request.limits, first, only.course), only.course)
@@ -202,3 +203,5 @@ def _of_one_cluster(question: PlanRequest) -> Iterator[Problem]:
         yield Problem("stages", question.stages, rule, hint)
     if question.solving is not None:
         yield Problem("solve", question.solving.seconds, rule, hint)
+    for key in question.allow:
+        yield Problem("allow", key, rule, hint)

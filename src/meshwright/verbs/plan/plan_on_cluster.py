@@ -49,6 +49,8 @@ MOST_RULES = 5
 """Rules that the summary of a refusal names."""
 STAGES = ("balanced", *BALANCES)
 """Ways to cut stages."""
+ALLOWED = ("dtypes",)
+"""Keys that are searched only if a question allows it: their values change what is computed."""
 UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
 
@@ -61,7 +63,8 @@ class PlanRequest:
     ``stages``: as equally many layers as there can be, or cut anew for the best plans, by time or by memory.
     ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
     ``solving``: how long a solver then looks for better lists, if at all.
-    ``recommend``: ``robust`` for the plan with the least regret, ``fastest`` for the least predicted time.
+    ``recommend``: ``robust`` for the plan with the least regret, ``fastest`` for the least predicted time. ``allow``:
+    keys of ``ALLOWED`` that are searched too.
     """
 
     header: ShortPlan
@@ -72,6 +75,7 @@ class PlanRequest:
     solving: SolverOptions | None = None
     forbid: tuple[str, ...] = ()
     recommend: Recommend = "robust"
+    allow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,9 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
     if question.recommend not in RECOMMENDS:
         hint = nearest(question.recommend, RECOMMENDS)
         problems.append(Problem("recommend", question.recommend, "is no way to recommend", hint))
+    for key in question.allow:
+        if key not in ALLOWED:
+            problems.append(Problem("allow", key, "is no key to allow", nearest(key, ALLOWED)))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
     forbid = attempted(lambda: parse_forbid(question.forbid), problems)

@@ -137,7 +137,7 @@ def _left_out_types(setting: Setting) -> Iterator[LeftOutValues]:
     allowed = allowed_types(stack, precision)
     others = tuple(f"{key}: {word}" for key, words in allowed.items() for word in words[1:])
     if others:
-        why = "narrower states change the loss, which is not predicted; predict --set KEY=TYPE prices one"
+        why = "narrower states change the loss, which is not predicted; --allow dtypes searches them"
         yield LeftOutValues("dtypes", others, why)
 
 

@@ -86,9 +86,9 @@ CASES = [
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
     (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
     (
-        long_plan(dtypes={"second_moment": "bf16"}, stack="generic"),
+        long_plan(workload={"precision": "fp8"}, dtypes={"gather": "fp8"}, stack="generic"),
         LLAMA,
-        "dtypes.second_moment",
+        "dtypes.gather",
         "not run yet",
     ),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
@@ -105,10 +105,10 @@ def test_what_is_not_run_is_named_with_a_remedy(plan, model, field, rule):
     assert any(p.field == field and rule in p.rule and p.suggestion for p in found), found
 
 
-def test_types_that_the_plans_stack_has_anyway_are_no_hindrance():
-    for stack, gradient in (("deepspeed", "bf16"), ("deepspeed", "fp32"), ("megatron-core", "fp32")):
+def test_types_of_states_are_no_hindrance_but_for_gathers_in_fp8():
+    for stack, gradient in (("deepspeed", "bf16"), ("deepspeed", "fp32"), ("megatron-core", "bf16")):
         assert unsupported_by_runtime(long_plan(dtypes={"gradient": gradient}, stack=stack), LLAMA) == []
-    assert unsupported_by_runtime(long_plan(dtypes={"gradient": "bf16"}, stack="megatron-core"), LLAMA)
+    assert unsupported_by_runtime(long_plan(dtypes={"second_moment": "fp8"}, stack="generic"), LLAMA) == []
 
 
 def test_layers_that_predict_further_tokens_run_in_the_last_stage():
