@@ -48,7 +48,8 @@ class Node:
     """One host. ``scaleup_domain``: devices in one fast domain, which may span hosts (NVL72).
 
     ``host_bytes_per_s`` is a device's nominal bandwidth to host memory, in each direction while all devices use
-    theirs; ``host_memory_bytes`` that memory, of the whole node. None: unknown.
+    theirs; ``host_memory_bytes`` that memory and ``host_memory_bytes_per_s`` its nominal bandwidth, of the whole node,
+    both from ``host_memory_source``. None: unknown.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Node:
     power_w: float | None = None
     host_bytes_per_s: BytesPerSecondPerDevice | None = None
     host_memory_bytes: int | None = None
+    host_memory_bytes_per_s: BytesPerSecondPerNode | None = None
+    host_memory_source: str = ""
     source: str = ""
 
     @property
