@@ -100,6 +100,17 @@ class Pool:
     count: int
     usd_per_device_hour: Sourced | None = None
 
+    @property
+    def devices_of_host(self) -> int:
+        """Devices that share a host: those of a node, or all of them if they are fewer."""
+        return min(self.node.devices, self.count)
+
+    @property
+    def host_memory_bytes_per_s(self) -> BytesPerSecondPerDevice | None:
+        """Each device's part of the bandwidth of its host's memory; a single device has all of it."""
+        rate = self.node.host_memory_bytes_per_s
+        return None if rate is None else per_device(rate, self.devices_of_host)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:

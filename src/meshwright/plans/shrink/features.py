@@ -62,6 +62,8 @@ def features(
         found["recompute"] = Feature(f"recomputation: {format_layer_recomputes(recomputes)}")
     if long.offload_rule.share:
         found["offload"] = Feature(f"activations wait on the host: {long.offload}")
+    if long.host_shares.some:
+        found["host_states"] = Feature(f"states are on the host: {long.offload}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and last stage share a table")
     if model.architecture.next_token_layers:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
+from meshwright.plans.forms.host_offload import share_number
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
@@ -121,6 +122,14 @@ def _state_types(plan: PlanValues) -> Iterator[Problem]:
             yield Problem(f"dtypes.{key}", value, NOT_RUN, f"{name}: {usual[key]}")
 
 
+@limit("keeps model states on the devices", "offloaded_optimizer", "offloaded_parameters")
+def _host_states(plan: PlanValues) -> Iterator[Problem]:
+    shares = {"optimizer": plan.offloaded_optimizer, "parameters": plan.offloaded_parameters}
+    for key, share in shares.items():
+        if share_number(share):
+            yield Problem(f"offload.{key}", share, NOT_RUN, f"offload.{key}: none")
+
+
 @limit("trains in bf16 only")
 def _precision(plan: PlanValues) -> Iterator[Problem]:
     precision = plan.workload.precision
@@ -188,6 +197,12 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         runs="those of the plan's stack; they do not change what is computed",
         refused="others, unless they are those of `meshwright`",
         limit=_state_types,
+    ),
+    RuntimeLimit(
+        what="offload",
+        runs="`activations`",
+        refused="`optimizer` `parameters`",
+        limit=_host_states,
     ),
     RuntimeLimit(
         what="workload.precision",
