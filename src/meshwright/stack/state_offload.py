@@ -23,9 +23,9 @@ class StateOffload(FileRow):
         """Return true for a share of one kind of state, whatever is done with the other."""
         return _can(getattr(self, name), share)
 
-    def runs_with(self, sharding: str) -> bool:
-        """Return true for a sharding that this way runs with."""
-        return not self.shardings or sharding in self.shardings
+    def runs_with(self, sharding: str, *, alone: bool = False) -> bool:
+        """Return true for a sharding that this way runs with; ``alone``: no rank shares or repeats a state."""
+        return not self.shardings or sharding in self.shardings or (alone and sharding == "none")
 
 
 def _can(able: HostShare, share: float) -> bool:

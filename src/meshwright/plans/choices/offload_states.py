@@ -44,8 +44,11 @@ def _leaves_devices(name: str, given: ChoiceRuleInput, own: Share) -> Iterator[t
         cut = np.array([sharding != "none" for sharding in SHARDINGS], dtype=np.bool_)[given.base.sharding]
         yield "parameters are not fetched from the host layer by layer", ~cut | gathered
     ways = [way for way in stack.state_offloads if way.has_part(name, share)]
-    codes = [any(way.runs_with(sharding) for way in ways) for sharding in SHARDINGS]
-    able = np.array(codes, dtype=np.bool_)[given.base.sharding]
+    alone = given.base.dp_replicate * given.base.dp_shard * given.base.cp == 1
+    runs = [
+        [any(way.runs_with(name, alone=one) for way in ways) for name in SHARDINGS] for one in (False, True)
+    ]
+    able = np.array(runs, dtype=np.bool_)[alone.astype(np.int64), given.base.sharding]
     yield f"{stack.id} keeps no such share of {NAMES[name]} on the host", able
 
 

@@ -45,10 +45,12 @@ def states_by_stack(case: RuleInput) -> Iterator[Problem]:
     key = "optimizer" if shares.optimizer else "parameters"
     value = _written(case.plan.offload, key)
     ways = [way for way in stack.state_offloads if way.has(shares)]
+    grid = case.grid
+    alone = grid.dp_replicate * grid.dp_shard * grid.cp == 1
     if not ways:
         rule = f"{stack.id} keeps {able(stack)} on the host"
         yield Problem(KEYS[key], value, rule, f"take offload out, or stack: {OWN_STACK}")
-    elif not any(way.runs_with(sharding) for way in ways):
+    elif not any(way.runs_with(sharding, alone=alone) for way in ways):
         known = list(dict.fromkeys(name for way in ways for name in way.shardings))
         rule = f"{stack.id} does so with sharding {' or '.join(known)} only"
         yield Problem(KEYS[key], value, rule, f"sharding: {known[0]}")

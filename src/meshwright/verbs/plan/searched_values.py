@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.plans.arrays.host_states import HOST_COLUMNS
 from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.gather import GATHERS, NEVER
@@ -107,6 +108,7 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     yield from _left_out_of_pipelines(space, setting)
     yield from _left_out_where_played(space)
     yield from _left_out_types(setting)
+    yield from _left_out_shares(space, setting)
     stack, batch = setting.stack, setting.workload.global_batch
     if any(size > MAX_MICRO_BATCH for size in divisors(batch)):
         yield LeftOutValues("micro_batch", (f"above {MAX_MICRO_BATCH}",), "the space is bounded there")
@@ -129,6 +131,17 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
             ("other shares", "more than 2 passes ahead"),
             "--keep offload=SHARE,PASSES tries another",
         )
+
+
+def _left_out_shares(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
+    """Yield the shares of states on the hosts that the stack has besides those of the question."""
+    for column in HOST_COLUMNS:
+        name = CHOICES[column].name
+        searched = [format_choice(value) for value in space.base.values[column]]
+        known = [way for way in setting.stack.state_offloads if way.has_part(name.rpartition(".")[2], 1.0)]
+        if known:
+            others = f"other than {', '.join(searched)}"
+            yield LeftOutValues(name, (others,), f"--keep {name}=SHARE tries another")
 
 
 def _left_out_types(setting: Setting) -> Iterator[LeftOutValues]:
