@@ -108,7 +108,6 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     yield from _left_out_of_pipelines(space, setting)
     yield from _left_out_where_played(space)
     yield from _left_out_types(setting)
-    yield from _left_out_shares(space, setting)
     stack, batch = setting.stack, setting.workload.global_batch
     if any(size > MAX_MICRO_BATCH for size in divisors(batch)):
         yield LeftOutValues("micro_batch", (f"above {MAX_MICRO_BATCH}",), "the space is bounded there")
@@ -131,6 +130,7 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
             ("other shares", "more than 2 passes ahead"),
             "--keep offload=SHARE,PASSES tries another",
         )
+    yield from _left_out_shares(space, setting)
 
 
 def _left_out_shares(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
