@@ -144,7 +144,17 @@ def test_a_node_reaches_its_host_over_the_link_of_its_devices():
 def test_the_memory_of_a_host_is_known_or_it_is_not():
     assert named_node("dgx-h100").host_memory_bytes == 2048 * GIB
     assert named_node("aws-p4d.24xlarge").host_memory_bytes == 1152 * GIB
-    assert named_node("gb200-nvl72").host_memory_bytes is None
+    assert named_node("dgx-1-v100-32gb").host_memory_bytes == 512 * GIB
+    assert named_node("dgx-2").host_memory_bytes == 1536 * GIB
+    assert usual_node("rtx-4090").host_memory_bytes is None
+
+
+@pytest.mark.parametrize("name", node_names())
+def test_named_nodes_say_how_fast_their_hosts_memory_is_and_who_says_so(name):
+    node = named_node(name)
+    assert node.host_memory_bytes
+    assert node.host_memory_bytes_per_s
+    assert node.host_memory_source
 
 
 def test_a_node_that_nobody_described_says_that_it_is_a_guess():

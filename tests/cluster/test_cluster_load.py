@@ -129,6 +129,7 @@ def device_files():
 def node_files():
     rates = {"scaleup_gbyte_per_s_per_device": st.floats(1, 4999), "power_w": POWERS, "fabric": WORDS}
     rates |= {"host_gbyte_per_s_per_device": st.floats(1, 4999), "host_memory_gib": st.floats(1, 1e5)}
+    rates |= {"host_memory_gbyte_per_s": st.floats(1, 19999), "host_memory_source": WORDS}
     written = st.integers(1, 64).flatmap(
         lambda devices: st.fixed_dictionaries(
             {

@@ -27,7 +27,13 @@ def test_every_number_that_has_a_unit_says_it():
     text = json.loads(json.dumps(describe_cluster(load_cluster("gb200 x 144"))))
     node = text["pools"][0]["node"]
     assert (node["devices_per_node"], node["scaleup_domain_devices"]) == (4, 72)
-    units = ("_gbyte_per_s_per_device", "_gbyte_per_s_per_node", "_gbit_per_s_per_node", "_w_per_node")
+    units = (
+        "_gbyte_per_s_per_device",
+        "_gbyte_per_s_per_node",
+        "_gbit_per_s_per_node",
+        "_w_per_node",
+        "_gib_per_node",
+    )
     counts = ("devices_per_node", "scaleup_domain_devices", "nics_per_node")
     assert all(
         key.endswith((*units, *counts)) for key, value in node.items() if isinstance(value, float | int)

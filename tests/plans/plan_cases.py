@@ -144,7 +144,39 @@ OFFLOADING = (
     ),
 )
 """Plans that offload and can not, or need not."""
-MORE = (OF_OTHER_LISTS, *OFFLOADING)
+SPREAD_VOCABULARY = {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}
+STATES_ON_HOST = (
+    (
+        long_plan(offload={"optimizer": "all"}),
+        {},
+        "offload.optimizer",
+        "test-stack@1.0 keeps no model states on the host",
+        "take offload out, or stack: meshwright",
+    ),
+    (
+        long_plan(offload={"parameters": "all"}, sharding="zero3", gather="per-step"),
+        {},
+        "offload.parameters",
+        "parameters come from the host layer by layer, and gather is per-step",
+        "gather: per-layer",
+    ),
+    (
+        long_plan(offload={"parameters": 0.5}, sharding="zero1"),
+        {},
+        "offload.parameters",
+        "zero1 gathers whole parameters behind the step, and their home is the host",
+        "sharding: zero3, or none",
+    ),
+    (
+        long_plan(offload={"optimizer": 0.5}, pipeline=SPREAD_VOCABULARY),
+        {},
+        "offload.optimizer",
+        "spread over pipeline ranks (vocab-1) stay on the device",
+        "the vocabulary at the ends, or take offload out",
+    ),
+)
+"""Plans with states on the host that passes can not fetch, or that the stack does not keep there."""
+MORE = (OF_OTHER_LISTS, *OFFLOADING, *STATES_ON_HOST)
 
 degree = st.sampled_from((1, 2, 3, 4, 8))
 name = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
@@ -157,6 +189,10 @@ dtypes = st.none() | st.fixed_dictionaries(
         "master": st.sampled_from(get_args(MasterType)),
         "second_moment": st.sampled_from(get_args(MomentType)),
     },
+)
+shares = st.sampled_from(("none", "all", 0.0, 0.25, 1.0))
+offloads = st.none() | st.fixed_dictionaries(
+    {}, optional={"activations": st.sampled_from(("none", 0.5)), "optimizer": shares, "parameters": shares}
 )
 axes = st.permutations(("tp", "cp", "dp_shard", "dp_replicate", "pp")).map(tuple)
 
@@ -201,6 +237,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
         },
         "recompute": draw(recompute),
         "dtypes": draw(dtypes),
+        "offload": draw(offloads),
         "workload": {
             "seq_len": draw(st.integers(-5, 10**6)),
             "global_batch": draw(st.integers(-5, 10**4)),

@@ -7,7 +7,7 @@ import pytest
 from pipeline_programs import STAGE_BYTES, GivenPrices, lowered, plain_program
 
 from meshwright.plans.forms.conversion import expand
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.simulate.chrome_trace import perfetto_trace
 from meshwright.simulate.memory_ledger import activation_curve, peak_activation_bytes, peak_host_bytes
 from meshwright.simulate.plan_estimate import lower_and_simulate

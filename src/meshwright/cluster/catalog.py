@@ -12,8 +12,9 @@ not the marketed figure. Column ``memory_origin`` gives its origin:
 A usual node is the row of ``nodes.csv`` marked so, else a guess, labelled as one. In a rack-scale domain
 (NVL72) a node is one host and its share of the rack's power. ``host_gbyte_per_s_per_device`` is nominal: 16 lanes of
 PCIe 3.0, 4.0, 5.0 (8, 16, 32 GT/s, 128 of 130 bits: 15.75, 31.51, 63.02 GB/s; PCI-SIG), 121 of 6.0, or the C2C link
-in the device's row. Empty: not known, as is ``host_memory_gib``. Ignored: PCIe switches, NUMA, and that
-a full mesh gives one pair of devices only its own link.
+in the device's row. ``host_memory_gbyte_per_s`` is nominal, too: channels · 8 bytes · transfers per second of all
+sockets; ``host_memory_source`` says where it and ``host_memory_gib`` come from. Empty: not known. Ignored: PCIe
+switches, NUMA, and that a full mesh gives one pair of devices only its own link.
 """
 
 import re
@@ -165,7 +166,7 @@ def _device(row: Row) -> Device:
 def _node(row: Row) -> Node:
     network = gbit_per_s_to_bytes_per_s(float(row["nic_gbit_per_s_per_node"]))
     scaleup = float(row["scaleup_gbyte_per_s_per_device"]) * GIGA
-    host = row["host_gbyte_per_s_per_device"]
+    host, memory = row["host_gbyte_per_s_per_device"], row["host_memory_gbyte_per_s"]
     return Node(
         name=row["id"],
         devices=int(row["devices"]),
@@ -176,6 +177,8 @@ def _node(row: Row) -> Node:
         fabric=row["fabric"],
         host_bytes_per_s=BytesPerSecondPerDevice(float(host) * GIGA) if host else None,
         host_memory_bytes=round(float(row["host_memory_gib"]) * GIB) if row["host_memory_gib"] else None,
+        host_memory_bytes_per_s=BytesPerSecondPerNode(float(memory) * GIGA) if memory else None,
+        host_memory_source=row["host_memory_source"],
         power_w=float(row["power_w"]) if row["power_w"] else None,
         source=f"{row['source']} ({row['confidence']})",
     )

@@ -48,7 +48,8 @@ class Node:
     """One host. ``scaleup_domain``: devices in one fast domain, which may span hosts (NVL72).
 
     ``host_bytes_per_s`` is a device's nominal bandwidth to host memory, in each direction while all devices use
-    theirs; ``host_memory_bytes`` that memory, of the whole node. None: unknown.
+    theirs; ``host_memory_bytes`` that memory and ``host_memory_bytes_per_s`` its nominal bandwidth, of the whole node,
+    both from ``host_memory_source``. None: unknown.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Node:
     power_w: float | None = None
     host_bytes_per_s: BytesPerSecondPerDevice | None = None
     host_memory_bytes: int | None = None
+    host_memory_bytes_per_s: BytesPerSecondPerNode | None = None
+    host_memory_source: str = ""
     source: str = ""
 
     @property
@@ -96,6 +99,17 @@ class Pool:
     node: Node
     count: int
     usd_per_device_hour: Sourced | None = None
+
+    @property
+    def devices_of_host(self) -> int:
+        """Devices that share a host: those of a node, or all of them if they are fewer."""
+        return min(self.node.devices, self.count)
+
+    @property
+    def host_memory_bytes_per_s(self) -> BytesPerSecondPerDevice | None:
+        """Each device's part of the bandwidth of its host's memory; a single device has all of it."""
+        rate = self.node.host_memory_bytes_per_s
+        return None if rate is None else per_device(rate, self.devices_of_host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,7 @@ def _node(node: Node, kind: Device) -> object:
             if (value := getattr(node, name)) is not None
         },
         **({} if node.host_memory_bytes is None else {"host_memory_gib": node.host_memory_bytes / GIB}),
+        "host_memory_source": node.host_memory_source,
         "fabric": node.fabric,
         "power_w": _known(node.power_w),
         "source": node.source,

@@ -74,6 +74,9 @@ def _node(node: Node) -> dict[str, object]:
         "nic_gbyte_per_s_per_device": node.nic_bytes_per_s_per_device / GIGA,
         "host_gbyte_per_s_per_device": node.host_bytes_per_s and node.host_bytes_per_s / GIGA,
         "host_memory_gib_per_node": node.host_memory_bytes and node.host_memory_bytes / GIB,
+        "host_memory_gbyte_per_s_per_node": node.host_memory_bytes_per_s
+        and node.host_memory_bytes_per_s / GIGA,
+        "host_memory_source": node.host_memory_source,
         "fabric": node.fabric,
         "power_w_per_node": node.power_w,
         "source": node.source,

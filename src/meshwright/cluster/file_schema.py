@@ -90,6 +90,8 @@ class NodeFile(Strict):
     power_w: PositiveOrUnknown = None
     host_gbyte_per_s_per_device: Positive | None = None
     host_memory_gib: Positive | None = None
+    host_memory_gbyte_per_s: Positive | None = None
+    host_memory_source: Text = "the cluster file"
     source: Text = "the cluster file"
 
 

@@ -18,6 +18,7 @@ NODE_SCALES = {
     "scaleup_gbyte_per_s_per_device": ("scaleup_bytes_per_s", GIGA),
     "nic_gbit_per_s_per_node": ("nic_bytes_per_s", GBIT),
     "host_gbyte_per_s_per_device": ("host_bytes_per_s", GIGA),
+    "host_memory_gbyte_per_s": ("host_memory_bytes_per_s", GIGA),
 }
 
 

@@ -17,6 +17,7 @@ MIN_SCALEUP, MAX_SCALEUP = 1 * GIGA, 5 * TERA
 MIN_NIC, MAX_NIC = 0.1 * GIGA / 8, 20 * TERA / 8
 MIN_HOST, MAX_HOST = 0.1 * GIGA, 5 * TERA
 MIN_HOST_MEMORY, MAX_HOST_MEMORY = 1 * GIB, 131072 * GIB
+MIN_HOST_MEMORY_RATE, MAX_HOST_MEMORY_RATE = 1 * GIGA, 20 * TERA
 MIN_MEMORY, MAX_MEMORY = 0.25 * GIB, 4096 * GIB
 MIN_MEMORY_RATE, MAX_MEMORY_RATE = 10 * GIGA, 100 * TERA
 SPARSE_FACTOR = 1.9
@@ -69,6 +70,11 @@ def _host(node: Node, where: str) -> Iterator[Problem]:
     if memory is not None and not MIN_HOST_MEMORY <= memory <= MAX_HOST_MEMORY:
         rule = f"must be from {MIN_HOST_MEMORY / GIB:g} to {MAX_HOST_MEMORY / GIB:g} GiB for a whole node"
         yield Problem(f"{where}.host_memory_gib", memory / GIB, rule, "write GiB: 2 TiB are 2048")
+    bandwidth = node.host_memory_bytes_per_s
+    if bandwidth is not None and not MIN_HOST_MEMORY_RATE <= bandwidth <= MAX_HOST_MEMORY_RATE:
+        rule = f"must be from {MIN_HOST_MEMORY_RATE / GIGA:g} to {MAX_HOST_MEMORY_RATE / GIGA:g} GB/s for a whole node"
+        advice = "16 channels of DDR5-4800 are 614"
+        yield Problem(f"{where}.host_memory_gbyte_per_s", bandwidth / GIGA, rule, advice)
 
 
 def _scaleup(rate: float, where: str) -> Iterator[Problem]:

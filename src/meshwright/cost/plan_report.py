@@ -9,11 +9,12 @@ import numpy as np
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
-from meshwright.cost.closed_form.step_parts import OFFLOAD, pipeline_lengths, step_parts
+from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts
 from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
 from meshwright.cost.flops_per_token import model_flops_per_token, recomputed_flops_per_token
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
+from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
 from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.plans.arrays.plan_arrays import PlanArrays
@@ -146,12 +147,12 @@ def _on_hosts(estimate: Estimate, setting: Setting) -> dict[str, int]:
     node = setting.cluster.pool.node
     if not any(estimate.host) or node.host_memory_bytes is None:
         return {}
-    devices = min(node.devices, setting.cluster.devices)
+    devices = setting.cluster.pool.devices_of_host
     return {"host": devices * max(estimate.host), "host_capacity": node.host_memory_bytes}
 
 
 def hosts_fit(memory: Mapping[str, Any]) -> bool:
-    """Return true if offloaded activations stay within their usual share of host memory."""
+    """Return true if what is offloaded stays within its usual share of host memory."""
     return "host" not in memory or bool(fits_host_memory(memory["host"], memory["host_capacity"]))
 
 
@@ -160,7 +161,9 @@ def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     share = constants()["usable_host_memory"]
     usable = f"{share:.0%} of its {memory['host_capacity'] / GIB:,.0f} GiB"
-    return (f"activations on a host take {memory['host'] / GIB:,.0f} GiB, more than {usable}: offload fewer",)
+    return (
+        f"what is offloaded takes {memory['host'] / GIB:,.0f} GiB of a host, more than {usable}: offload less",
+    )
 
 
 def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from meshwright.explanation.prediction_parts import (
 )
 from meshwright.plans.files.plan_file import Plan
 from meshwright.plans.forms.conversion import expand, short_of_only_layout, shorten
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan, Stages
-from meshwright.plans.forms.short import Offload, Recompute, ShortPlan
+from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,

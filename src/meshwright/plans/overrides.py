@@ -17,7 +17,8 @@ from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.files.expert_pairs_file import read_routing_file
 from meshwright.plans.files.validation_messages import sections, validated
 from meshwright.plans.files.yaml_text import read_value
-from meshwright.plans.forms.short import Offload, ShortPlan, default_gather
+from meshwright.plans.forms.host_offload import Offload
+from meshwright.plans.forms.short import ShortPlan, default_gather
 from meshwright.plans.rules.expert_order import read_expert_order
 
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -101,6 +102,8 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "recompute": plan.recompute,
         "offload.activations": offload.activations,
         "offload.ahead": offload.ahead,
+        "offload.optimizer": offload.optimizer or "none",
+        "offload.parameters": offload.parameters or "none",
     }
     values |= {f"dtypes.{key}": word for key, word in (plan.dtypes.written if plan.dtypes else {}).items()}
     further = [c.path for c in CHOICES.values() if not any(path.startswith(c.path) for path in values)]

@@ -16,6 +16,7 @@ from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.state_elements import StateEntry, StateKind
+from meshwright.program.model_states.states_on_host import HostStates, PassCopies
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.schedules.action import (
     Action,
@@ -67,6 +68,9 @@ class Program:
     hold a layer's experts in the order ``expert_orders`` has for it; None, or nothing: as the model has them.
     ``changed_types`` are element types of states that are not the stack's usual ones, by key of ``dtypes``.
 
+    ``host_states`` are the model states on the hosts, None where all are on the devices; ``state_copies`` are, per
+    stage and kind of pass, the bytes of theirs that it copies.
+
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``pipeline_vocabulary.py``);
     each of them has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares
     behind it, ``activation_bytes`` being kept from S to T.
@@ -99,6 +103,8 @@ class Program:
     node_order: tuple[int, ...] | None = None
     expert_orders: tuple[tuple[int, ...] | None, ...] = ()
     changed_types: Mapping[str, str] = field(default_factory=dict)
+    host_states: HostStates | None = None
+    state_copies: Mapping[tuple[int, Kind], PassCopies] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Stage, ...]:
@@ -136,6 +142,12 @@ class Program:
         """Bytes of one kind of state on each rank of a pipeline rank."""
         mine = {part.index for part in self.parts_of(rank)}
         return sum(e.total_bytes for e in self.states if e.kind == kind and e.stage in mine)
+
+    def elements_on_host(self, rank: int, kind: StateKind) -> int:
+        """Elements of one kind of state that each rank of a pipeline rank has on its host."""
+        if self.host_states is None:
+            return 0
+        return int(self.host_states.on_host(kind, self.held_elements(rank, kind)))
 
     def edges(self) -> Iterator[Edge]:
         """Every message between pipeline ranks, in the order of the senders' lists."""
@@ -218,6 +230,9 @@ def _identity(program: Program) -> Iterator[object]:
         yield sorted(program.changed_types.items())
     if program.stack.deduplicates_exchange:
         yield "copies of tokens go once", program.expert_grid.parts
+    if program.host_states is not None:
+        yield tuple(program.host_states.shares), int(program.host_states.leave)
+        yield [(key, float(c.out_bytes), float(c.back_bytes)) for key, c in program.state_copies.items()]
     if any(program.expert_orders):
         yield program.expert_orders
 

@@ -23,7 +23,14 @@ from meshwright.program.lowering.optimizer_post_validation import saves_states
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_elements import Elements, block_elements, embedding_names
+from meshwright.program.model_states.state_elements import (
+    Elements,
+    StateKind,
+    block_elements,
+    bytes_per_element,
+    embedding_names,
+)
+from meshwright.program.model_states.states_on_host import host_bytes
 from meshwright.program.pipeline_vocabulary import ends_together
 from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import PASS_KINDS
@@ -42,16 +49,36 @@ def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str
     worst = worst_moment([Moment(0, 0), *found])
     working, buffers, freed = (int(part) for part in (worst.working, worst.buffers, worst.freed))
     return {
-        "parameters": program.held_bytes(rank, "parameter"),
-        "gradients": 0 if rule.gradients_are_whole else program.held_bytes(rank, "gradient"),
-        "optimizer": program.held_bytes(rank, "optimizer") * (1 + saves_states(program, rank)),
+        "parameters": _device_bytes(program, rank, "parameter"),
+        "gradients": 0 if rule.gradients_are_whole else _device_bytes(program, rank, "gradient"),
+        "optimizer": _device_bytes(program, rank, "optimizer") * (1 + saves_states(program, rank)),
         "activations": peak_activation_bytes(program, rank) + min(working - freed, 0),
         "working": max(working - freed, 0),
-        "buffers": _unit_buffers(program, rank, every)
-        if rule.by_unit
-        else buffers + int(stage_buffer_bytes(rule, whole, program.stack)),
+        "buffers": _buffers_of_host_states(program, rank, every)
+        + (
+            _unit_buffers(program, rank, every)
+            if rule.by_unit
+            else buffers + int(stage_buffer_bytes(rule, whole, program.stack))
+        ),
         "workspace": int(workspace_bytes()),
     }
+
+
+def _device_bytes(program: Program, rank: int, kind: StateKind) -> int:
+    """Return the bytes of one kind of state on a rank's device."""
+    here = program.elements_on_host(rank, kind)
+    held = program.held_bytes(rank, kind)
+    if here and here == program.held_elements(rank, kind):
+        return 0
+    return held - here * bytes_per_element(kind, program.stack)
+
+
+def _buffers_of_host_states(program: Program, rank: int, every: Mapping[int, Elements]) -> int:
+    """Return the bytes of gradients that leave and of parameters that come, on the device."""
+    if program.host_states is None:
+        return 0
+    blocks = dict.fromkeys(block for part in program.parts_of(rank) for block in part.blocks)
+    return int(program.host_states.buffer_bytes([every[block] for block in blocks]))
 
 
 def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements]) -> StageBlocks:
@@ -132,8 +159,9 @@ def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
 
 
 def peak_host_bytes(program: Program, rank: int) -> int:
-    """Return the peak bytes of a rank on its host: from OFFLOAD until the backward pass that needs them."""
-    held = peak = 0
+    """Return the peak bytes of a rank on its host: states, and activations from OFFLOAD until a pass needs them."""
+    optimizer, parameter = (program.elements_on_host(rank, kind) for kind in ("optimizer", "parameter"))
+    held = peak = int(host_bytes(program.stack, optimizer, parameter))
     out = set[tuple[int | None, int | None]]()
     for action in program.lists[rank]:
         which = action.stage, action.micro_batch

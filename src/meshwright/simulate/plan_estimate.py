@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from meshwright.cost.closed_form.step_parts import OFFLOAD, PARTS
+from meshwright.cost.closed_form.step_parts import PARTS
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
 from meshwright.cost.operators.price_plans import program_prices
+from meshwright.cost.operators.program_passes import pass_parts
+from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.plan_report import Estimate
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting
@@ -33,7 +35,7 @@ def lower_and_simulate(plan: LongPlan, setting: Setting) -> tuple[Program, Simul
 
 def stage_times(program: Program, prices: Prices) -> StageTimes:
     """Return the stage times that an automatic schedule uses, from a Program's priced bodies."""
-    seconds = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
+    seconds = {key: float(total(parts)) for key, parts in pass_parts(program, prices).items()}
     split = program.split
     forward, input_ = (
         [seconds[s.index, kind] for s in program.stages] for kind in ("F", "I" if split else "B")
@@ -64,13 +66,15 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     step_s, simulation = simulation.step_s, _without_unit_exchanges(program, simulation, prices)
     simulation, waiting = _without_copies(program, simulation, prices)
     busiest = max(range(program.pipeline_ranks), key=simulation.busy_s)
-    parts = dict.fromkeys(PARTS, 0.0)
+    parts, passes = dict.fromkeys(PARTS, 0.0), pass_parts(program, prices)
+    if program.state_copies:
+        parts[OFFLOAD] = 0.0
     schedule_end, begin = 0.0, simulation.ranks[busiest][0].start if program.steps_overlap else 0.0
     for record in simulation.ranks[busiest]:
         action = record.action
         if action.kind in PASS_KINDS:
             assert action.stage is not None
-            for name, value in prices.body(program.bodies[action.stage, action.kind]).items():
+            for name, value in passes[action.stage, action.kind].items():
                 parts[name] += float(value)
             schedule_end = record.end - begin
         elif action.kind == "STEP":
@@ -82,7 +86,7 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     parts["pp"] = min(idle, sends * message + exchanged)
     parts["bubble"] = idle - parts["pp"]
     parts["dp"] += step_s - sum(parts.values()) - sum(waiting.values())
-    return parts | waiting
+    return parts | {name: parts.get(name, 0.0) + seconds for name, seconds in waiting.items()}
 
 
 def _without_copies(

@@ -26,6 +26,8 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
 )
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
+from meshwright.cost.operators.program_passes import pass_parts
+from meshwright.cost.pipeline_time.host_state_copies import step_seconds
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
@@ -88,7 +90,7 @@ class _Player:
         self.ranks = [_Rank() for _ in program.lists]
         self.barriers = BARRIERS if program.steps_overlap else (*BARRIERS, "NORM")
         self.links: dict[tuple[int, int], float] = {}
-        self.durations = {key: float(total(prices.body(body))) for key, body in program.bodies.items()}
+        self.durations = {key: float(total(parts)) for key, parts in pass_parts(program, prices).items()}
         self.occupancy = message_occupancy(program, prices.local.forms)
         self.expected = Counter(
             meeting(action, program.ways)
@@ -275,5 +277,7 @@ def _ended_s(player: _Player) -> float:
 
 
 def _optimizer_seconds(program: Program, prices: Prices, rank: int) -> float:
-    owned = program.held_elements(rank, "optimizer")
-    return float(optimizer_seconds(owned, program.stack, prices.local.forms))
+    owned, forms, states = program.held_elements(rank, "optimizer"), prices.local.forms, program.host_states
+    if states is None:
+        return float(optimizer_seconds(owned, program.stack, forms))
+    return float(step_seconds(owned, states, forms))

@@ -12,6 +12,7 @@ from meshwright.plans.forms.short import Gather
 from meshwright.schedules.choice import StepValidation
 from meshwright.stack.device_recipe import NO_RECIPE, DeviceRecipe
 from meshwright.stack.stack_model import StackModel
+from meshwright.stack.state_offload import StateOffload
 from meshwright.workload.fp8_recipe import Fp8Recipe
 from meshwright.workload.workload import Workload
 
@@ -130,6 +131,9 @@ class Stack:
         layers may recompute different things; False: all of them alike, on every rank.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
+    state_offloads, keeps_offloaded_gradients
+        ways to keep model states on the host (``stack/state_offload.py``; none: all stay on the devices), and whether
+        gradients for an optimizer there are summed on the device until the step; False: they leave as they come.
     chooses_sequence_parallelism
         a plan may leave sequences whole with tp > 1; False: tp cuts them, or the stack has one way.
     rank_orders
@@ -221,6 +225,8 @@ class Stack:
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     recomputes_by_layer: bool = False
     offloads_activations: bool = False
+    state_offloads: tuple[StateOffload, ...] = ()
+    keeps_offloaded_gradients: bool = False
     recomputes_exchanges: bool = False
     chooses_sequence_parallelism: bool = False
     rank_orders: tuple[tuple[str, ...], ...] = ()
@@ -265,5 +271,9 @@ def file_fields() -> tuple[Field[Any], ...]:
 
 def file_rows(stack: Stack) -> dict[str, list[dict[str, object]]]:
     """Return the stack's lists of rows that are not empty, as a file holds them."""
-    lists = {"models": stack.models or (), "device_recipes": stack.device_recipes}
+    lists = {
+        "models": stack.models or (),
+        "device_recipes": stack.device_recipes,
+        "state_offloads": stack.state_offloads,
+    }
     return {name: [row.said() for row in rows] for name, rows in lists.items() if rows}

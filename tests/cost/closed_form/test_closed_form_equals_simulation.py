@@ -38,7 +38,7 @@ from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.dtypes import Dtypes
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
@@ -369,6 +369,41 @@ def test_closed_forms_equal_the_simulated_program_with_activations_on_the_host(k
     stack, seed, schedules = OFFLOADED[kind]
     chosen = family(model, "h100-sxm-80gb x 24", stack, SOME, seed=seed, schedules=schedules)
     hold_together(offloading(chosen, offload))
+
+
+STATES_ON_HOSTS = (
+    Offload(optimizer="all"),
+    Offload(optimizer=0.3),
+    Offload(optimizer=0.7, parameters=0.4),
+    Offload(parameters="all"),
+    Offload(activations="all", optimizer="all", parameters="all"),
+)
+
+
+@pytest.mark.quick_cases(8)
+@pytest.mark.parametrize("kind", list(OFFLOADED))
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("offload", STATES_ON_HOSTS, ids=str)
+def test_closed_forms_equal_the_simulated_program_with_states_on_the_host(kind, model, offload):
+    stack, seed, schedules = OFFLOADED[kind]
+    chosen = family(model, "h100-sxm-80gb x 24", stack, SOME, seed=seed, schedules=schedules)
+    hold_together(
+        replace(chosen, plans=tuple(plan.model_copy(update={"offload": offload}) for plan in chosen.plans))
+    )
+
+
+@pytest.mark.quick_cases(4)
+@pytest.mark.parametrize("keeps", [False, True], ids=["leave", "kept"])
+@pytest.mark.parametrize("offload", STATES_ON_HOSTS[:3], ids=str)
+@pytest.mark.parametrize("facts", EXCHANGES)
+def test_closed_forms_equal_the_simulated_program_with_states_on_the_host_whenever_exchanged(
+    facts, offload, keeps
+):
+    chosen = family("sparse", "a100-sxm-80gb x 16", "generic", 3 * SOME, seed=2)
+    setting = chosen.setting
+    changed = replace(setting.stack, **EXCHANGES[facts], keeps_offloaded_gradients=keeps)
+    plans = tuple(plan.model_copy(update={"offload": offload}) for plan in chosen.plans)
+    hold_together(replace(chosen, plans=plans, setting=replace(setting, stack=changed)))
 
 
 @pytest.mark.slow

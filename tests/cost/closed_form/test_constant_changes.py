@@ -12,7 +12,7 @@ from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.constant_values import matters, value_in, with_values
 from meshwright.cost.uncertainty.constant_draws import constant_draws
 from meshwright.plans.arrays.short_plans import from_shorts
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 
 CLUSTER = "h100-sxm-80gb x 24"
 CASES = [

@@ -8,7 +8,10 @@ from stacks_of_any_model import stack_of_any_model
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.lower_bounds.state_memory import state_memory_bound
+from meshwright.cost.lower_bounds.tight_step_time import tight_bounds
 from meshwright.model.load import load_model
+from meshwright.plans.arrays.host_states import HOST_COLUMNS
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.space.legal_plans import divisors, enumerate_space
@@ -39,6 +42,26 @@ def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every, count)
     assert (floor.step_s <= scores.step_s * ROUNDED).all()
     assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
     assert (floor.step_s > 0).all()
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("shares", [("all", "none"), (0.4, 0.7), ("all", "all")], ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_no_plan_with_states_on_the_hosts_takes_or_holds_less_either(model, shares):
+    plans, setting = sample(MODELS[model], "generic")
+    for column, share in zip(HOST_COLUMNS, shares, strict=True):
+        plans = plans.with_choice(column, share)
+    usual, scores = evaluate(sample(MODELS[model], "generic")[0], setting), evaluate(plans, setting)
+    floor, states, tight = (
+        coarse_bounds(plans, setting),
+        state_memory_bound(plans, setting),
+        tight_bounds(plans, setting),
+    )
+    assert (floor.step_s <= scores.step_s * ROUNDED).all()
+    assert (tight.step_s <= np.where(scores.fits, scores.step_s, np.inf) * ROUNDED).all()
+    for held in (floor.total_bytes, states, tight.total_bytes):
+        assert (held <= scores.total_bytes * ROUNDED).all()
+    assert (scores.total_bytes < usual.total_bytes).mean() > 0.9
 
 
 @pytest.mark.quick_cases(1)

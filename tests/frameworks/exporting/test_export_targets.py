@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from meshwright.errors import UnsupportedError
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.frameworks.option_names import option_names
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import DeviceGroup, LayerRule, LongPlan, Schedule, Synchronisation
-from meshwright.plans.forms.short import Offload
 
 WITHOUT_STACK = ("accelerate",)
 """Targets that launch whatever a script does: no stack is theirs."""

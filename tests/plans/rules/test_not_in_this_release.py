@@ -66,6 +66,8 @@ CASES = [
     ({"sequence": {"policy": "hdp", "capacity_tokens": 8}}, "sequence", "not supported yet"),
     ({"synchronise": ({"state": "gradient", "over": "dp_shard"},)}, "synchronise", "not supported yet"),
     ({"calls": {"a": {"does": "serve", "layout": "main"}}}, "calls", "not supported yet"),
+    ({"offload": {"optimizer": "nvme"}}, "offload", "states on NVMe"),
+    ({"offload": {"manager": "chunks", "chunk_mib": "auto"}}, "offload", "states in chunks"),
     ({"edges": ({"from": "a", "to": "b", "carry": "weights"},)}, "edges", "not supported yet"),
 ]
 

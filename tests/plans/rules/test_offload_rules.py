@@ -9,7 +9,7 @@ from meshwright.errors import InputError
 from meshwright.plans.files.meshwright_file import END
 from meshwright.plans.files.plan_file import dump_plan, parse_plan
 from meshwright.plans.forms.conversion import expand, shorten
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.rules.check_plan import check_plan
 
 ABLE = replace(STACK, offloads_activations=True)
@@ -75,7 +75,10 @@ def test_both_forms_say_it_and_files_keep_it(offload):
         ({"activations": "some"}, "offload.activations"),
         ({"activations": True}, "offload.activations"),
         ({"ahead": 0}, "offload.ahead"),
-        ({"parameters": "all"}, "offload.parameters"),
+        ({"weights": "all"}, "offload.weights"),
+        ({"parameters": 1.5}, "offload.parameters"),
+        ({"optimizer": -0.1}, "offload.optimizer"),
+        ({"optimizer": "some"}, "offload.optimizer"),
         ("all", "offload"),
     ],
 )

@@ -18,8 +18,8 @@ from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 STEPS = SolverOptions(seconds=600.0, steps=60)
 SMALL = header("llama-3.1-8b", "a100-sxm-40gb x 8", seq_len=4096, batch=16, stack="meshwright")
-KEPT = ("pp=8", "vocabulary=none")
-"""The solver does not know of a vocabulary that is spread."""
+KEPT = ("pp=8", "vocabulary=none", "offload=none")
+"""The solver knows neither of a vocabulary that is spread nor of activations on the hosts."""
 SHORT = ("pp=4", "micro_batch=1", "tp=2")
 
 

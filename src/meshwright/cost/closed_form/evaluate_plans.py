@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import PlanGroup
-from meshwright.cost.closed_form.step_parts import OFFLOAD, PARTS, pipeline_lengths, step_parts, step_total
+from meshwright.cost.closed_form.step_parts import PARTS, pipeline_lengths, step_parts, step_total
 from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
 from meshwright.cost.memory.rank_ledgers import host_memory_suffices, worst_ledger
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.operators.price_plans import array_prices, heads_exchanged
+from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
 from meshwright.plans.arrays.distinct_rows import Distinct, distinct
+from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
@@ -103,7 +105,8 @@ def step_seconds(plans: PlanArrays, setting: Setting, cases: ConstantCases | Non
 
 def seconds_by_part(plans: PlanArrays, setting: Setting) -> dict[str, Floats]:
     """Return the step time of every plan in seconds, by part."""
-    parts = {name: np.zeros(len(plans)) for name in ((*PARTS, OFFLOAD) if plans.some_offload else PARTS)}
+    waits = plans.some_offload or some_states_on_hosts(plans)
+    parts = {name: np.zeros(len(plans)) for name in ((*PARTS, OFFLOAD) if waits else PARTS)}
     timed = list(pipeline_groups(plans, setting))
     lengths = pipeline_lengths([group for _, group in timed], silent=True)
     for (rows, group), length in zip(timed, lengths, strict=True):
@@ -129,6 +132,7 @@ def pipeline_groups(
     for one in mode_groups(plans, setting, cases):
         chosen = plans.take(one.rows)
         shape = [chosen.pp, chosen.virtual_stages, chosen.schedule, chosen.sharding, chosen.offload]
+        shape += [chosen.offloaded_optimizer, chosen.offloaded_parameters]
         for rows in distinct(shape).groups():
             mine = cases and cases.take(one.rows[rows])
             group = PlanGroup(chosen.take(rows), one.inverse[rows], one.prices, one.mode, one.setting, mine)
@@ -227,12 +231,12 @@ def _moments(name: ShardingName, gather: str, piped: bool, stack: Stack) -> Exch
 def distinct_shapes(plans: PlanArrays, mode: Mode, cases: ConstantCases | None = None) -> Distinct:
     """Plans whose passes differ, and for every plan which of them it equals.
 
-    Data parallelism and pipelines only matter to a pass when it exchanges states, or when another rank order makes
-    strides depend on them.
+    Data parallelism and pipelines only matter to a pass when it exchanges states, with other ranks or with the host, or
+    when another rank order makes strides depend on them.
     """
     columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch, plans.vocabulary_ranks]
     columns += [np.asarray(heads_exchanged(plans), dtype=np.int64)]
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
-    if mode.passes_exchange_states or not inner:
+    if mode.passes_exchange_states or not inner or some_states_on_hosts(plans):
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
     return distinct(columns if cases is None else [*columns, cases.of])

@@ -19,9 +19,14 @@ def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes) -> Numb
 
     The constants are those of fp32 states; a stack with narrower ones moves fewer bytes.
     """
+    moved = optimizer_bytes_moved(owned, stack, forms)
+    return forms.constants["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+
+
+def optimizer_bytes_moved(owned: Number, stack: Stack, forms: HardwareTimes) -> Number:
+    """Return the bytes that an optimizer step over ``owned`` elements moves through memory."""
     c = forms.constants
-    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"] + stack.optimizer_traffic_bytes)
-    return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
+    return owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"] + stack.optimizer_traffic_bytes)
 
 
 def during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:

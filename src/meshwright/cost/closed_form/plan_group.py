@@ -6,11 +6,12 @@ stage has, so that everything is priced once per kind and then spread over the K
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.closed_form.host_states_of_plans import PipelineWays, array_host_states
 from meshwright.cost.closed_form.overlap_and_optimizer import send_occupancy
 from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
@@ -18,6 +19,7 @@ from meshwright.cost.operators.pass_prices import (
     Mesh,
     Parts,
     Prices,
+    add_parts,
     collective_seconds,
     message_seconds,
     total,
@@ -30,13 +32,16 @@ from meshwright.cost.operators.price_plans import (
     setting_hardware_times,
 )
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
-from meshwright.cost.pipeline_time.offload_copy_streams import OffloadCopies, copy_seconds
+from meshwright.cost.pipeline_time.host_state_copies import exposed_copies
+from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD, OffloadCopies, copy_seconds
 from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
+from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import Pipeline
-from meshwright.plans.forms.short import Offload, Schedule
+from meshwright.plans.forms.short import Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape, Mode, Number
@@ -53,6 +58,7 @@ from meshwright.program.model_states.data_parallel_collectives import (
 )
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
+from meshwright.program.model_states.states_on_host import HostStates
 from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.pass_items import Body, Collective, PassKind
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
@@ -324,7 +330,27 @@ class PlanGroup:
 
     @cached_property
     def _priced(self) -> dict[PassKind, tuple[Parts, ...]]:
-        return {kind: tuple(map(self.prices.body, self.bodies(kind))) for kind in self.pass_kinds}
+        return {
+            kind: tuple(map(partial(self._priced_pass, kind), self.bodies(kind), self.stage_kinds))
+            for kind in self.pass_kinds
+        }
+
+    def _priced_pass(self, kind: PassKind, body: Body, blocks: tuple[int, ...]) -> Parts:
+        """Return the seconds of a pass over some blocks by part, with the copies of states that it waits for."""
+        prices = self.prices
+        parts, states = prices.body(body), self.host_states(prices.local.shape, prices.mesh)
+        if states is None:
+            return parts
+        copies = states.copies([self.block_elements[block] for block in blocks], kind)
+        return add_parts(parts, {OFFLOAD: exposed_copies(copies, total(parts), prices.local.forms)})
+
+    def host_states(self, shape: LocalShape, mesh: Mesh, axes: int = 1) -> HostStates | None:
+        """Return the model states on the hosts, a row per row of ``shape``; None if there are none."""
+        ways = PipelineWays(
+            self.kind.chains, self.schedule.form is not None, self.setting.model.architecture.moe
+        )
+        own = shared_host_shares(self.plans), self.sharding, self.mode, self.setting.stack
+        return array_host_states(*own, shape, mesh, ways, axes)
 
     @cached_property
     def forward_s(self) -> Floats:

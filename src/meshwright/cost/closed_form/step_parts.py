@@ -23,15 +23,16 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
+from meshwright.cost.pipeline_time.host_state_copies import step_seconds
+from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses, Span, played_span
+from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
 from meshwright.program.lowering.step_collectives import NORM_BYTES, tied_reduction
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
-OFFLOAD = "offload"
-"""What waiting for copies of activations to the host and back adds; a category of plans that have such copies."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,10 @@ def step_parts(group: PlanGroup, of: Length) -> dict[str, Floats]:
     parts["dp"] = parts.get("dp", 0.0) + _exposed(group, of) + more
     parts["optimizer"] = optimizer(group)
     found = {name: parts.get(name, none) for name in PARTS}
+    if group.plans.some_offload or some_states_on_hosts(group.plans):
+        found[OFFLOAD] = parts.get(OFFLOAD, none) + of.copied + none
     if group.plans.some_offload:
-        found[OFFLOAD] = of.copied + _lacking(group, sum(found.values(), start=of.copied + none))
+        found[OFFLOAD] = found[OFFLOAD] + _lacking(group, sum(found.values(), start=none))
     return found
 
 
@@ -232,5 +235,7 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds."""
-    seconds = optimizer_seconds(group.held("optimizer"), group.setting.stack, group.stage_forms)
+    owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    seconds = optimizer_seconds(owned, stack, forms) if states is None else step_seconds(owned, states, forms)
     return np.asarray(seconds).max(1)

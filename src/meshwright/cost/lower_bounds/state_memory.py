@@ -1,7 +1,8 @@
 """Lower bounds of memory from states alone: plans above the capacity are never evaluated.
 
 Memory: the states of an average pipeline rank are at most those of the worst one, so P·states/P is a lower bound of
-the peak. Proof: the maximum of P numbers is at least their mean, and activations, buffers and workspace only add.
+the peak; shares of them that are on the hosts are left out. Proof: the maximum of P numbers is at least their mean, and
+activations, buffers and workspace only add.
 """
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.cost.operators.price_plans import array_shape
+from meshwright.plans.arrays.host_states import OPTIMIZER, PARAMETERS, host_share
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.setting import Setting
@@ -24,13 +26,19 @@ def state_memory_bound(plans: PlanArrays, setting: Setting) -> NDArray[np.float6
     elements = block_elements(setting.model.blocks, shape, ends_together=True)
     whole = add(*(elements[index] for index, repeat in setting.model.chain for _ in range(repeat)))
     total = np.zeros(len(plans))
+    shares = {
+        "parameter": host_share(plans, PARAMETERS),
+        "optimizer": host_share(plans, OPTIMIZER),
+        "gradient": host_share(plans, OPTIMIZER),
+    }
     for kind in STATE_KINDS:
         cut = np.array([kind in SHARDED[effective_sharding(name, setting.stack)] for name in SHARDINGS])[
             plans.sharding
         ]
         # gradients that are cut are whole or not, depending on when they are reduced: without them it is a bound
         sharded = 0.0 if kind == "gradient" else state_bytes(whole, kind, True, shape, setting.stack)
-        total = total + np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
+        held = np.where(cut, sharded, state_bytes(whole, kind, False, shape, setting.stack))
+        total = total + (1 - shares[kind]) * held
     return total / plans.pp
 
 

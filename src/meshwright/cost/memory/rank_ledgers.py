@@ -17,10 +17,12 @@ from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passe
 from meshwright.cost.memory.per_unit_buffers import unit_buffers
 from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
+from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.program.activation_bytes import logit_bytes
 from meshwright.program.local_shape import Number
+from meshwright.program.model_states import states_on_host
 from meshwright.program.model_states.data_parallel_collectives import add
-from meshwright.program.model_states.state_elements import bytes_per_element
+from meshwright.program.model_states.state_elements import STATE_KINDS, bytes_per_element
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.state_types import SCALE_BYTES
@@ -31,7 +33,7 @@ def rank_ledgers(group: PlanGroup) -> dict[str, Floats]:
     fixed = ledgers_without_lists(group)
     of_lists = {"activations": _activations(group) + fixed["activations"]}
     if group.by_unit:
-        of_lists["buffers"] = unit_buffers(group)
+        of_lists["buffers"] = unit_buffers(group) + _buffers_of_host_states(group)
     return fixed | of_lists
 
 
@@ -48,7 +50,7 @@ def ledgers_without_lists(group: PlanGroup) -> dict[str, Floats]:
     return {
         **_of_states(group),
         "working": np.maximum(working - freed, 0),
-        "buffers": _whole_all_along(group) + buffers,
+        "buffers": _whole_all_along(group) + buffers + _buffers_of_host_states(group),
         "activations": np.minimum(working - freed, 0),
     }
 
@@ -61,7 +63,7 @@ def least_held(group: PlanGroup) -> Floats:
     rule, stack = _rule(group), group.setting.stack
     of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
     passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)
-    states = sum(_of_states(group).values(), start=np.zeros(1))
+    states = sum(_of_states(group).values(), start=_buffers_of_host_states(group))
     return np.asarray(states + _whole_all_along(group) + (0 if rule.by_unit else passing))
 
 
@@ -74,14 +76,17 @@ def _rule(group: PlanGroup) -> ZeroBufferRule:
 
 
 def _of_states(group: PlanGroup) -> dict[str, Floats]:
-    stack = group.setting.stack
+    stack, states = group.setting.stack, group.host_states(group.shape, group.mesh, axes=2)
     saved = group.steps_overlap and not stack.undoes_step_in_place
     copies = np.array([1 + (saved and rank + 1 < group.ranks) for rank in range(group.ranks)])
-    gradients = bytes_per_element("gradient", stack) * group.held("gradient")
+    held = {kind: group.held(kind) for kind in STATE_KINDS}
+    if states is not None:
+        held = {kind: elements - states.on_host(kind, elements) for kind, elements in held.items()}
+    gradients = bytes_per_element("gradient", stack) * held["gradient"]
     return {
-        "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
+        "parameters": bytes_per_element("parameter", stack) * held["parameter"],
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
-        "optimizer": (bytes_per_element("optimizer", stack) * group.held("optimizer") + _scale_bytes(group))
+        "optimizer": (bytes_per_element("optimizer", stack) * held["optimizer"] + _scale_bytes(group))
         * copies,
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
@@ -90,7 +95,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
 def _scale_bytes(group: PlanGroup) -> Floats | float:
     """Bytes of the scales of narrow moments, one for each parameter: (P,), or 0."""
     scales = group.setting.stack.scaled_moments
-    if not scales:
+    if not scales or shared_host_shares(group.plans).optimizer == 1:
         return 0.0
     trained = {block: elements.of("optimizer") for block, elements in group.block_elements.items()}
     tensors = {block: elements.dense_tensors + elements.expert_tensors for block, elements in trained.items()}
@@ -145,6 +150,10 @@ def activations(
 
 def host_bytes(group: PlanGroup) -> Floats:
     """Return the peak bytes that a device of every rank keeps on its host: (n, P)."""
+    return _state_bytes_on_host(group) + _activations_on_host(group)
+
+
+def _activations_on_host(group: PlanGroup) -> Floats:
     result, copied = np.zeros((len(group.plans), group.ranks)), group.copied
     if copied is None:
         return result
@@ -158,13 +167,39 @@ def host_bytes(group: PlanGroup) -> Floats:
     return result
 
 
+def _state_bytes_on_host(group: PlanGroup) -> Floats:
+    """Return the bytes of model states that a device of every rank has on its host: (n, P)."""
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    if states is None:
+        return np.zeros((len(group.plans), group.ranks))
+    optimizer, parameter = (
+        states.on_host("optimizer", group.held("optimizer")),
+        states.on_host("parameter", group.held("parameter")),
+    )
+    return np.asarray(states_on_host.host_bytes(group.setting.stack, optimizer, parameter), dtype=np.float64)
+
+
+def _buffers_of_host_states(group: PlanGroup) -> Floats:
+    """Return the bytes of gradients that leave and of parameters that come, on the device of every rank: (n, P)."""
+    states, blocks = group.host_states(group.shape, group.mesh), group.block_elements
+    if states is None:
+        return np.zeros((len(group.plans), group.ranks))
+    per_rank = []
+    for rank in range(group.ranks):
+        held = {b for stage in group.stages_at[:, rank] for b in group.stages[stage]}
+        own = [group.per_plan_elements(blocks[b]) for b in sorted(held | set(group.setting.model.vocabulary))]
+        per_rank.append(_per_plan(states.buffer_bytes(own), group))
+    return np.stack(per_rank, 1)
+
+
 def host_memory_suffices(group: PlanGroup) -> Bools:
-    """Return the mask of plans whose offloaded activations fit the node's host memory."""
-    node = group.setting.cluster.pool.node
-    if group.copied is None or node.host_memory_bytes is None:
+    """Return the mask of plans whose offloaded activations and states fit the node's host memory."""
+    pool = group.setting.cluster.pool
+    capacity = pool.node.host_memory_bytes
+    nothing = group.copied is None and not shared_host_shares(group.plans).some
+    if nothing or capacity is None:
         return np.ones(len(group.plans), dtype=np.bool_)
-    devices = min(node.devices, group.setting.cluster.devices)
-    return np.asarray(fits_host_memory(devices * host_bytes(group).max(1), node.host_memory_bytes))
+    return np.asarray(fits_host_memory(pool.devices_of_host * host_bytes(group).max(1), capacity))
 
 
 def _whole_all_along(group: PlanGroup) -> Floats:
@@ -210,7 +245,7 @@ def _frees_with_head(group: PlanGroup) -> Floats:
     """Return 1 for plans whose blocks free what they kept on the rank with the head, where nothing is on a host."""
     if len(group.stages_at) > 1 or group.split or group.share is not None:
         return np.zeros(len(group.plans))
-    return np.asarray(host_bytes(group)[:, -1] == 0, dtype=np.float64)
+    return np.asarray(_activations_on_host(group)[:, -1] == 0, dtype=np.float64)
 
 
 def _vocabulary(group: PlanGroup) -> StageBlocks:

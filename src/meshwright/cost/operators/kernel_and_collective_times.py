@@ -71,6 +71,7 @@ class HardwareTimes:
     tiers: tuple[Tier, ...] = ()
     fabric: Fabric | None = None
     host_bytes_per_s: float | None = None
+    host_memory_bytes_per_s: float | None = None
     synchronous: bool = False
 
     def gemm(self, m: Number, k: Number, n: Number, more_bytes: Number = 0.0) -> Number:
@@ -222,6 +223,7 @@ def hardware_times_for(
         precision=precision,
         recipe=None if fp8_recipe is None else recipe_costs()[fp8_recipe],
         host_bytes_per_s=pool.node.host_bytes_per_s,
+        host_memory_bytes_per_s=pool.host_memory_bytes_per_s,
         synchronous=pool.device.synchronous,
     )
 

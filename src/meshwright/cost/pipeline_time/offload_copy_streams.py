@@ -24,6 +24,9 @@ from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.execution_order import Step
 from meshwright.schedules.stage_times import StageTimes
 
+OFFLOAD = "offload"
+"""The part of a step that waits for copies between devices and hosts; only plans that have such copies have it."""
+
 Array = NDArray[np.float64]
 Operation = Callable[[Any, Any], Any]
 

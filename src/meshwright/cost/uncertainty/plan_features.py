@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.operators.price_plans import array_mesh, setting_hardware_times
+from meshwright.plans.arrays.host_states import HOST_COLUMNS, host_share
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.defaults import gathers_unusually
 from meshwright.plans.choices.gather import GATHERS
@@ -47,6 +48,7 @@ def plan_features(plans: PlanArrays, setting: Setting) -> dict[str, Bools]:
             plans, "recompute", lambda value: value if isinstance(value, str) else "operators", "none"
         ),
         ("offload", plans.leaves_devices),
+        *(("states on the host", host_share(plans, column) > 0) for column in HOST_COLUMNS),
         *_of_values(plans, "order", lambda value: "of ranks", DEFAULT_RANK_ORDER),
         *_crossings(plans, setting),
     )

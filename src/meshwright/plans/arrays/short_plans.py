@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.plans.arrays.plan_arrays import Ints, PlanArrays
 from meshwright.plans.choices import CHOICES
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.short import ShortPlan, default_gather
 
 NUMBERS: Mapping[str, str] = {
@@ -15,6 +16,8 @@ NUMBERS: Mapping[str, str] = {
     **{name: f"pipeline.{name}" for name in ("micro_batch", "virtual_stages")},
 }
 """Columns of numbers, with their paths in a plan file."""
+ABSENT = {"offload": Offload()}
+"""What a section is that a plan leaves out."""
 COLUMNS: tuple[str, ...] = (*NUMBERS, *CHOICES)
 
 
@@ -36,7 +39,10 @@ def with_paths(plan: ShortPlan, values: Mapping[str, object]) -> ShortPlan:
         section, _, key = path.rpartition(".")
         inner.setdefault(section, {})[key] = value
     update = inner.pop("", {})
-    update |= {section: getattr(plan, section).model_copy(update=given) for section, given in inner.items()}
+    for section, given in inner.items():
+        whole: Any = update.get(section, getattr(plan, section))
+        said = any(value is not None for value in given.values())
+        update[section] = (whole or ABSENT[section]).model_copy(update=given) if whole or said else None
     return plan.model_copy(update=update)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from meshwright.plans.choices.context import context
 from meshwright.plans.choices.gather import gather
 from meshwright.plans.choices.offload import offload
+from meshwright.plans.choices.offload_states import offloaded_optimizer, offloaded_parameters
 from meshwright.plans.choices.pipeline_schedule import schedule
 from meshwright.plans.choices.plan_choice import Choice, SearchedChoice
 from meshwright.plans.choices.rank_order import rank_order
@@ -21,6 +22,8 @@ CHOICES: Mapping[str, Choice] = {
     "order": rank_order,
     "gather": gather,
     "offload": offload,
+    "offloaded_optimizer": offloaded_optimizer,
+    "offloaded_parameters": offloaded_parameters,
 }
 """In the order of the reasons in an answer."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.setting import Setting
 
 SHARES: tuple[Literal["all"] | float, ...] = ("all", 0.5, 0.25)
@@ -49,7 +49,7 @@ offload = Choice(
     parse=_parse,
     example="0.5",
     write=lambda value: None if value == Offload() else value,
-    read=lambda plan: plan.offload or Offload(),
+    read=lambda plan: plan.offload.of_activations if plan.offload else Offload(),
     searched=SearchedChoice(
         usual=lambda setting: (Offload(),), every=_all, rule=_leaves_devices, played=True
     ),

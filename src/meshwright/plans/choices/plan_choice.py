@@ -40,7 +40,8 @@ class SearchedChoice:
     Base plans that the choice does not concern have its first value. Plans with another value than the first one are
     ``played`` instead of priced by closed forms, and come with the usual values of the other choices. Lower bounds hold
     for all values of a choice that is made ``later`` (``search/space/deferred_choice.py``); there is one such choice.
-    Plans with the same value of an ``outermost`` choice stand together.
+    Plans with the same value of an ``outermost`` choice stand together. Of an ``alone`` choice a search has one value,
+    the one that its question fixes.
     """
 
     usual: Callable[[Setting], Values]
@@ -50,6 +51,7 @@ class SearchedChoice:
     played: bool = False
     later: bool = False
     outermost: bool = False
+    alone: bool = False
 
     def concerns(self, base: PlanArrays) -> Bools:
         """Return the mask of plans that the choice concerns."""
@@ -69,11 +71,12 @@ class Choice:
     words, ``spellings`` others' words for some of these. A list of some ``listed`` words, in their order, is a value
     too, or of all of them in any order where a value is an ``order``. ``parse`` reads any other text, such as
     ``example``; it raises a ValueError that says what the text must be. Plans with the value ``nothing`` have no such
-    choice. ``read`` and ``write`` convert between what a short plan has at its path and a value. ``searched`` is None
-    for what base plans enumerate.
+    choice. A choice whose last word another key has goes by its ``whole_path``. ``read`` and ``write`` convert between
+    what a short plan has at its path and a value. ``searched`` is None for what base plans enumerate.
     """
 
     path: str
+    whole_path: bool = False
     known: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
     spellings: Mapping[str, str] = field(default_factory=dict)
@@ -89,7 +92,7 @@ class Choice:
     @property
     def name(self) -> str:
         """Return the choice's name for users."""
-        return self.path.rpartition(".")[2]
+        return self.path if self.whole_path else self.path.rpartition(".")[2]
 
     @property
     def code_type(self) -> type[np.int64 | np.bool_]:

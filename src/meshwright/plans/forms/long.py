@@ -12,13 +12,13 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from meshwright.plans.context_parallel import Context, NamedContext, context_in_full
 from meshwright.plans.files.strict_types import Strict, name_or_list
 from meshwright.plans.forms.dtypes import Dtypes
+from meshwright.plans.forms.host_offload import HostShares, Offload
 from meshwright.plans.forms.short import (
     Axis,
     Degree,
     ExpertOrder,
     Gather,
     NodeOrder,
-    Offload,
     Recompute,
     Schedule,
     ShardingName,
@@ -229,6 +229,11 @@ class LongPlan(Strict):
     def offload_rule(self) -> OffloadRule:
         """Return the offload rule: the offloaded activations, and when they come back."""
         return (self.offload or Offload()).rule
+
+    @property
+    def host_shares(self) -> HostShares:
+        """Return the shares of a rank's own states that are on its host."""
+        return self.offload.shares if self.offload else HostShares()
 
     @property
     def sharding(self) -> ShardingName:

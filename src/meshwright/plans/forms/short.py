@@ -14,11 +14,11 @@ from meshwright.plans.files.strict_types import (
     name_number_list_or_mapping,
     name_or_list,
     name_or_mapping,
-    name_or_number,
     number_or_list,
     number_or_mapping,
 )
 from meshwright.plans.forms.dtypes import Dtypes
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.spellings import (
     RECOMPUTES,
     SHARDINGS,
@@ -26,14 +26,12 @@ from meshwright.plans.forms.spellings import (
     stack_in_our_words,
     translated,
 )
-from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
 
 MAX_DEGREE = 2**20
 NamedStack = Annotated[str, BeforeValidator(stack_in_our_words)]
-MAX_AHEAD = 1000
 Version = Annotated[int, Field(ge=1, le=1)]
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Axis = Literal["tp", "cp", "dp_shard", "dp_replicate", "pp"]
@@ -255,37 +253,6 @@ class ShortPipeline(Strict):
     def choice(self) -> ScheduleChoice:
         """The schedule with its knobs."""
         return self.schedule_in_full.choice
-
-
-class Offload(Strict):
-    """Activations kept in host memory from their forward to their backward pass.
-
-    ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
-    their pipeline rank before they are needed.
-    """
-
-    activations: Annotated[
-        Annotated[Literal["none", "all"], Tag("<name>")]
-        | Annotated[float, Field(gt=0, le=1), Tag("<number>")],
-        Discriminator(name_or_number),
-    ] = "none"
-    ahead: Annotated[int, Field(ge=1, le=MAX_AHEAD)] = 1
-
-    def __str__(self) -> str:
-        ahead = f", {self.ahead} passes ahead" if self.ahead > 1 else ""
-        return f"{self.activations if isinstance(self.activations, str) else f'{self.activations:g}'}{ahead}"
-
-    @property
-    def word(self) -> str:
-        """The value as a command line has it: ``0.5,2``."""
-        return f"{self.activations}" + (f",{self.ahead}" if self.ahead > 1 else "")
-
-    @property
-    def rule(self) -> OffloadRule:
-        """As the schedule's lists take it."""
-        names = {"none": 0.0, "all": 1.0}
-        share = names[self.activations] if isinstance(self.activations, str) else self.activations
-        return OffloadRule(share, self.ahead)
 
 
 class ShortPlan(Strict):

@@ -1,4 +1,4 @@
-"""Rules on activation offload: the stack supports it, and the cluster states the host's link and memory."""
+"""Rules on offload: the cluster states the host's link and memory, and the stack keeps activations there."""
 
 from collections.abc import Iterator
 
@@ -13,9 +13,9 @@ FEW = 8
 
 
 def offloading(case: RuleInput) -> Iterator[Problem]:
-    """Refuse offload if a node lacks the rate of its host link or the size of its host memory."""
+    """Refuse offload if a node lacks the rate of its host link, or size or bandwidth of its host memory."""
     offload = case.plan.offload
-    if offload is None or not offload.rule.share:
+    if offload is None or not (offload.rule.share or offload.shares.some):
         return
     for index, pool in enumerate(case.cluster.pools):
         where, node = f"cluster.pools.{index}.node", pool.node
@@ -28,6 +28,10 @@ def offloading(case: RuleInput) -> Iterator[Problem]:
             yield Problem(
                 f"{where}.host_memory_gib", None, rule, "a cluster file whose node has host_memory_gib"
             )
+        if offload.shares.optimizer and node.host_memory_bytes_per_s is None:
+            rule = f"nobody has said how fast the memory of {node.name} is, and the optimizer steps there"
+            hint = "a cluster file whose node has host_memory_gbyte_per_s (16 channels of DDR5-4800 are 614)"
+            yield Problem(f"{where}.host_memory_gbyte_per_s", None, rule, hint)
 
 
 def offloading_by_stack(case: RuleInput) -> Iterator[Problem]:

@@ -23,6 +23,7 @@ from meshwright.plans.rules.degrees import DEGREE_RULES
 from meshwright.plans.rules.expert_order import EXPERT_RULES
 from meshwright.plans.rules.node_order import NODE_RULES
 from meshwright.plans.rules.not_in_this_release import unsupported
+from meshwright.plans.rules.offload_of_states import HOST_STATE_RULES
 from meshwright.plans.rules.routing_and_capacity import ROUTING_RULES
 from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_field
 from meshwright.plans.rules.stack_limits import limits_of
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     *VOCABULARY_RULES,
     *STEP_RULES,
     *OFFLOAD_RULES,
+    *HOST_STATE_RULES,
     *TYPE_RULES,
     *DEVICE_RULES,
     *ROUTING_RULES,

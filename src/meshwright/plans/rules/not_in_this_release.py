@@ -11,6 +11,7 @@ from typing import cast
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plans.files.expert_pairs_file import routing_of_workload
 from meshwright.plans.forms.conversion import ZERO_STATES
+from meshwright.plans.forms.host_offload import NVME
 from meshwright.plans.forms.long import NOT_YET, SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plans.forms.short import CapacitySpec, ShardingName, ShortPlan, WorkloadSpec
 from meshwright.schedules.choice import stage_placement
@@ -205,6 +206,17 @@ def _extensions(plan: LongPlan) -> Iterator[Problem]:
             yield Problem(field, str(value), NOT_YET, "take it out")
 
 
+def _offload(plan: LongPlan) -> Iterator[Problem]:
+    """Yield homes of states other than host memory, and chunks."""
+    for key, value in (plan.offload.model_dump() if plan.offload else {}).items():
+        if value == NVME:
+            yield Problem(
+                "offload", f"{key}: {NVME}", f"states on NVMe: {NOT_YET}", f"{key}: all, in host memory"
+            )
+        elif key in ("manager", "chunk_mib") and value is not None:
+            yield Problem("offload", f"{key}: {value}", f"states in chunks: {NOT_YET}", f"take {key} out")
+
+
 REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
     unsupported_workload,
     _groups,
@@ -214,5 +226,6 @@ REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
     _vocabulary,
     _schedule,
     _placement,
+    _offload,
     _extensions,
 )

@@ -65,6 +65,8 @@ def features(
     if long.dtypes is not None:
         types = ", ".join(f"{key} {word}" for key, word in long.written_types.items())
         found["dtypes"] = Feature(f"element types of states: {types}")
+    if long.host_shares.some:
+        found["host_states"] = Feature(f"states are on the host: {long.offload}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and last stage share a table")
     if model.architecture.next_token_layers:

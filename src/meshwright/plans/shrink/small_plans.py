@@ -19,11 +19,11 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.shrunk_model import layer_kinds, shrunk_model
 from meshwright.plans.context_parallel import Context, shortest
 from meshwright.plans.forms.conversion import expand, short_of_only_layout
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import (
     CapacitySpec,
     Gather,
-    Offload,
     Schedule,
     ShortLayout,
     ShortPipeline,
@@ -248,7 +248,7 @@ def _capacity(short: ShortPlan) -> CapacitySpec | None:
 def _offload(short: ShortPlan) -> Offload | None:
     """Return the plan's offload with ``ahead`` = 1: small pipelines hold few passes for long."""
     out = short.offload
-    return out.model_copy(update={"ahead": 1}) if out and out.rule.share else None
+    return out.model_copy(update={"ahead": 1}) if out and (out.rule.share or out.shares.some) else None
 
 
 def _small_gather(plan: LongPlan, pipeline: ShortPipeline) -> Gather | None:

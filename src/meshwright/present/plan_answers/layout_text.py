@@ -9,7 +9,18 @@ DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
 
 
 def recompute_words(proposal: dict[str, Any]) -> str:
-    """Return what all layers recompute; where stages differ, each value from the first stage on."""
+    """Return what all layers recompute, where stages differ from the first one on, and states on the host."""
+    return _recompute(proposal) + _host_states(proposal["plan"].get("offload") or {})
+
+
+def _host_states(offload: dict[str, Any]) -> str:
+    """Return the states on the host, behind a comma."""
+    shares = {name: offload.get(name) or "none" for name in ("optimizer", "parameters")}
+    there = [f"{name} {share}" for name, share in shares.items() if share not in ("none", 0.0)]
+    return f", on the host {' and '.join(there)}" if there else ""
+
+
+def _recompute(proposal: dict[str, Any]) -> str:
     if proposal.get("long") is None:
         return _recomputed(proposal["plan"]["recompute"])
     rules = [rule for key, rule in proposal["long"]["layers"].items() if key not in ("embed", "head")]

@@ -36,6 +36,13 @@ from meshwright.program.model_states.data_parallel_collectives import stage_gath
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.model_states.state_table import state_table
+from meshwright.program.model_states.states_on_host import (
+    DENSE_COPIES,
+    EXPERT_COPIES,
+    HostStates,
+    PassCopies,
+    gradients_leave,
+)
 from meshwright.program.pass_items import Body, Collective, Compute, Item, PassKind
 from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_vocabulary import (
@@ -97,6 +104,7 @@ def lower(
         shares=parts[len(stages) :],
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
     )
+    host = _host_states(plan, step, model.architecture)
     collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
     out = plan.offload_rule
     offloaded = tuple(_offloaded(out, part, model, shape, mode, stack) for part in parts)
@@ -120,11 +128,8 @@ def lower(
         overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
-        weight_gradient_bytes=tuple(
-            0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
-            for s in parts
-        ),
         changed_types=changed_types(stack, workload.precision, plan.written_types),
+        weight_gradient_bytes=tuple(_kept_for_weights(part, model, step) for part in parts),
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),
@@ -135,7 +140,33 @@ def lower(
         vocabulary=choice.vocabulary,
         node_order=layout.node_order,
         expert_orders=_expert_orders(layout, expert_grid, model.architecture),
+        host_states=host,
+        state_copies={} if host is None else _state_copies(host, step),
     )
+
+
+def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:
+    """Return the states of a plan that are on the hosts; None if there are none."""
+    if not plan.host_shares.some:
+        return None
+    copies = step.grid.size(DENSE_COPIES)
+    if arch.moe is not None:
+        copies = max(copies, step.expert_grid.size(EXPERT_COPIES))
+    leave = gradients_leave(
+        step.sharding, step.mode, copies, step.stack, chains=step.ways.chains, spread=bool(step.shares)
+    )
+    return HostStates(
+        shares=plan.host_shares, sharding=step.sharding, shape=step.shape, stack=step.stack, leave=int(leave)
+    )
+
+
+def _state_copies(host: HostStates, step: StepPlan) -> dict[tuple[int, Kind], PassCopies]:
+    """Return the copies of every pass over every stage."""
+    return {
+        (stage.index, kind): host.copies([step.elements[block] for block in stage.blocks], kind)
+        for stage in step.stages
+        for kind in BLOCK_PASSES
+    }
 
 
 def attention_grid(layout: Layout, pp: int) -> RankGrid:
@@ -346,6 +377,12 @@ def _activations(part: Stage, model: ModelGraph, step: StepPlan) -> int:
     if part in step.shares:
         return int(share_kept(model, step.shape, step.mode, step.stack))
     return _stage_sum(kept_bytes, part, model, step.shape, step.mode, step.stack)
+
+
+def _kept_for_weights(part: Stage, model: ModelGraph, step: StepPlan) -> int:
+    if part in step.shares:
+        return 0
+    return _stage_sum(kept_for_weights, part, model, step.shape, step.mode, step.stack)
 
 
 def _offloaded(

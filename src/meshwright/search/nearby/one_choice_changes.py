@@ -137,6 +137,11 @@ def _values(plan: ShortPlan, stack: Stack) -> Iterator[Moves]:
     for share in ("none", 0.5, "all") if stack.offloads_activations and plan.layout.pp > 1 else ():
         if share != own:
             yield (f"offload {share}",), (f"offload.activations={share}",)
+    for state in ("optimizer", "parameters"):
+        here = getattr(plan.offload, state, None) or "none"
+        for home in ("none", "all") if any(way.has_part(state, 1.0) for way in stack.state_offloads) else ():
+            if home != here:
+                yield (f"{state} on the host {home}",), (f"offload.{state}={home}",)
     if plan.layout.tp > 1:
         other = "false" if plan.layout.sequence_parallel is not False else "true"
         yield ("sequence_parallel",), (f"sequence_parallel={other}",)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from meshwright.plans.choices.plan_choice import format_choice
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 
 Value = int | float | str | bool | tuple[str, ...] | Offload
 """A value of a choice in a question."""

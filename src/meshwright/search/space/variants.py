@@ -120,7 +120,11 @@ def all_variants(setting: Setting, keep: Keep) -> Variants:
 def _with_fixed(values: Mapping[str, Values], keep: Keep) -> dict[str, Values]:
     """Return the values and the fixed values of a question among them."""
     fixed = {name: (keep[CHOICES[name].name],) if CHOICES[name].name in keep else () for name in values}
-    return {name: tuple(dict.fromkeys((*known, *fixed[name]))) for name, known in values.items()}
+    alone = [name for name in values if SEARCHED_CHOICES[name].alone and fixed[name]]
+    return {
+        name: fixed[name] if name in alone else tuple(dict.fromkeys((*known, *fixed[name])))
+        for name, known in values.items()
+    }
 
 
 def are_usual(some: Iterable[Variant], base: PlanArrays, usual: Variants) -> Bools:

@@ -26,6 +26,7 @@ from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.units import format_bytes
 from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
+from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
@@ -139,6 +140,9 @@ def answer(
     began = time.perf_counter()
     space, found = search(scope, setting, progress)
     staged = _staged(found, question, setting)
+    if not len(staged.found.ranking):
+        space, found = search_with_states_on_hosts(scope, setting, progress) or (space, found)
+        staged = _staged(found, question, setting)
     found = staged.found
     seconds = time.perf_counter() - began
     if not len(found.ranking):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.plans.arrays.host_states import HOST_COLUMNS
 from meshwright.plans.arrays.short_plans import NUMBERS
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.gather import GATHERS, NEVER
@@ -129,6 +130,18 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
             ("other shares", "more than 2 passes ahead"),
             "--keep offload=SHARE,PASSES tries another",
         )
+    yield from _left_out_shares(space, setting)
+
+
+def _left_out_shares(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
+    """Yield the shares of states on the hosts that the stack has besides those of the question."""
+    for column in HOST_COLUMNS:
+        name = CHOICES[column].name
+        searched = [format_choice(value) for value in space.base.values[column]]
+        known = [way for way in setting.stack.state_offloads if way.has_part(name.rpartition(".")[2], 1.0)]
+        if known:
+            others = f"other than {', '.join(searched)}"
+            yield LeftOutValues(name, (others,), f"--keep {name}=SHARE tries another")
 
 
 def _left_out_types(setting: Setting) -> Iterator[LeftOutValues]:

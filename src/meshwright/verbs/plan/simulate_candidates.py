@@ -17,7 +17,7 @@ from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import COLUMNS
-from meshwright.plans.forms.short import Offload
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.search.algorithms.expensive_best_first import enough_step_s

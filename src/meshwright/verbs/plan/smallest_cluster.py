@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.plans.setting import Setting
+from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
 from meshwright.verbs.plan.search_space import Scope, search
 
 MOST_DEVICES = 2**17
@@ -59,5 +60,8 @@ def _outcome(setting: Setting, scope: Scope, count: int) -> tuple[bool, bool]:
     """Return whether a plan is legal on so many devices, and whether one fits."""
     cluster = setting.cluster
     larger = replace(cluster, pools=(replace(cluster.pool, count=count),), links=None)
-    space, found = search(replace(scope, top=1), replace(setting, cluster=larger))
+    best, larger_setting = replace(scope, top=1), replace(setting, cluster=larger)
+    space, found = search(best, larger_setting)
+    if len(space) and not len(found.ranking):
+        space, found = search_with_states_on_hosts(best, larger_setting) or (space, found)
     return len(space) > 0, len(found.ranking) > 0

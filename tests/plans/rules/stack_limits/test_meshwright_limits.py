@@ -91,6 +91,8 @@ CASES = [
         "dtypes.gather",
         "not run yet",
     ),
+    (long_plan(offload={"optimizer": "all"}), LLAMA, "offload.optimizer", "not run yet"),
+    (long_plan(offload={"parameters": 0.5}), LLAMA, "offload.parameters", "not run yet"),
     (long_plan(workload={"precision": "fp8"}), LLAMA, "workload.precision", "not run yet"),
     (*further(sharding="zero3", gather="per-layer"), "gather", "the head's table"),
     (*further(stages=(62, 0)), "pipeline.stages", "the last one has 0 layers"),

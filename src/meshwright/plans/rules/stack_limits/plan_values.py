@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from meshwright.model.architecture import Architecture
 from meshwright.plans.choices.gather import NEVER
 from meshwright.plans.context_parallel import Context
+from meshwright.plans.forms.host_offload import Offload, Share
 from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER, LongPlan, Pipeline
-from meshwright.plans.forms.short import Axis, Offload, Recompute, Schedule, ShardingName
+from meshwright.plans.forms.short import Axis, Recompute, Schedule, ShardingName
 from meshwright.plans.layers.layer_assignment import StageLayers, chain_layers, layer_rules, stage_layers
 from meshwright.schedules.choice import ScheduleChoice, stage_placement
 from meshwright.stack.stack import Stack
@@ -45,6 +46,8 @@ class PlanValues:
     recompute: Recompute
     order: tuple[Axis, ...]
     offload: Offload
+    offloaded_optimizer: Share = "none"
+    offloaded_parameters: Share = "none"
     context: Context
     sequence_parallel: bool
     expert_order: tuple[str, ...] = DEFAULT_EXPERT_ORDER
@@ -155,7 +158,9 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
         schedule=plan.choice,
         recompute=first.recompute if first else "none",
         order=layout.order,
-        offload=plan.offload or Offload(),
+        offload=plan.offload.of_activations if plan.offload else Offload(),
+        offloaded_optimizer=getattr(plan.offload, "optimizer", None) or "none",
+        offloaded_parameters=getattr(plan.offload, "parameters", None) or "none",
         context=layout.context_in_full,
         sequence_parallel=layout.sequence_parallel,
         dtypes=plan.written_types,
