@@ -103,7 +103,7 @@ def page(table: str) -> str:
 Bytes per parameter that a device holds of {MODEL}, without sharding, by version {__version__} on
 {date.today().isoformat()}. Made by `python benchmarks/states.py --write` from
 `benchmarks/states/recipes.csv`. Computed by the memory ledger, not measured. Moments in fp8 and fp16 have an fp32 scale
-for each layer, which is less than 0.01 bytes.
+for each parameter, which is less than 0.01 bytes.
 
 {table}
 

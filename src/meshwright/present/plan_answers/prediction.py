@@ -77,9 +77,7 @@ def print_hosts(out: Console, memory: dict[str, Any]) -> None:
     """Print the memory of a node's host, if any is used."""
     if "host" in memory:
         held, capacity = gib(memory["host"]), gib(memory["host_capacity"])
-        out.print(
-            f"Activations on a node's host: {held} of {capacity} GiB, all devices as the rank that has most"
-        )
+        out.print(f"On a node's host: {held} of {capacity} GiB, all devices as the rank that has most")
 
 
 def print_money(out: Console, data: dict[str, Any]) -> None:
