@@ -35,3 +35,10 @@ def test_every_recipe_is_one_that_its_stack_runs(recipes):
     for recipe in recipes:
         warned = [p for p in recipe.resolved().warnings if p.field.startswith("dtypes")]
         assert warned == [], recipe.recipe
+
+
+def test_published_models_train_with_their_optimizer_on_the_host(states):
+    questions = states.read_questions()
+    assert sum(bool(asked.source) for asked in questions) >= 4
+    for asked in questions:
+        assert not asked.is_wrong(asked.best()), asked.question

@@ -9,11 +9,15 @@ HostShare = Literal["none", "all", "share"]
 
 
 class StateOffload(FileRow):
-    """The states on the host, all or any share of them, and the shardings that this runs with (none: any)."""
+    """The states on the host, all or any share of them, and the shardings that this runs with (none: any).
+
+    ``alone``: also where nothing is sharded because one rank has a state alone.
+    """
 
     optimizer: HostShare = "none"
     parameters: HostShare = "none"
     shardings: tuple[Literal["none", "zero1", "zero2", "zero3"], ...] = ()
+    alone: bool = False
 
     def has(self, shares: HostShares) -> bool:
         """Return true for shares that this way can do under some sharding."""
@@ -25,7 +29,9 @@ class StateOffload(FileRow):
 
     def runs_with(self, sharding: str, *, alone: bool = False) -> bool:
         """Return true for a sharding that this way runs with; ``alone``: no rank shares or repeats a state."""
-        return not self.shardings or sharding in self.shardings or (alone and sharding == "none")
+        return (
+            not self.shardings or sharding in self.shardings or (self.alone and alone and sharding == "none")
+        )
 
 
 def _can(able: HostShare, share: float) -> bool:

@@ -185,11 +185,24 @@ def test_precision(sections: dict[str, object], precision: str | None) -> None:
     ("stage", "offload", "ignored"),
     [(0, "offload_optimizer", True), (1, "offload_optimizer", False), (2, "offload_param", True)],
 )
-def test_offload_is_lost_or_ignored(stage: int, offload: str, ignored: bool) -> None:
+def test_offload_is_read_or_ignored_and_lost_on_nvme(stage: int, offload: str, ignored: bool) -> None:
     key = f"zero_optimization.{offload}.device"
+    path = {"offload_optimizer": "offload.optimizer", "offload_param": "offload.parameters"}[offload]
     foreign = read(zero_optimization={"stage": stage, offload: {"device": "cpu"}})
     assert (key in complaints(foreign, "warning")) is ignored
+    assert foreign.value(path) == (None if ignored else 1.0)
+    assert foreign.unread == ()
+    foreign = read(zero_optimization={"stage": stage, offload: {"device": "nvme"}})
+    assert foreign.value(path) is None
     assert ([entry.key for entry in foreign.unread] == [key]) is not ignored
+
+
+def test_a_share_is_read_at_stage_three_and_older_keys_mean_all() -> None:
+    section = {"device": "cpu", "ratio": 0.3}
+    foreign = read(zero_optimization={"stage": 3, "offload_optimizer": section})
+    assert foreign.value("offload.optimizer") == 0.3
+    foreign = read(zero_optimization={"stage": 2, "cpu_offload": True})
+    assert foreign.value("offload.optimizer") == 1.0
 
 
 def test_offload_to_nowhere_is_none() -> None:

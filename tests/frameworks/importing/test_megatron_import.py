@@ -206,7 +206,10 @@ def test_what_has_no_counterpart_is_said():
     found = facts("--optimizer-cpu-offload", "--recompute-granularity full --recompute-method block",
                   "--recompute-num-layers 4", "--cp-comm-type a2a p2p")  # fmt: skip
     keys = {unread.key for unread in found.unread}
-    assert keys == {"--optimizer-cpu-offload", "--recompute-num-layers", "--cp-comm-type"}
+    assert keys == {"--recompute-num-layers", "--cp-comm-type"}
+    assert found.value("offload.optimizer") == 1.0
+    shared = facts("--optimizer-cpu-offload", "--optimizer-offload-fraction 0.25")
+    assert shared.value("offload.optimizer") == 0.25
 
 
 CONTEXTS = {

@@ -154,7 +154,8 @@ def test_a_lost_key_is_unread_unless_it_has_its_usual_value(key):
 
 def test_options_that_today_are_unread_too_are_named_by_their_old_keys():
     found = read(
-        "[training]\nenable_cpu_offload = true", "[parallelism]\nenable_async_tensor_parallel = true"
+        "[training]\nenable_cpu_offload = true",
+        '[parallelism]\nenable_async_tensor_parallel = true\nfsdp_reshard_after_forward = "never"',
     )
     keys = {option.key for option in found.unread}
     assert {"training.enable_cpu_offload", "parallelism.enable_async_tensor_parallel"} <= keys

@@ -82,7 +82,7 @@ TABLE = OptionTable(
         ),
         ComputedRow(f"{FSDP_SECTION}.{RAM_LOADING}", _loads_on_one_rank, _is_sharded),
         constant(f"{FSDP_SECTION}.fsdp_state_dict_type", "SHARDED_STATE_DICT", _is_sharded),
-        constant(f"{FSDP_SECTION}.{OFFLOAD}", False, _is_sharded),
+        ComputedRow(f"{FSDP_SECTION}.{OFFLOAD}", lambda facts: facts["offload.optimizer"] > 0, _is_sharded),
         *(
             OptionRow(f"{MESH_SECTION}.{PREFIX}{axis}_size", f"layout.{axis}", when=_has_mesh)
             for axis in MESH

@@ -7,6 +7,8 @@ micro-batch and accumulation say the same. ZeRO shards over all of data parallel
 and lays ep over neighbouring ranks.
 """
 
+from functools import partial
+
 from meshwright.frameworks.option_table import ComputedRow, Facts, OptionRow, OptionTable, constant, never
 
 ZERO, STAGE, OVERLAP = (
@@ -19,6 +21,11 @@ ACCUMULATION = "gradient_accumulation_steps"
 WIRE, ACCUMULATED = "communication_data_type", "data_types.grad_accum_dtype"
 BF16, FP16, TP = "bf16.enabled", "fp16.enabled", "tensor_parallel.autotp_size"
 EXPERTS, EP, CP = "expert_parallel.enabled", "expert_parallel.autoep_size", "sequence_parallel_size"
+OPTIMIZER_HOME, OPTIMIZER_RATIO, PARAMETER_HOME = (
+    "zero_optimization.offload_optimizer.device",
+    "zero_optimization.offload_optimizer.ratio",
+    "zero_optimization.offload_param.device",
+)
 STAGES = ("none", "zero1", "zero2", "zero3")
 EXPERT_PRESETS = {
     "mixtral": "mixtral",
@@ -36,6 +43,24 @@ def _other_type(facts: Facts, key: str) -> str | None:
     """Return an element type that a plan asks for and that is not DeepSpeed's own, the one of the precision."""
     found: str = facts[f"dtypes.{key}"]
     return found if facts["dtypes.written"] and found != facts["workload.precision"] else None
+
+
+def _stage(facts: Facts) -> int:
+    """Return ZeRO's stage; states that one rank has alone are on the host from the stage on that reads the key."""
+    stage = STAGES.index(facts["sharding"])
+    optimizer, parameters = facts["offload.optimizer"], facts["offload.parameters"]
+    if stage or not (optimizer or parameters):
+        return stage
+    return 3 if parameters or optimizer < 1 else 2
+
+
+def _on_host(key: str, facts: Facts) -> str | None:
+    return "cpu" if facts[key] else None
+
+
+def _part_on_host(facts: Facts) -> float | None:
+    share: float = facts["offload.optimizer"]
+    return share if 0 < share < 1 else None
 
 
 def _cuts_tensors(facts: Facts) -> bool:
@@ -61,12 +86,16 @@ TABLE = OptionTable(
         ComputedRow(FP16, lambda facts: facts["workload.precision"] == "fp16"),
         ComputedRow(WIRE, lambda facts: _other_type(facts, "reduce")),
         ComputedRow(ACCUMULATED, lambda facts: _other_type(facts, "gradient")),
-        ComputedRow(STAGE, lambda facts: STAGES.index(facts["sharding"])),
+        ComputedRow(STAGE, _stage),
+        ComputedRow(OPTIMIZER_HOME, partial(_on_host, "offload.optimizer")),
+        ComputedRow(OPTIMIZER_RATIO, _part_on_host),
+        ComputedRow(PARAMETER_HOME, partial(_on_host, "offload.parameters")),
         ComputedRow(
             OVERLAP,
             lambda facts: facts["stack.overlap_gradient_reduction"],
-            lambda facts: facts["sharding"] != "none",
+            lambda facts: _stage(facts) > 0,
         ),
+        constant("zero_force_ds_cpu_optimizer", False, lambda facts: facts["offload.optimizer"] > 0),
         constant("zero_allow_untested_optimizer", True, lambda facts: facts["workload.optimizer"] != "adamw"),
         ComputedRow(TP, lambda facts: facts["layout.tp"], _cuts_tensors),
         constant(EXPERTS, True, _spreads_experts),

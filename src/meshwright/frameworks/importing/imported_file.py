@@ -13,6 +13,7 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``stages``                ``Stage`` by stage, where the file writes the stages out
 ``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number
 ``dtypes.gradient`` …     an element type of states; ``16-bit`` is that of the precision
+``offload.optimizer`` …   a share of states whose home is the host, and of ``parameters``
 ``stack``                 the stack that the file is for, by our name
 ``model``                 the model by our name
 ``model.layers`` …        a field of ``Architecture`` that the file sets by itself

@@ -64,6 +64,7 @@ def assemble(foreign: ImportedFile, target: Target, arch: Architecture) -> Assem
         data["gather"] = gather
     data["workload"] = _workload(foreign, target, data, problems)
     data |= _dtypes(foreign, target.stack, data["workload"]["precision"])
+    data |= _offload(foreign)
     wrong: list[Problem] = []
     draft = attempted(lambda: validated(ShortPlan, _usual(data)), wrong)
     if draft is None or any(problem.severity == "error" for problem in problems):
@@ -208,6 +209,13 @@ def _dtypes(foreign: ImportedFile, stack: str, precision: str) -> dict[str, Any]
     if types_of(facts, precision, own) != types_of(facts, precision, said):
         own = said  # a key that is as usual, while those that it follows are not
     return {"dtypes": own} if own else {}
+
+
+def _offload(foreign: ImportedFile) -> dict[str, Any]:
+    """Return the shares of states that the file keeps on the host."""
+    shares = {name: float(foreign.value(f"offload.{name}", 0.0)) for name in ("optimizer", "parameters")}
+    there = {name: "all" if share == 1 else share for name, share in shares.items() if share > 0}
+    return {"offload": there} if there else {}
 
 
 def _contradicted_batch(

@@ -43,6 +43,7 @@ CAPACITY, DROP, PAD = (
 DISTRIBUTED, INSTANCES = "--use-distributed-optimizer", "--num-distributed-optimizer-instances"
 FSDP, STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
 REDUCE_BF16, ACCUMULATE_FP32 = "--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32"
+OPTIMIZER_HOME, OPTIMIZER_SHARE = "--optimizer-cpu-offload", "--optimizer-offload-fraction"
 NARROW, MAIN_GRADIENTS, GATHER_FP8 = (
     "--use-precision-aware-optimizer",
     "--main-grads-dtype",
@@ -141,7 +142,9 @@ PLAN: tuple[Row, ...] = (
     ComputedRow(REDUCE_BF16, lambda facts: facts["dtypes.gradient"] == "bf16"),
     ComputedRow(ACCUMULATE_FP32, plan.accumulates_fp16_in_fp32),
     ComputedRow(GATHER_FP8, lambda facts: facts["dtypes.gather"] == "fp8"),
-    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"]),
+    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"] or facts["offload.optimizer"] > 0),
+    ComputedRow(OPTIMIZER_HOME, lambda facts: facts["offload.optimizer"] > 0),
+    ComputedRow(OPTIMIZER_SHARE, plan.part_on_host),
     ComputedRow(MAIN_GRADIENTS, plan.narrow_gradients),
     *(ComputedRow(option, partial(plan.narrow_state, path)) for option, path in NARROW_STATES.items()),
     ComputedRow(

@@ -49,6 +49,7 @@ SHARDED = ("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")
 INSTANCES, STRATEGY = "ddp.num_distributed_optimizer_instances", "ddp.data_parallel_sharding_strategy"
 PP_BEFORE_DP, CHECKPOINTS = "dist.use_tp_pp_dp_mapping", "checkpoint.ckpt_format"
 OPTIMIZER, PRECISION = "optimizer.optimizer", "mixed_precision"
+OPTIMIZER_HOME, OPTIMIZER_SHARE = "optimizer.optimizer_cpu_offload", "optimizer.optimizer_offload_fraction"
 NARROW, MAIN_GRADIENTS = "optimizer.use_precision_aware_optimizer", "optimizer.main_grads_dtype"
 NARROW_STATES = {
     "optimizer.main_params_dtype": "dtypes.master",
@@ -140,7 +141,9 @@ PLAN: tuple[Row, ...] = (
     ComputedRow(DISTRIBUTED[1], plan.is_sharded),
     ComputedRow(GATHER_OVERLAPS[1], bridge.overlaps_gather),
     OptionRow(OPTIMIZER, "workload.optimizer", one_of(plan.OPTIMIZERS)),
-    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"]),
+    ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"] or facts["offload.optimizer"] > 0),
+    ComputedRow(OPTIMIZER_HOME, lambda facts: facts["offload.optimizer"] > 0 or None),
+    ComputedRow(OPTIMIZER_SHARE, lambda facts: facts["offload.optimizer"] or None),
     ComputedRow(MAIN_GRADIENTS, lambda facts: bridge.torch_name(plan.narrow_gradients(facts))),
     *(ComputedRow(option, partial(bridge.narrow_state, path)) for option, path in NARROW_STATES.items()),
     ComputedRow(CHECKPOINTS, lambda facts: "fsdp_dtensor" if plan.is_fsdp(facts) else "torch_dist"),

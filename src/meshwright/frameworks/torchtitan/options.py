@@ -27,6 +27,7 @@ SHARD, RESHARD = f"{P}data_parallel_shard_degree", f"{P}fsdp_reshard_after_forwa
 PP, SCHEDULE = f"{P}pipeline_parallel_degree", f"{P}pipeline_parallel_schedule"
 MODULES, MICRO_BATCH = f"{P}module_fqns_per_model_part", f"{P}pipeline_parallel_microbatch_size"
 LOCAL_BATCH, GLOBAL_BATCH = f"{T}local_batch_size", f"{T}global_batch_size"
+OFFLOAD = f"{T}enable_cpu_offload"
 DTYPE, STATES_TYPE = f"{T}mixed_precision_param", f"{T}dtype"
 PRECISION = "workload.precision"
 
@@ -69,6 +70,7 @@ TABLE = OptionTable(
         OptionRow(GLOBAL_BATCH, "workload.global_batch", OPEN_NUMBER),
         constant(DTYPE, "bfloat16"),
         constant(STATES_TYPE, "bfloat16", lambda facts: facts["dtypes.master"] == "none"),
+        constant(OFFLOAD, True, lambda facts: facts["offload.optimizer"] > 0),
         constant(f"{T}disable_cuda_graphs", True, plan.is_not_captured),
     ),
 )

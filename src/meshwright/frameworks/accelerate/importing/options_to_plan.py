@@ -106,10 +106,19 @@ def _fsdp(settings: ConfigValues) -> Facts:
         facts |= _second_version(settings)
     if facts["sharding"].value == "zero3":
         facts["gather"] = _gather(settings)
+    if names.OFFLOAD in settings and settings.truth(names.OFFLOAD) and _fetches(facts):
+        facts |= {
+            f"offload.{state}": settings.fact(names.OFFLOAD, 1.0) for state in ("optimizer", "parameters")
+        }
     if names.CHECKPOINTING in settings:
         on = settings.truth(names.CHECKPOINTING)
         facts["recompute"] = settings.fact(names.CHECKPOINTING, "full" if on else "none")
     return facts
+
+
+def _fetches(facts: Facts) -> bool:
+    """Return true where parameters are sharded and gathered layer by layer."""
+    return "gather" in facts and facts["gather"].value == "per-layer"
 
 
 def _first_version(settings: ConfigValues) -> Facts:

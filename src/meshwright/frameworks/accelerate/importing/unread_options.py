@@ -7,6 +7,7 @@ from meshwright.frameworks.accelerate.options import OFFLOAD as FSDP_OFFLOAD
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact, UnmappedOption
 
+ON_HOST = "offload.optimizer"
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 FSDP: Mapping[str, str] = {
     FSDP_OFFLOAD: OFFLOAD,
@@ -43,7 +44,9 @@ def unread_keys(settings: ConfigValues, facts: Mapping[str, Fact]) -> tuple[Unma
     found = [
         UnmappedOption(settings.label(key), str(settings.get(key))[:80], why)
         for key, why in {**ALWAYS, **KINDS.get(kind, {})}.items()
-        if settings.on(key) and settings.label(key) not in ignored
+        if settings.on(key)
+        and settings.label(key) not in ignored
+        and not (key == FSDP_OFFLOAD and ON_HOST in facts)
     ]
     if kind in OTHERS:
         found.append(UnmappedOption(KIND, kind, "the cluster says what kind of devices there are"))

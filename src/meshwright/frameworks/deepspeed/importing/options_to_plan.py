@@ -22,7 +22,7 @@ def config_facts(settings: ConfigValues) -> Facts:
     """Every fact that the file states, defaults of DeepSpeed that differ from a short plan's included."""
     facts: Facts = {"stack": Fact("deepspeed", "DeepSpeed keys")} | read_facts(names.TABLE.rows, settings)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
-        *(_degrees, _experts, _batch, _sharding),
+        *(_degrees, _experts, _batch, _sharding, _offload),
         *(_precision, _optimizer, _recompute, _stack),
     )
     for part in parts:
@@ -106,6 +106,23 @@ def _sharding(settings: ConfigValues, facts: Facts) -> Facts:
         found["shard_group"] = settings.fact(f"{names.ZERO}.mics_shard_size", group)
     elif stage:
         found["layout.dp_replicate"] = settings.fact(key, 1)
+    return found
+
+
+def _offload(settings: ConfigValues, facts: Facts) -> Facts:
+    """Return the shares of states in host memory; NVMe has no counterpart."""
+    stage = stage_of(settings) or 0
+    found: Facts = {}
+    for key, older, path, least in (
+        (names.OPTIMIZER_HOME, f"{names.ZERO}.cpu_offload", "offload.optimizer", 1),
+        (names.PARAMETER_HOME, f"{names.ZERO}.cpu_offload_param", "offload.parameters", 3),
+    ):
+        said = key if settings.get(key) == "cpu" else older if settings.truth(older) else None
+        if said and stage >= least:
+            found[path] = settings.fact(said, 1.0)
+    ratio = settings.get(names.OPTIMIZER_RATIO)
+    if "offload.optimizer" in found and stage == 3 and isinstance(ratio, float) and 0 <= ratio <= 1:
+        found["offload.optimizer"] = settings.fact(names.OPTIMIZER_RATIO, ratio)
     return found
 
 

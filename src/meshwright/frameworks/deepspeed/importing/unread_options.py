@@ -6,6 +6,7 @@ from meshwright.frameworks.deepspeed.options import CP, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import UnmappedOption
 
+NVME = "states on NVMe are not priced: less memory and a longer step than predicted"
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 QUANTISED = "quantised traffic is not priced: a shorter step than predicted"
 LOW_STATES = "the optimizer's states are counted in 32 bit"
@@ -13,10 +14,8 @@ OWN_CODE = (
     "takes effect where the model's code calls deepspeed.checkpointing; recomputation is not in the file"
 )
 WHY: Mapping[str, str] = {
-    f"{ZERO}.offload_optimizer.device": OFFLOAD,
-    f"{ZERO}.offload_param.device": OFFLOAD,
-    f"{ZERO}.cpu_offload": OFFLOAD,
-    f"{ZERO}.cpu_offload_param": OFFLOAD,
+    f"{ZERO}.offload_optimizer.device": NVME,
+    f"{ZERO}.offload_param.device": NVME,
     f"{ZERO}.zenflow": OFFLOAD,
     f"{ZERO}.zero_quantized_weights": QUANTISED,
     f"{ZERO}.zero_quantized_gradients": QUANTISED,
@@ -55,7 +54,7 @@ def unread_keys(settings: ConfigValues) -> tuple[UnmappedOption, ...]:
     found = [
         UnmappedOption(key, str(settings.get(key))[:80], why)
         for key, why in WHY.items()
-        if settings.on(key) and key not in ignored
+        if settings.on(key) and key not in ignored and not (why == NVME and settings.get(key) == "cpu")
     ]
     optimizer = str(settings.get("optimizer.type", "adam"))
     if optimizer.lower() not in OPTIMIZERS:

@@ -60,6 +60,12 @@ def accumulates_fp16_in_fp32(facts: Facts) -> bool:
     return bool(facts["workload.precision"] == "fp16" and facts["dtypes.gradient"] == "fp32")
 
 
+def part_on_host(facts: Facts) -> float | None:
+    """Return the share of the optimizer on the host, where it is not all of it."""
+    share: float = facts["offload.optimizer"]
+    return share if 0 < share < 1 else None
+
+
 def narrow_gradients(facts: Facts) -> str | None:
     """Return the type of the gradients that an optimizer of narrow states reads; None for the usual one."""
     return "bf16" if facts["dtypes.narrow"] and facts["dtypes.gradient"] == "bf16" else None
@@ -98,8 +104,8 @@ def capacity(facts: Facts, name: str) -> Any:
 
 
 def is_sharded(facts: Facts) -> bool:
-    """Return whether states are sharded."""
-    return bool(facts["sharding"] != "none")
+    """Return whether states are sharded, or one rank's are on the host as those of a sharded optimizer."""
+    return bool(facts["sharding"] != "none" or facts["offload.optimizer"] > 0)
 
 
 def is_fsdp(facts: Facts) -> bool:

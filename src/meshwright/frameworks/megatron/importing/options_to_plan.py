@@ -199,6 +199,16 @@ def _workload(line: CommandLine, facts: Facts) -> Facts:
     return found
 
 
+def _optimizer_share(line: CommandLine) -> Fact:
+    """Return the share of the optimizer on the host; 1 where none is given, or no number from 0 to 1."""
+    try:
+        share = float(line.get(names.OPTIMIZER_SHARE, "1"))
+    except ValueError:
+        share = 1.0
+    key = names.OPTIMIZER_SHARE if names.OPTIMIZER_SHARE in line else names.OPTIMIZER_HOME
+    return line.fact(key, share if 0 <= share <= 1 else 1.0)
+
+
 def _stack(line: CommandLine, facts: Facts) -> Facts:
     """Return the facts of the stack that the options set: overlap, gradient width, attention kernel."""
     halved = next((name for name in (names.REDUCE_BF16, names.FP16) if name in line), "")
@@ -216,6 +226,8 @@ def _stack(line: CommandLine, facts: Facts) -> Facts:
             for option, path in names.NARROW_STATES.items()
             if option in line
         }
+    if names.OPTIMIZER_HOME in line:
+        found["offload.optimizer"] = _optimizer_share(line)
     if names.GATHER_FP8 in line:
         found["dtypes.gather"] = line.fact(names.GATHER_FP8, "fp8")
     once = next((name for name in DEDUPLICATING_OPTIONS if name in line), None)

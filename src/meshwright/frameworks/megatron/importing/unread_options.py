@@ -8,8 +8,6 @@ from meshwright.frameworks.megatron.importing.options_to_plan import CONTEXT_OF,
 from meshwright.frameworks.megatron.options import CONTEXT, METHOD, MODULES, OPTIMIZER, RECOMPUTED_LAYERS
 
 WHY: Mapping[str, str] = {
-    "--optimizer-cpu-offload": "offload is not priced: less memory and a longer step than predicted",
-    "--optimizer-offload-fraction": "offload is not priced",
     "--fine-grained-activation-offloading": "a plan offloads whole layers, and this single operators of them: "
     "not priced, less memory than predicted",
     "--cpu-offloading": "a plan offloads passes that wait for others, and this layers within one pass: "

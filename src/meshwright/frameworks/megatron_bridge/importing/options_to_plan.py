@@ -230,11 +230,25 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
 def _narrow_states(settings: ConfigValues) -> Facts:
     """Return the types of the optimizer's states, where the optimizer knows them."""
     if not settings.truth(names.NARROW):
-        return {}
+        return _on_host(settings)
     words = {f"torch.{theirs}": ours for ours, theirs in TORCH_NAMES.items()}
     said = {
         option: words.get(str(settings.get(option)), str(settings.get(option)))
         for option in names.NARROW_STATES
         if option in settings
     }
-    return {names.NARROW_STATES[option]: settings.fact(option, word) for option, word in said.items()}
+    types = {names.NARROW_STATES[option]: settings.fact(option, word) for option, word in said.items()}
+    return types | _on_host(settings)
+
+
+def _on_host(settings: ConfigValues) -> Facts:
+    """Return the share of the optimizer's states on the host; all of them unless a number from 0 to 1 is given."""
+    if not settings.truth(names.OPTIMIZER_HOME):
+        return {}
+    given = settings.get(names.OPTIMIZER_SHARE)
+    try:
+        share = float(1.0 if given is None else given)
+    except (TypeError, ValueError):
+        share = 1.0
+    key = names.OPTIMIZER_SHARE if names.OPTIMIZER_SHARE in settings else names.OPTIMIZER_HOME
+    return {"offload.optimizer": settings.fact(key, share if 0 <= share <= 1 else 1.0)}

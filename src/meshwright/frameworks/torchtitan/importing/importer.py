@@ -27,12 +27,12 @@ from meshwright.frameworks.torchtitan.importing.pipeline_stages import stage_fac
 PLACE = "meshwright.frameworks.torchtitan", "torchtitan-0.3.0"
 """The requirements between its options: ``torchtitan-0.3.0-requirements.csv``."""
 WHY: Mapping[str, str] = {
-    f"{names.T}enable_cpu_offload": "offload is not priced: less memory and a longer step than predicted",
     "--compile.enable_async_tensor_parallel": "overlap of tp is not priced: a shorter step than predicted",
     f"{names.P}pipeline_parallel_schedule_csv": "a schedule from a file",
     f"{names.P}context_parallel_load_balancer": "context parallelism is one balanced ring",
     f"{names.P}enable_fsdp_symm_mem": "symmetric memory is not priced",
 }
+NOT_FETCHED = "offload is priced where parameters are gathered layer by layer: less memory than predicted"
 WORDS: Mapping[str, tuple[str, ...]] = {
     names.RESHARD: ("default", "always", "never"),
     names.DTYPE: ("bfloat16", "float32"),
@@ -53,7 +53,8 @@ def import_torchtitan(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     facts |= stage_facts(kept, facts, problems)
     numbers = {"@pp": number_in(facts, "layout.pp"), "@experts": number_in(facts, "model.experts", 0)}
     problems += line_problems(PLACE, kept, numbers, complete=job.complete)
-    unread = tuple(UnmappedOption(n, " ".join(g.values), WHY[n]) for n, g in kept.items() if n in WHY)
+    lost = WHY if _fetches(facts) else {**WHY, names.OFFLOAD: NOT_FETCHED}
+    unread = tuple(UnmappedOption(n, " ".join(g.values), lost[n]) for n, g in kept.items() if n in lost)
     file = ImportedFile(
         source="torchtitan",
         release=job.release,
@@ -134,6 +135,20 @@ def _sharding(options: Mapping[str, GivenOption], facts: dict[str, Fact]) -> dic
     return {"sharding": Fact("zero3", words), "gather": Fact("per-layer" if whole else "per-step", words)}
 
 
+def _fetches(facts: Mapping[str, Fact]) -> bool:
+    """Return true where parameters are sharded and gathered layer by layer."""
+    said = [facts[name].value if name in facts else None for name in ("sharding", "gather")]
+    return said == ["zero3", "per-layer"]
+
+
+def _on_host(options: Mapping[str, GivenOption], facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Return the states that FSDP keeps on the host: all of them."""
+    given = options.get(names.OFFLOAD)
+    if given is None or not _fetches(facts):
+        return {}
+    return {f"offload.{state}": Fact(1.0, given.words) for state in ("optimizer", "parameters")}
+
+
 def _workload(options: Mapping[str, GivenOption], facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Read the precision: the given type of parameters, unless the job multiplies in 8 bit."""
     precision = facts.get(names.PRECISION, Fact("bf16", "the default"))
@@ -148,4 +163,5 @@ def _workload(options: Mapping[str, GivenOption], facts: Mapping[str, Fact]) -> 
         names.PRECISION: precision,
         "workload.optimizer": Fact("adamw", "the default"),
         **({"dtypes.gradient": Fact("bf16", states.words)} if states and narrow else {}),
+        **_on_host(options, facts),
     }
