@@ -42,6 +42,8 @@ CASES = [
     ("deepspeed", "bf16", {"gradient": "fp32"}),
     ("deepspeed", "bf16", {"gradient": "fp32", "reduce": "bf16"}),
     ("deepspeed", "fp16", {"reduce": "fp32", "gradient": "fp16"}),
+    ("deepspeed", "bf16", {"master": "none"}),
+    ("deepspeed", "bf16", {"first_moment": "bf16"}),
 ]
 
 
@@ -66,7 +68,10 @@ def exported(target, precision, dtypes, sharding=None):
 @pytest.mark.parametrize(("target", "precision", "dtypes"), CASES)
 def test_types_come_back(target, precision, dtypes, tmp_path):
     name, file, sharding = FILES[target]
-    write_tree(tmp_path, exported(target, precision, dtypes).files)
+    sharding = (
+        "zero3" if target == "deepspeed" and not {"master", "first_moment"}.isdisjoint(dtypes) else sharding
+    )
+    write_tree(tmp_path, exported(target, precision, dtypes, sharding).files)
     request = ImportRequest(model=MODEL, on=CLUSTER, seq_len=4096, global_batch=64)
     found = import_file(tmp_path / file, request).plan
     stack, written = load_stack(name), found.dtypes.written if found.dtypes else {}
@@ -85,6 +90,7 @@ def test_deepspeed_accumulates_in_fp32_only_with_zero():
         ("torchtitan", {"second_moment": "fp8"}),
         ("torchtitan", {"gradient": "bf16", "first_moment": "fp32"}),
         ("deepspeed", {"first_moment": "bf16"}),
+        ("deepspeed", {"first_moment": "fp8"}),
         ("megatron", {"gradient": "bf16", "reduce": "fp32"}),
     ],
 )

@@ -18,6 +18,7 @@ ZERO, STAGE, OVERLAP = (
 )
 TRAIN, MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
 ACCUMULATION = "gradient_accumulation_steps"
+LOW_MASTER, LOW_MOMENTS = "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states"
 WIRE, ACCUMULATED = "communication_data_type", "data_types.grad_accum_dtype"
 BF16, FP16, TP = "bf16.enabled", "fp16.enabled", "tensor_parallel.autotp_size"
 EXPERTS, EP, CP = "expert_parallel.enabled", "expert_parallel.autoep_size", "sequence_parallel_size"
@@ -63,6 +64,10 @@ def _part_on_host(facts: Facts) -> float | None:
     return share if 0 < share < 1 else None
 
 
+def _has_low_states(facts: Facts) -> bool:
+    return bool(facts["dtypes.written"] and facts["dtypes.master"] == "none")
+
+
 def _cuts_tensors(facts: Facts) -> bool:
     return bool(facts["layout.tp"] > 1)
 
@@ -86,6 +91,7 @@ TABLE = OptionTable(
         ComputedRow(FP16, lambda facts: facts["workload.precision"] == "fp16"),
         ComputedRow(WIRE, lambda facts: _other_type(facts, "reduce")),
         ComputedRow(ACCUMULATED, lambda facts: _other_type(facts, "gradient")),
+        *(constant(key, True, _has_low_states) for key in (LOW_MASTER, LOW_MOMENTS)),
         ComputedRow(STAGE, _stage),
         ComputedRow(OPTIMIZER_HOME, partial(_on_host, "offload.optimizer")),
         ComputedRow(OPTIMIZER_RATIO, _part_on_host),

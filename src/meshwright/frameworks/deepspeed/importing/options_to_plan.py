@@ -8,6 +8,7 @@ give a rank its part of each sequence.
 from collections.abc import Callable
 
 from meshwright.frameworks.deepspeed import options as names
+from meshwright.frameworks.deepspeed.importing.unread_options import reads_low_states
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import Fact
 from meshwright.frameworks.option_table import read_facts
@@ -162,6 +163,10 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     stage = stage_of(settings) or 0
     asked = settings.truth(names.OVERLAP, default=stage == 3)
     found = {"stack.overlap_gradient_reduction": settings.fact(names.OVERLAP, asked)} if stage else {}
+    if reads_low_states(settings):
+        found["dtypes.master"] = settings.fact(names.LOW_MASTER, "none")
+        for moment in ("first_moment", "second_moment"):
+            found[f"dtypes.{moment}"] = settings.fact(names.LOW_MOMENTS, "bf16")
     types = {names.WIRE: "dtypes.reduce", names.ACCUMULATED: "dtypes.gradient"}
     said = {key: settings.get(key) for key in types if settings.get(key) in GRADIENT_TYPES}
     for key, path in types.items() if said else ():

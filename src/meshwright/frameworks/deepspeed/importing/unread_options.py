@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 
-from meshwright.frameworks.deepspeed.options import CP, ZERO
+from meshwright.frameworks.deepspeed.options import CP, LOW_MASTER, LOW_MOMENTS, STAGE, STAGES, ZERO
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import UnmappedOption
 
 NVME = "states on NVMe are not priced: less memory and a longer step than predicted"
 OFFLOAD = "offload is not priced: less memory and a longer step than predicted"
 QUANTISED = "quantised traffic is not priced: a shorter step than predicted"
-LOW_STATES = "the optimizer's states are counted in 32 bit"
+LOW_STATES = (
+    "the optimizer's states are counted in 32 bit; a plan has 16-bit states without a copy of the parameters, as both "
+    "keys have them under stage 3"
+)
 OWN_CODE = (
     "takes effect where the model's code calls deepspeed.checkpointing; recomputation is not in the file"
 )
@@ -23,8 +26,8 @@ WHY: Mapping[str, str] = {
     f"{ZERO}.zero_hpz_partition_size": "hpZ keeps a second copy of the parameters inside so many ranks and gathers "
     "from it in the backward pass: more memory and less traffic than predicted",
     CP: "Ulysses exchanges heads by all-to-all; read as cp, which passes keys and values around",
-    "bf16.bf16_master_weights_and_grads": LOW_STATES,
-    "bf16.bf16_optimizer_states": LOW_STATES,
+    LOW_MASTER: LOW_STATES,
+    LOW_MOMENTS: LOW_STATES,
     "fp16.fp16_master_weights_and_grads": LOW_STATES,
     "torch_autocast.enabled": "parameters stay in 32 bit and are cast at use; counted in 16 bit",
     "data_types.param_dtype": "parameters are counted in the precision of the run",
@@ -48,13 +51,22 @@ WHY: Mapping[str, str] = {
 OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
+def reads_low_states(settings: ConfigValues) -> bool:
+    """Return true if all states are 16-bit and the parameters themselves are stepped, as a plan can say."""
+    whole = settings.get(STAGE) == len(STAGES) - 1
+    return whole and settings.get(LOW_MASTER) is True and settings.get(LOW_MOMENTS) is True
+
+
 def unread_keys(settings: ConfigValues) -> tuple[UnmappedOption, ...]:
     """Keys of the file that no plan can express, except keys that DeepSpeed ignores."""
     ignored = {problem.field for problem in settings.problems if problem.severity == "warning"}
+    read = (LOW_MASTER, LOW_MOMENTS) if reads_low_states(settings) else ()
     found = [
         UnmappedOption(key, str(settings.get(key))[:80], why)
         for key, why in WHY.items()
-        if settings.on(key) and key not in ignored and not (why == NVME and settings.get(key) == "cpu")
+        if settings.on(key)
+        and key not in (*ignored, *read)
+        and not (why == NVME and settings.get(key) == "cpu")
     ]
     optimizer = str(settings.get("optimizer.type", "adam"))
     if optimizer.lower() not in OPTIMIZERS:

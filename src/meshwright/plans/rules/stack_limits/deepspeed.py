@@ -14,7 +14,7 @@ from meshwright.plans.rules.stack_limits.hugging_face import SCRIPT_LIMITS
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues
 from meshwright.plans.rules.stack_limits.target_limits import precisions
-from meshwright.stack.state_types import half_of
+from meshwright.stack.state_types import OPTIMIZER_STATES, half_of
 
 
 @limit("shards over all of data parallelism", "dp_replicate", "dp_shard", "sharding")
@@ -35,6 +35,15 @@ def accumulation_without_zero(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("dtypes.gradient", gradient, rule, f"gradient: {half}, or sharding: zero1")
 
 
+@limit("keeps 16-bit states on the device in bf16 only")
+def low_states_in_fp16(plan: PlanValues) -> Iterator[Problem]:
+    """Refuse 16-bit optimizer states in fp16: DeepSpeed demands its optimizer on the host for them."""
+    written = [key for key in OPTIMIZER_STATES if key in plan.dtypes]
+    if written and plan.workload.precision == "fp16" and plan.dtypes[written[0]] != "fp32":
+        rule = "with precision fp16 DeepSpeed has 16-bit optimizer states only on the host"
+        yield Problem(f"dtypes.{written[0]}", plan.dtypes[written[0]], rule, "precision: bf16")
+
+
 @limit("cuts experts beside tp > 1 with ep > 1 only", "tp", "ep")
 def tensor_parallel_experts(plan: PlanValues) -> Iterator[Problem]:
     """AutoTP leaves experts to AutoEP."""
@@ -48,5 +57,6 @@ DEEPSPEED_LIMITS: tuple[StackLimit, ...] = (
     precisions(("fp32", "fp16", "bf16")),
     sharding_over_a_part,
     accumulation_without_zero,
+    low_states_in_fp16,
     tensor_parallel_experts,
 )
