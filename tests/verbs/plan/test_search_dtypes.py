@@ -60,11 +60,10 @@ def test_what_fits_only_with_states_on_the_host_may_fit_with_narrower_states_on_
     nouns = {"model": "llama-2-7b", "cluster": "h100-sxm-80gb x 1", "stack": "generic"}
     usual = answer(PlanRequest(header(**nouns))).proposals[0]
     assert usual.plan.offload.shares.some
-    best = answer_allowing(asked(**nouns)).proposals[0]
-    assert best.report.fits
-    assert best.plan.dtypes is not None
-    assert best.plan.offload is None
-    assert best.report.step_time_s < usual.report.step_time_s
+    found = answer_allowing(asked(**nouns))
+    narrow = [one for one in found.proposals if one.plan.dtypes and one.plan.offload is None]
+    assert min(one.report.step_time_s for one in narrow) < usual.report.step_time_s
+    assert found.fastest.plan.dtypes is not None
 
 
 def test_what_fits_with_no_types_is_refused():
