@@ -14,13 +14,17 @@ from meshwright.program.local_shape import Number
 from meshwright.stack.stack import Stack
 
 
-def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes) -> Number:
+def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes, matrices: Number = 0) -> Number:
     """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision.
 
-    The constants are those of fp32 states; a stack with narrower ones moves fewer bytes.
+    The constants are those of AdamW's fp32 states; a stack with narrower or fewer ones moves fewer bytes. ``matrices``
+    are the elements beside these whose states are Muon's.
     """
     c = forms.constants
-    moved = owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"] + stack.optimizer_traffic_bytes)
+    of_all = c["optimizer_bytes"] + c["gradient_norm_bytes"]
+    moved = owned * (of_all + stack.optimizer_traffic_bytes) + matrices * (
+        of_all + stack.matrix_traffic_bytes
+    )
     return c["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 

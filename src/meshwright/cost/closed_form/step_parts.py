@@ -21,6 +21,7 @@ from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds,
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_passes
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
+from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses, Span, played_span
@@ -232,5 +233,16 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds."""
-    seconds = optimizer_seconds(group.held("optimizer"), group.setting.stack, group.stage_forms)
-    return np.asarray(seconds).max(1)
+    stack = group.setting.stack
+    seconds = optimizer_seconds(group.held("optimizer"), stack, group.stage_forms, group.held_matrices)
+    return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+
+
+def _orthogonalisations(group: PlanGroup) -> list[Floats]:
+    """Return Muon's seconds for the matrices of each kind of stage."""
+    stack = group.setting.stack
+    seconds = (
+        orthogonalisation_seconds(matrices, group.sharding, group.shape, stack, group.mesh, group.forms)
+        for matrices in group.kind_matrices
+    )
+    return [group.per_plan(each) if np.ndim(each) == 0 else np.asarray(each) for each in seconds]

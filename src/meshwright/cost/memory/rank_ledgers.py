@@ -81,8 +81,12 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
     return {
         "parameters": bytes_per_element("parameter", stack) * group.held("parameter"),
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
-        "optimizer": (bytes_per_element("optimizer", stack) * group.held("optimizer") + _scale_bytes(group))
-        * copies,
+        "optimizer": copies
+        * (
+            bytes_per_element("optimizer", stack) * group.held("optimizer")
+            + stack.matrix_optimizer_bytes * group.held_matrices
+            + _scale_bytes(group)
+        ),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
 
@@ -92,7 +96,7 @@ def _scale_bytes(group: PlanGroup) -> Floats | float:
     scales = group.setting.stack.scaled_moments
     if not scales:
         return 0.0
-    trained = {block: elements.of("optimizer") for block, elements in group.block_elements.items()}
+    trained = {block: elements.of("optimizer") for block, elements in group.optimizer_elements.items()}
     pieces = {block: int(np.any(e.dense)) + int(np.any(e.expert)) for block, e in trained.items()}
     of_stages = np.array([sum(pieces[block] for block in blocks) for blocks in group.stages])
     shared = sum(pieces[block] for block in group.setting.model.vocabulary)

@@ -13,6 +13,7 @@ from meshwright.plans.rules.context_parallel import stack_contexts
 from meshwright.plans.rules.expert_order import expert_order_by_stack
 from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
 from meshwright.plans.rules.state_dtypes import state_types_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
@@ -187,6 +188,7 @@ STACK_RULES: tuple[Rule, ...] = (
     validation_by_stack,
     vocabulary_parallel_stack,
     offloading_by_stack,
+    optimizer_by_stack,
     state_types_by_stack,
     expert_order_by_stack,
     capacity_by_stack,

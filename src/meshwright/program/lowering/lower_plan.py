@@ -33,6 +33,7 @@ from meshwright.program.lowering.pass_bodies import pass_body
 from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.step_collectives import StepPlan, step_collectives, wrap_lists
 from meshwright.program.model_states.data_parallel_collectives import stage_gathers, unit_exchanges
+from meshwright.program.model_states.hidden_matrices import elements_by_optimizer
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.model_states.state_table import state_table
@@ -71,7 +72,7 @@ def lower(
     ``times`` of the stages matter to automatic schedules; without them all passes count as equally long.
     """
     layout = next(iter(plan.layouts.values()))
-    stack = with_types(stack, workload.precision, plan.written_types)
+    stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)
@@ -99,6 +100,7 @@ def lower(
         unit=choice.unit_size(ranks, micro_batches, plan.pipeline.virtual_stages),
         shares=parts[len(stages) :],
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
+        optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
     collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
     out = plan.offload_rule
@@ -123,10 +125,7 @@ def lower(
         overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
-        weight_gradient_bytes=tuple(
-            0 if s in step.shares else _stage_sum(kept_for_weights, s, model, shape, mode, stack)
-            for s in parts
-        ),
+        weight_gradient_bytes=tuple(_for_weights(part, model, step) for part in parts),
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),
@@ -348,6 +347,12 @@ def _activations(part: Stage, model: ModelGraph, step: StepPlan) -> int:
     if part in step.shares:
         return int(share_kept(model, step.shape, step.mode, step.stack))
     return _stage_sum(kept_bytes, part, model, step.shape, step.mode, step.stack)
+
+
+def _for_weights(part: Stage, model: ModelGraph, step: StepPlan) -> int:
+    if part in step.shares:
+        return 0
+    return _stage_sum(kept_for_weights, part, model, step.shape, step.mode, step.stack)
 
 
 def _offloaded(
