@@ -35,3 +35,21 @@ def test_every_recipe_is_one_that_its_stack_runs(recipes):
     for recipe in recipes:
         warned = [p for p in recipe.resolved().warnings if p.field.startswith("dtypes")]
         assert warned == [], recipe.recipe
+
+
+def test_optimizers_with_fewer_moments_have_fewer_bytes(states, recipes):
+    held = {
+        recipe.recipe: states.bytes_per_parameter(recipe.resolved())["optimizer"]
+        for recipe in recipes
+        if recipe.optimizer != "adamw"
+    }
+    assert held["SGD without momentum"] == 4
+    assert held["Momentum SGD"] == held["Lion"] == 8
+    assert 8 < held["Muon"] < 9
+
+
+def test_muon_costs_time_and_saves_memory(states):
+    _, _, adamw, muon = states.price_rows()
+    of_adamw, of_muon = ([float(cell) for cell in row.split("|")[2:-1]] for row in (adamw, muon))
+    assert of_muon[1] > of_adamw[1]
+    assert of_muon[2] < of_adamw[2]
