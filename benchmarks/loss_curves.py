@@ -23,7 +23,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from line_chart import line_chart  # noqa: E402  a script's folder is no package
 
 PAGE, PICTURE = ROOT / "benchmarks" / "loss-curves.md", ROOT / "benchmarks" / "loss-curves.svg"
-MODEL, TEXT = ROOT / "examples" / "small-llama" / "config.json", ROOT / "examples" / "persuasion-volume-one.txt"
+MODEL, TEXT = (
+    ROOT / "examples" / "small-llama" / "config.json",
+    ROOT / "examples" / "persuasion-volume-one.txt",
+)
 SEEDS, STEPS, WARMUP, LR = (0, 1, 2), 64, 6, 2e-3
 SHOWN = (1, 2, 4, 8, 16, 32, 64)
 LAST = 8

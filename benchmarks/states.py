@@ -1,11 +1,12 @@
-"""Bytes of states per parameter under usual recipes, and models that train with states on the host.
+"""Bytes of states per parameter under usual recipes, models that train with states on the host, and the price of Muon.
 
     python benchmarks/states.py            prints the table
     python benchmarks/states.py --write    also writes benchmarks/states.md
 
-Each line of ``benchmarks/states/recipes.csv`` is a stack, a precision and what a plan for it writes under ``dtypes``.
-The bytes are those of the memory ledger of a plan on one device without sharding, divided by its parameters. The lines
-of ``host.csv`` are questions to the search (``states_on_host.py``). Exits with 1 where a published number differs.
+Each line of ``benchmarks/states/recipes.csv`` is a stack, a precision, an optimizer and what a plan for it writes under
+``dtypes``. The bytes are those of the memory ledger of a plan on one device without sharding, divided by its
+parameters. The lines of ``host.csv`` are questions to the search (``states_on_host.py``). Exits with 1 where a
+published number differs.
 """
 
 import csv
@@ -22,6 +23,9 @@ from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import Resolved, resolve
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.model_states.state_elements import STATE_KINDS
+from meshwright.simulate.memory_ledger import rank_ledger
+from meshwright.simulate.plan_estimate import lower_and_simulate, program_prices
+from meshwright.simulate.simulator import optimizer_step_seconds
 from meshwright.stack.state_types import types_of
 
 RECIPES = Path(__file__).parent / "states" / "recipes.csv"
@@ -35,6 +39,7 @@ class Recipe:
     recipe: str
     stack: str
     precision: str
+    optimizer: str
     dtypes: str
     published_bytes: str
     source: str
@@ -45,6 +50,12 @@ class Recipe:
         pairs = (setting.split("=") for setting in self.dtypes.split())
         return dict(pairs)
 
+    @property
+    def chosen(self) -> str | dict[str, object]:
+        """The optimizer as a plan writes it: a name, or a name and a momentum."""
+        name, _, momentum = self.optimizer.partition(" ")
+        return {"name": name, "momentum": float(momentum)} if momentum else name
+
     def resolved(self) -> Resolved:
         """Return the recipe's plan, on one device."""
         usual = "zero1" if self.written else "none"
@@ -53,7 +64,12 @@ class Recipe:
             "plan": 1,
             "model": MODEL,
             "cluster": CLUSTER,
-            "workload": {"seq_len": 2048, "global_batch": 8, "precision": self.precision},
+            "workload": {
+                "seq_len": 2048,
+                "global_batch": 8,
+                "precision": self.precision,
+                "optimizer": self.chosen,
+            },
             "stack": self.stack,
             "layout": {},
             "sharding": sharding,
@@ -71,8 +87,11 @@ def bytes_per_parameter(plan: Resolved) -> dict[str, float]:
 
 def rows(recipes: list[Recipe]) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield "| recipe | stack | precision | dtypes | parameter | gradient | optimizer | all | published | source |"
-    yield "|---|---|---|---|--:|--:|--:|--:|--:|---|"
+    yield (
+        "| recipe | stack | precision | optimizer | dtypes "
+        "| parameters | gradients | its states | all | published | source |"
+    )
+    yield "|---|---|---|---|---|--:|--:|--:|--:|--:|---|"
     for recipe in recipes:
         plan = recipe.resolved()
         held = bytes_per_parameter(plan)
@@ -83,7 +102,7 @@ def rows(recipes: list[Recipe]) -> Iterator[str]:
         )
         numbers = " | ".join(f"{value:.2f}" for value in (*held.values(), sum(held.values())))
         yield (
-            f"| {recipe.recipe} | {stack.id} | {precision} | {shown} | {numbers} "
+            f"| {recipe.recipe} | {stack.id} | {precision} | {recipe.optimizer} | {shown} | {numbers} "
             f"| {recipe.published_bytes or '–'} | {recipe.source or '–'} |"
         )
 
@@ -98,8 +117,47 @@ def wrong(recipes: list[Recipe]) -> list[str]:
     ]
 
 
-def page(table: str, on_hosts: str) -> str:
-    """The page that is kept under ``benchmarks/``."""
+def kimi_k2(optimizer: str | dict[str, object]) -> Resolved:
+    """Return a plan of Kimi K2's published recipe with an optimizer.
+
+    Published (arXiv 2507.20534): pp 16 with interleaved 1F1B, ep 16, ZeRO-1, H800 devices, 4,096 tokens a sequence and
+    67 M tokens a batch. Assumed: 2,048 devices and 2 chunks.
+    """
+    data: dict[str, object] = {
+        "plan": 1,
+        "model": "kimi-k2",
+        "cluster": "h800-sxm-80gb x 2048",
+        "workload": {"seq_len": 4096, "global_batch": 16384, "optimizer": optimizer},
+        "stack": "megatron-core",
+        "layout": {"pp": 16, "dp_shard": 128, "ep": 16},
+        "sharding": "zero1",
+        "pipeline": {"schedule": "interleaved-1f1b", "virtual_stages": 2},
+        "recompute": "full",
+    }
+    return resolve(ShortPlan.model_validate(data))
+
+
+def price_rows() -> Iterator[str]:
+    """Yield the lines of the table of Kimi K2's step with AdamW and with Muon."""
+    yield "| optimizer | step, s | its optimizer, ms | optimizer states, GiB | all, GiB |"
+    yield "|---|--:|--:|--:|--:|"
+    for name in ("adamw", "muon"):
+        plan = kimi_k2(name)
+        program, simulation = lower_and_simulate(plan.long, plan.setting)
+        prices = program_prices(program, plan.setting)
+        ranks = range(program.pipeline_ranks)
+        seconds = max(optimizer_step_seconds(program, prices, rank) for rank in ranks)
+        ledgers = [rank_ledger(program, rank, plan.long.sharding) for rank in ranks]
+        states = max(ledger["optimizer"] for ledger in ledgers)
+        every = max(sum(ledger.values()) for ledger in ledgers)
+        numbers = (
+            f"{simulation.step_s:.2f} | {1e3 * seconds:.1f} | {states / 2**30:.2f} | {every / 2**30:.2f}"
+        )
+        yield f"| {name} | {numbers} |"
+
+
+def page(table: str, on_hosts: str, prices: str) -> str:
+    """Return the page that is kept under ``benchmarks/``."""
     return f"""# Bytes of states
 
 Bytes per parameter that a device holds of {MODEL}, without sharding, by version {__version__} on
@@ -120,6 +178,20 @@ TFLOP/s are those of a device, as MFU counts them; the next column counts recomp
 counts is not known here.
 
 {on_hosts}
+
+Muon keeps one moment of hidden matrices, and AdamW's two of the rest, 13 % of this model.
+
+## The price of Muon
+
+Kimi K2 as its report describes the training (arXiv 2507.20534): 16 pipeline ranks with interleaved 1F1B, 16 ranks for
+the experts, ZeRO-1, bf16 parameters and fp32 gradients, H800 devices, sequences of 4,096 tokens and batches of 67 M
+tokens; about 30 GB of states on a device. Assumed are 2,048 devices, Megatron, 2 chunks on a rank, products in bf16,
+nothing on the host and recomputation of whole layers. Muon has 5 steps, and ranks own whole matrices. All numbers are
+predicted; the states are those of the fullest rank.
+
+{prices}
+
+What narrow or fewer states, or another optimizer, do to the loss is not predicted.
 """
 
 
@@ -129,9 +201,10 @@ def main() -> int:
         recipes = [Recipe(**row) for row in csv.DictReader(file)]
     answers = [(asked, asked.best()) for asked in read_questions()]
     table, on_hosts = "\n".join(rows(recipes)), "\n".join(host_rows(answers))
-    print(table, on_hosts, sep="\n\n")
+    prices = "\n".join(price_rows())
+    print(table, on_hosts, prices, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts), encoding="utf-8")
+        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, prices), encoding="utf-8")
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")
     return 1 if failed else 0

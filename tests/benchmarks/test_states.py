@@ -42,3 +42,21 @@ def test_published_models_train_with_their_optimizer_on_the_host(states):
     assert sum(bool(asked.source) for asked in questions) >= 4
     for asked in questions:
         assert not asked.is_wrong(asked.best()), asked.question
+
+
+def test_optimizers_with_fewer_moments_have_fewer_bytes(states, recipes):
+    held = {
+        recipe.recipe: states.bytes_per_parameter(recipe.resolved())["optimizer"]
+        for recipe in recipes
+        if recipe.optimizer != "adamw"
+    }
+    assert held["SGD without momentum"] == 4
+    assert held["Momentum SGD"] == held["Lion"] == 8
+    assert 8 < held["Muon"] < 9
+
+
+def test_muon_costs_time_and_saves_memory(states):
+    _, _, adamw, muon = states.price_rows()
+    of_adamw, of_muon = ([float(cell) for cell in row.split("|")[2:-1]] for row in (adamw, muon))
+    assert of_muon[1] > of_adamw[1]
+    assert of_muon[2] < of_adamw[2]

@@ -323,10 +323,17 @@ MORE += (
         "dtypes.gather: bf16",
     ),
     (
+        long_plan(workload={"optimizer": "muon"}),
+        {},
+        "workload.optimizer",
+        "test-stack@1.0 has adamw, sgd",
+        "one of adamw, sgd",
+    ),
+    (
         long_plan(dtypes={"first_moment": "bf16"}, workload={"optimizer": "sgd"}),
         {},
         "dtypes.first_moment",
-        "is a state of adamw",
+        "is no state of sgd",
         "optimizer: adamw",
     ),
     (long_plan(dtypes={"master": "none"}), {}, "dtypes.master", "test-stack@1.0 has fp32", "master: fp32"),

@@ -11,6 +11,7 @@ A checkpoint has the working parameters and the optimizer's states once, however
 write it together, and training waits for it. A restart takes ``restart_s`` and reads it again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -19,7 +20,12 @@ from meshwright.economy.checkpoint_interval import best_interval, useful_share
 from meshwright.economy.spare_nodes import stopped_share
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape
-from meshwright.program.model_states.state_elements import block_elements
+from meshwright.program.model_states.hidden_matrices import (
+    elements_by_optimizer,
+    held_matrices,
+    stage_matrices,
+)
+from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
 from meshwright.program.model_states.zero_sharding import state_bytes
 from meshwright.units import DAY_S, GIGA, HOUR_S
 
@@ -88,12 +94,22 @@ def checkpoint_bytes(setting: Setting) -> float:
     whole = LocalShape(
         micro_batch=1, seq_len=1, cp=1, tp=1, ep=1, etp=1, vocab_multiple=setting.stack.vocab_multiple
     )
-    elements = block_elements(setting.model.blocks, whole, ends_together=True)
+    blocks, stack = setting.model.blocks, setting.stack
+    elements = block_elements(blocks, whole, ends_together=True)
+    by_element = elements_by_optimizer(blocks, elements, whole, stack, ends_together=True)
+    every = [blocks[block] for block, repeat in setting.model.chain for _ in range(repeat)]
+    matrices = sum(held_matrices(stage_matrices(every, stack), "none", whole, stack))
+    states: tuple[tuple[StateKind, Mapping[int, Elements]], ...] = (
+        ("parameter", elements),
+        ("optimizer", by_element),
+    )
     return float(
         sum(
-            repeat * state_bytes(trained, kind, False, whole, setting.stack)
-            for block, repeat in setting.model.chain
-            for trained in [elements[block].of("optimizer")]
-            for kind in ("parameter", "optimizer")
+            (
+                repeat * state_bytes(counted[block].of("optimizer"), kind, False, whole, stack)
+                for block, repeat in setting.model.chain
+                for kind, counted in states
+            ),
+            start=stack.matrix_optimizer_bytes * matrices,
         )
     )

@@ -9,10 +9,11 @@ from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.conversion import MAIN, expand
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
-from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.forms.short import OptimizerSpec, ShortPlan
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import types_of
+from meshwright.workload.optimizer_choice import ADAMW
 
 
 def describe_plan(
@@ -45,7 +46,16 @@ def _with_types(plan: LongPlan, stack: Stack | None) -> LongPlan:
     if stack is None:
         return plan
     types = types_of(stack, plan.workload.precision, plan.written_types)
-    return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data())})
+    workload = plan.workload.model_copy(update={"optimizer": _with_options(plan, stack)})
+    return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data()), "workload": workload})
+
+
+def _with_options(plan: LongPlan, stack: Stack) -> str | OptimizerSpec:
+    """Return the optimizer with all of its options; the default one by its name."""
+    optimizer = plan.workload.optimizer_in_full
+    if optimizer == ADAMW or any(True for _ in optimizer.problems()):
+        return plan.workload.optimizer
+    return OptimizerSpec.model_validate({"name": optimizer.name, **optimizer.options_of(stack.muon_scale)})
 
 
 def _resolved(short: ShortPlan, full: LongPlan) -> ShortPlan:

@@ -29,6 +29,8 @@ class Setting:
         stack: Stack,
         dtypes: Dtypes | None = None,
     ) -> "Setting":
-        """Make a setting of a loaded model; a LoRA workload adds adapters, ``dtypes`` change the stack's states."""
-        own = with_types(stack, workload.precision, dtypes.written if dtypes else {})
+        """Make a setting of a loaded model; a LoRA workload adds adapters, ``dtypes`` and the optimizer change
+        the stack's states.
+        """
+        own = with_types(stack, workload.precision, dtypes.written if dtypes else {}, workload.optimizer)
         return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, own)

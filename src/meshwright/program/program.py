@@ -15,8 +15,10 @@ from meshwright.model.graph import Block
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
+from meshwright.program.model_states.hidden_matrices import MATRICES
 from meshwright.program.model_states.state_elements import StateEntry, StateKind
 from meshwright.program.model_states.states_on_host import HostStates, PassCopies
+from meshwright.program.model_states.zero_sharding import SHARDED
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.schedules.action import (
     Action,
@@ -26,6 +28,7 @@ from meshwright.schedules.action import (
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import Stack
+from meshwright.workload.optimizer_choice import ADAMW
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,18 @@ class Program:
         return digest.hexdigest()[:16]
 
 
+def matrix_elements(program: Program, rank: int) -> int:
+    """Elements of matrices whose optimizer states a rank holds: Muon's part of ``held_elements``."""
+    mine, names = {part.index for part in program.parts_of(rank)}, MATRICES.values()
+    return sum(e.elements for e in program.states if e.name in names and e.stage in mine)
+
+
+def sharded_name(program: Program) -> str:
+    """Return the ZeRO name of what the state table cuts."""
+    cut = {e.kind for e in program.states if any(axis.endswith("shard") for axis in e.layout)}
+    return [name for name, kinds in SHARDED.items() if cut.issuperset(kinds)][-1]
+
+
 def expert_order(program: Program, layer: int | None) -> tuple[int, ...] | None:
     """Return the experts of a layer as ranks of ep hold them; None: the model's order."""
     return program.expert_orders[layer] if program.expert_orders and layer is not None else None
@@ -222,6 +237,8 @@ def _identity(program: Program) -> Iterator[object]:
     for (stage, kind), body in program.bodies.items():
         yield [_plain_collectives((stage, kind, s.block, s.count), s.overlapped) for s in body]
     yield from (format_actions(actions) for actions in program.lists)
+    if program.stack.optimizer != ADAMW:
+        yield str(program.stack.optimizer)
     if program.shape.documents is not None:
         yield "documents are kept apart"
     if program.shape.capacity is not None:

@@ -25,6 +25,8 @@ from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import OWN_STACK, Stack, file_fields
 from meshwright.workload.fp8_recipe import Fp8Recipe
+from meshwright.workload.optimizers import OPTIMIZERS
+from meshwright.workload.optimizers.muon import SCALES
 
 DEFAULT_STACK = "megatron-core"
 LIKE = "like"
@@ -36,6 +38,8 @@ ContextName = Annotated[
     str, one_of(lambda: (f"{form}{inner}" for form in CONTEXT_FORMS for inner in ("", "+ulysses")))
 ]
 StateKey = Literal["gradient", "reduce", "gather", "master", "first_moment", "second_moment"]
+OptimizerName: Any = Literal.__getitem__(tuple(OPTIMIZERS))
+ScaleName: Any = Literal.__getitem__(SCALES)
 FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
@@ -63,6 +67,10 @@ NARROWED: dict[str, Any] = {
     "tied_types": tuple[tuple[StateKey, ...], ...],
     "joint_types": tuple[tuple[StateKey, ...], ...],
     "narrow_shardings": tuple[ShardingName, ...],
+    "optimizers": Annotated[tuple[OptimizerName, ...], Field(min_length=1)],
+    "muon_shardings": tuple[ShardingName, ...],
+    "muon_scale": ScaleName,
+    "joint_matrices": tuple[Literal["qkv", "ffn_up", "shared_up", "expert_up"], ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],
     "expert_host_s": Annotated[float, Field(ge=0, le=1)],

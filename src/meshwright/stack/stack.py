@@ -14,6 +14,7 @@ from meshwright.stack.device_recipe import NO_RECIPE, DeviceRecipe
 from meshwright.stack.stack_model import StackModel
 from meshwright.stack.state_offload import StateOffload
 from meshwright.workload.fp8_recipe import Fp8Recipe
+from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 from meshwright.workload.workload import Workload
 
 OWN_STACK = "meshwright"
@@ -54,8 +55,17 @@ class Stack:
     parameter_wire_bytes
         bytes per element of a gather of parameters.
     optimizer_traffic_bytes, scaled_moments, base
-        what a plan's ``dtypes`` change: bytes that a step moves per element beyond those of fp32 states, moments with
-        an fp32 scale for each piece that a rank owns; and the stack without them.
+        what a plan's ``dtypes`` and optimizer change: bytes that a step moves per element beyond those of AdamW's fp32
+        states, moments with an fp32 scale for each piece that a rank owns; and the stack without them.
+    optimizer, matrix_optimizer_bytes, matrix_traffic_bytes
+        the plan's optimizer; where it is Muon, ``optimizer_bytes`` and ``optimizer_traffic_bytes`` of the matrices that
+        it takes, while those without a prefix are of the rest.
+    optimizers, muon_shardings
+        optimizers that it has, and the shardings that Muon runs under.
+    muon_scale
+        the scale of Muon where a plan says nothing (``workload/optimizers/muon.py``).
+    joint_matrices
+        operators whose matrices Muon orthogonalises as one, stacked along their outputs.
     narrow_shardings
         shardings under which the optimizer's states may have other types; none: all.
     fused_gradient_accumulation
@@ -188,6 +198,13 @@ class Stack:
     optimizer_traffic_bytes: int = 0
     scaled_moments: int = 0
     base: "Stack | None" = None
+    optimizer: Optimizer = ADAMW
+    matrix_optimizer_bytes: int = 0
+    matrix_traffic_bytes: int = 0
+    optimizers: tuple[str, ...] = ("adamw", "sgd")
+    muon_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
+    muon_scale: str = "match-rms-adamw"
+    joint_matrices: tuple[str, ...] = ()
     fused_gradient_accumulation: bool = False
     gradient_reduction: GradientReduction = "reduce-scatter"
     gradient_communication_bytes: int = 4
@@ -261,7 +278,10 @@ class Stack:
         return workload.fp8_recipe or self.fp8_recipes[0] if workload.precision == "fp8" else None
 
 
-CHANGED_BY_PLANS = ("optimizer_traffic_bytes", "scaled_moments", "base")
+CHANGED_BY_PLANS = (
+    *("optimizer_traffic_bytes", "scaled_moments", "base"),
+    *("optimizer", "matrix_optimizer_bytes", "matrix_traffic_bytes"),
+)
 
 
 def file_fields() -> tuple[Field[Any], ...]:

@@ -5,10 +5,11 @@ A stack file counts bytes of its usual states. What a plan writes changes these 
 or the piece of it that a rank owns, as in Transformer Engine's FusedAdam.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.stack.stack import Stack
+from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 
 HALF = "16-bit"
 """The type of the working parameters; a stack file writes it for bf16 or fp16, whichever the precision has."""
@@ -17,7 +18,8 @@ SCALED = ("fp16", "fp8")
 SCALE_BYTES = 4
 REMAINDER_BYTES = 2
 """Bytes of an fp32 master copy whose upper half is the bf16 parameter (Megatron's ``store_param_remainders``)."""
-OPTIMIZER_STATES = ("master", "first_moment", "second_moment")
+MOMENTS = ("first_moment", "second_moment")
+OPTIMIZER_STATES = ("master", *MOMENTS)
 KEYS = ("gradient", "reduce", "gather", *OPTIMIZER_STATES)
 
 
@@ -29,6 +31,9 @@ COUNTS = (
     "parameter_wire_bytes",
     "optimizer_traffic_bytes",
     "scaled_moments",
+    "optimizer",
+    "matrix_optimizer_bytes",
+    "matrix_traffic_bytes",
     "shardings",
     "pipeline_shardings",
     "base",
@@ -55,11 +60,6 @@ class StateTypes:
     def to_data(self) -> dict[str, str]:
         """Return the types by key."""
         return {key: getattr(self, key) for key in KEYS}
-
-    @property
-    def scaled_moments(self) -> int:
-        """Count the moments that have scales."""
-        return sum(moment in SCALED for moment in (self.first_moment, self.second_moment))
 
 
 def usual_types(stack: Stack, precision: str) -> StateTypes:
@@ -138,14 +138,16 @@ def is_narrow(stack: Stack, precision: str, types: StateTypes) -> bool:
     return any(getattr(types, key) != getattr(usual, key) for key in OPTIMIZER_STATES)
 
 
-def with_types(stack: Stack, precision: str, written: Mapping[str, str]) -> Stack:
-    """Return the stack with the counts of the types that a plan writes; other facts stay as they are.
+def with_types(
+    stack: Stack, precision: str, written: Mapping[str, str], optimizer: Optimizer = ADAMW
+) -> Stack:
+    """Return the stack with the counts of an optimizer and the types that a plan writes; other facts stay as they are.
 
-    The stack may have the counts of other types already: they are replaced.
+    The stack may have the counts of others already: they are replaced.
     """
     base = stack.base or stack
     usual, types = usual_types(base, precision), types_of(base, precision, written)
-    if types == usual:
+    if types == usual and optimizer == ADAMW:
         return (
             stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})
         )
@@ -154,26 +156,36 @@ def with_types(stack: Stack, precision: str, written: Mapping[str, str]) -> Stac
         parameter, master = base.parameter_bytes - (BYTES["fp32"] - 2) * (types.master == "none"), 0
     elif types.master == "fp32" and _keeps_remainder(base, precision, types):
         master = REMAINDER_BYTES - BYTES["fp32"]
-    moments = sum(BYTES[getattr(types, key)] - BYTES["fp32"] for key in ("first_moment", "second_moment"))
+    moments = _moment_bytes(types, optimizer.others.own_moments)
+    of_matrices = _moment_bytes(types, optimizer.own_moments)
     gradient = BYTES[types.gradient] - BYTES[usual.gradient]
+    # A step reads and writes its states, and reads gradients.
+    traffic = 2 * (parameter - base.parameter_bytes + master) + gradient
     narrow = base.narrow_shardings if is_narrow(base, precision, types) else ()
     shardings = narrow or base.shardings
     return replace(
         stack,
         parameter_bytes=parameter,
         gradient_bytes=base.gradient_bytes + gradient,
-        optimizer_bytes=base.optimizer_bytes + master + moments,
+        optimizer_bytes=max(0, base.optimizer_bytes + master + moments),
         gradient_communication_bytes=base.gradient_communication_bytes
         + BYTES[types.reduce]
         - BYTES[usual.reduce],
         parameter_wire_bytes=base.parameter_wire_bytes + BYTES[types.gather] - BYTES[usual.gather],
-        # A step reads and writes its states, and reads gradients.
-        optimizer_traffic_bytes=2 * (parameter - base.parameter_bytes + master + moments) + gradient,
-        scaled_moments=types.scaled_moments,
+        optimizer_traffic_bytes=traffic + 2 * moments,
+        scaled_moments=sum(getattr(types, key) in SCALED for key in optimizer.others.own_moments),
+        optimizer=optimizer,
+        matrix_optimizer_bytes=max(0, base.optimizer_bytes + master + of_matrices),
+        matrix_traffic_bytes=traffic + 2 * of_matrices,
         shardings=tuple(name for name in base.shardings if name in shardings),
         pipeline_shardings=tuple(name for name in base.pipeline_shardings if name in shardings),
         base=base,
     )
+
+
+def _moment_bytes(types: StateTypes, kept: Collection[str]) -> int:
+    """Return the bytes per element of the moments that are kept, less those of AdamW's in fp32."""
+    return sum((BYTES[getattr(types, key)] if key in kept else 0) - BYTES["fp32"] for key in MOMENTS)
 
 
 def _keeps_remainder(stack: Stack, precision: str, types: StateTypes) -> bool:

@@ -13,11 +13,11 @@ from meshwright.errors import InputError, Problem
 from meshwright.workload.expert_capacity import MAX_FACTOR, Capacity
 from meshwright.workload.expert_routing import MAX_SKEW, Pairs, Routing
 from meshwright.workload.fp8_recipe import FP8_RECIPES, Fp8Recipe
+from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 from meshwright.workload.packed_documents import Documents
 
 Task = Literal["pretrain", "sft", "lora", "post-train", "serve"]
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
-Optimizer = Literal["adamw", "sgd"]
 
 TASKS: tuple[Task, ...] = ("pretrain", "sft", "lora", "post-train", "serve")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
@@ -43,7 +43,7 @@ class Workload:
     seq_len: int
     global_batch: int
     precision: Precision = "bf16"
-    optimizer: Optimizer = "adamw"
+    optimizer: Optimizer = ADAMW
     documents: Documents | None = None
     routing: Routing | None = None
     capacity: Capacity | None = None
@@ -75,10 +75,10 @@ class Workload:
         for name, choice, known in (
             ("workload.task", self.task, TASKS),
             ("workload.precision", self.precision, PRECISIONS),
-            ("workload.optimizer", self.optimizer, ("adamw", "sgd")),
         ):
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
+        problems += self.optimizer.problems()
         if self.fp8_recipe is not None:
             problems += self._wrong_recipe(self.fp8_recipe)
         return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()

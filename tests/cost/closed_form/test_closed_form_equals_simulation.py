@@ -39,12 +39,14 @@ from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.host_offload import Offload
+from meshwright.program.program import matrix_elements
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.stack.state_types import with_types
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.expert_routing import Routing
+from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.packed_documents import Documents
 
 PLANS_PER_FAMILY = 50
@@ -467,3 +469,27 @@ def host_peaks(plans, setting):
     for rows, group in pipeline_groups(plans, setting):
         peaks[rows] = host_bytes(group).max(1)
     return peaks
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Optimizer("lion"),
+        Optimizer("sgd"),
+        Optimizer("muon"),
+        Optimizer("muon", (("tensor", "duplicated"),)),
+        Optimizer("muon", (("tensor", "distributed"), ("others", "lion"))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_closed_forms_equal_the_simulated_program_with_other_optimizers(model, optimizer):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", 3 * SOME, seed=0)
+    workload = replace(chosen.setting.workload, optimizer=optimizer)
+    stack = with_types(chosen.setting.stack, workload.precision, {}, optimizer)
+    setting = replace(chosen.setting, stack=stack, workload=workload)
+    hold_together(replace(chosen, setting=setting))
+    for plan in chosen.plans[:SOME]:
+        program, _ = lower_and_simulate(chosen.long(plan), setting)
+        of_matrices = sum(matrix_elements(program, rank) for rank in range(program.pipeline_ranks))
+        assert (of_matrices > 0) == (optimizer.name == "muon")

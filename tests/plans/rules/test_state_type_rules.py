@@ -48,7 +48,13 @@ def test_types_that_the_stack_has_are_legal():
             "gradient: bf16",
         ),
         ({"gather": "fp8"}, {}, "dtypes.gather", "the precision is bf16", "dtypes.gather: bf16"),
-        ({"first_moment": "bf16"}, {"optimizer": "sgd"}, "dtypes.first_moment", "a state of adamw", "adamw"),
+        (
+            {"first_moment": "bf16"},
+            {"optimizer": "sgd"},
+            "dtypes.first_moment",
+            "is no state of sgd",
+            "adamw",
+        ),
         (
             {"master": "none"},
             {"stack": STACK},

@@ -14,19 +14,22 @@ from meshwright.program.local_shape import Number
 from meshwright.stack.stack import Stack
 
 
-def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes) -> Number:
+def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes, matrices: Number = 0) -> Number:
     """One optimizer step over ``owned`` elements: gradient norm, update, cast back to the working precision.
 
-    The constants are those of fp32 states; a stack with narrower ones moves fewer bytes.
+    The constants are those of AdamW's fp32 states; a stack with narrower or fewer ones moves fewer bytes. ``matrices``
+    are the elements beside these whose states are Muon's.
     """
-    moved = optimizer_bytes_moved(owned, stack, forms)
+    moved = optimizer_bytes_moved(owned, stack, forms, matrices)
     return forms.constants["step_fixed_s"] + forms.pass_(moved, "optimizer_efficiency")
 
 
-def optimizer_bytes_moved(owned: Number, stack: Stack, forms: HardwareTimes) -> Number:
+def optimizer_bytes_moved(owned: Number, stack: Stack, forms: HardwareTimes, matrices: Number = 0) -> Number:
     """Return the bytes that an optimizer step over ``owned`` elements moves through memory."""
     c = forms.constants
-    return owned * (c["optimizer_bytes"] + c["gradient_norm_bytes"] + stack.optimizer_traffic_bytes)
+    of_all = c["optimizer_bytes"] + c["gradient_norm_bytes"]
+    of_matrices = matrices * (of_all + stack.matrix_traffic_bytes)
+    return owned * (of_all + stack.optimizer_traffic_bytes) + of_matrices
 
 
 def during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:

@@ -56,6 +56,12 @@ from meshwright.program.model_states.data_parallel_collectives import (
     unit_exchanges,
     unit_reduction,
 )
+from meshwright.program.model_states.hidden_matrices import (
+    Matrices,
+    elements_by_optimizer,
+    held_matrices,
+    stage_matrices,
+)
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
 from meshwright.program.model_states.states_on_host import HostStates
@@ -263,6 +269,27 @@ class PlanGroup:
         return block_elements(blocks, self.prices.local.shape, ends_together=self.ends_together)
 
     @cached_property
+    def optimizer_elements(self) -> Mapping[int, Elements]:
+        """As ``block_elements``, without the matrices that Muon takes."""
+        model, shape = self.setting.model, self.prices.local.shape
+        return elements_by_optimizer(
+            model.blocks, self.block_elements, shape, self.setting.stack, self.ends_together
+        )
+
+    @cached_property
+    def kind_matrices(self) -> tuple[Matrices, ...]:
+        """Return the matrices that Muon takes of each kind of stage."""
+        blocks, stack = self.setting.model.blocks, self.setting.stack
+        return tuple(stage_matrices((blocks[b] for b in kind), stack) for kind in self.stage_kinds)
+
+    @cached_property
+    def held_matrices(self) -> Floats:
+        """Elements of matrices whose optimizer states each pipeline rank holds: (n, P)."""
+        stack, nothing = self.setting.stack, np.zeros(len(self.plans))
+        held = (held_matrices(matrices, self.sharding, self.shape, stack) for matrices in self.kind_matrices)
+        return self.per_rank(self.spread([nothing + dense + expert for dense, expert in held]))
+
+    @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
         return tuple(
@@ -272,7 +299,8 @@ class PlanGroup:
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
         sharded = kind in SHARDED[self.sharding]
-        key = sharded, "parameter" if self.all_trained else kind
+        apart = kind == "optimizer" and self.setting.stack.optimizer.kind.of_matrices
+        key = sharded, "parameter" if self.all_trained and not apart else kind
         if key not in self._held:
             self._held[key] = self._rank_elements(kind, sharded)
         return self._held[key]
@@ -291,7 +319,9 @@ class PlanGroup:
             index: np.asarray(
                 held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
             )
-            for index, each in self.block_elements.items()
+            for index, each in (
+                self.optimizer_elements if kind == "optimizer" else self.block_elements
+            ).items()
         }
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)

@@ -21,6 +21,7 @@ from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds,
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_passes
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
+from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
@@ -237,5 +238,17 @@ def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds."""
     owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
     states = group.host_states(group.shape, group.mesh, axes=2)
-    seconds = optimizer_seconds(owned, stack, forms) if states is None else step_seconds(owned, states, forms)
-    return np.asarray(seconds).max(1)
+    if states is not None:
+        return np.asarray(step_seconds(owned, states, forms)).max(1)
+    seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
+    return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+
+
+def _orthogonalisations(group: PlanGroup) -> list[Floats]:
+    """Return Muon's seconds for the matrices of each kind of stage."""
+    stack = group.setting.stack
+    seconds = (
+        orthogonalisation_seconds(matrices, group.sharding, group.shape, stack, group.mesh, group.forms)
+        for matrices in group.kind_matrices
+    )
+    return [group.per_plan(each) if np.ndim(each) == 0 else np.asarray(each) for each in seconds]

@@ -86,8 +86,12 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
     return {
         "parameters": bytes_per_element("parameter", stack) * held["parameter"],
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
-        "optimizer": (bytes_per_element("optimizer", stack) * held["optimizer"] + _scale_bytes(group))
-        * copies,
+        "optimizer": copies
+        * (
+            bytes_per_element("optimizer", stack) * held["optimizer"]
+            + stack.matrix_optimizer_bytes * group.held_matrices
+            + _scale_bytes(group)
+        ),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
 
@@ -97,7 +101,7 @@ def _scale_bytes(group: PlanGroup) -> Floats | float:
     scales = group.setting.stack.scaled_moments
     if not scales or shared_host_shares(group.plans).optimizer == 1:
         return 0.0
-    trained = {block: elements.of("optimizer") for block, elements in group.block_elements.items()}
+    trained = {block: elements.of("optimizer") for block, elements in group.optimizer_elements.items()}
     tensors = {block: elements.dense_tensors + elements.expert_tensors for block, elements in trained.items()}
     of_stages = np.array([sum(tensors[block] for block in blocks) for blocks in group.stages])
     shared = sum(tensors[block] for block in group.setting.model.vocabulary)

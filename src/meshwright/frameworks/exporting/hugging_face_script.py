@@ -26,7 +26,7 @@ def trainer_options(plan: UniformPlan) -> list[Option]:
     return [
         ("--per_device_train_batch_size", str(plan.micro_batch)),
         ("--gradient_accumulation_steps", str(plan.micro_batches)),
-        ("--optim", OPTIMIZERS[plan.long.workload.optimizer]),
+        ("--optim", OPTIMIZERS[plan.long.workload.optimizer_in_full.name]),
     ]
 
 

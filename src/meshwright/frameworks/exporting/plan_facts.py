@@ -12,8 +12,9 @@ from meshwright.model.architecture import Architecture
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.stack import Stack, file_fields
 from meshwright.stack.state_types import is_narrow, types_of
+from meshwright.workload.optimizer_choice import Optimizer
 
-STATED = ("seq_len", "global_batch", "precision", "optimizer", "task")
+STATED = ("seq_len", "global_batch", "precision", "task")
 
 
 def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str, Any]:
@@ -39,6 +40,8 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
         "pipeline.virtual_stages": plan.virtual_stages,
         "stages": stages_of(plan),
         **{f"workload.{name}": getattr(work, name) for name in STATED},
+        "workload.optimizer": work.optimizer_in_full.name,
+        **_optimizer_options(work.optimizer_in_full, stack),
         "workload.fp8_recipe": stack.recipe_of(workload_of(plan.long)),
         **({} if capacity is None else {"workload.capacity": capacity}),
         **_state_types(plan, stack),
@@ -51,6 +54,14 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
         "shape.positions": max(arch.max_positions, work.seq_len),
         **next_tokens_of(arch),
         **{f"stack.{name}": getattr(stack, name) for name in _stack_fields(plan)},
+    }
+
+
+def _optimizer_options(optimizer: Optimizer, stack: Stack) -> dict[str, Any]:
+    """Return the optimizer's options, and which of them the plan writes."""
+    options = optimizer.options_of(stack.muon_scale)
+    return {f"optimizer.{key}": value for key, value in options.items()} | {
+        "optimizer.written": tuple(key for key, _ in optimizer.written)
     }
 
 

@@ -22,6 +22,7 @@ from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.rule_input import largest_divisor
 from meshwright.stack.load import load_stack
 from meshwright.stack.state_types import types_of, usual_types
+from meshwright.workload.optimizer_choice import Optimizer
 
 AXES = ("pp", "cp", "tp")
 
@@ -196,8 +197,19 @@ def _workload(
         "seq_len": seq_len or 1,
         "global_batch": batch,
         "precision": precision,
-        "optimizer": foreign.value("workload.optimizer", "adamw"),
+        "optimizer": _optimizer(foreign, load_stack(target.stack).muon_scale),
     }
+
+
+def _optimizer(foreign: ImportedFile, scale: str) -> str | dict[str, Any]:
+    """Return the optimizer with the options that are not a plan's own; ``scale`` is the stack's."""
+    optimizer = Optimizer(foreign.value("workload.optimizer", "adamw"))
+    options = {
+        key: value
+        for key, usual in optimizer.options_of(scale).items()
+        if (value := foreign.value(f"optimizer.{key}", usual)) != usual
+    }
+    return {"name": optimizer.name, **options} if options else optimizer.name
 
 
 def _dtypes(foreign: ImportedFile, stack: str, precision: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Values that depend on several facts are written by functions of ``exporting/plan
 from functools import partial
 
 from meshwright.frameworks.megatron.exporting import plan_to_options as plan
+from meshwright.frameworks.megatron.exporting.optimizer_options import NAMES, OPTIMIZERS, optimizer_value
 from meshwright.frameworks.option_table import (
     FLAG,
     NUMBER,
@@ -61,6 +62,7 @@ GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
 RECOMPUTED_LAYERS, MODULES = "--recompute-num-layers", "--recompute-modules"
 FP16, BF16, FP8, FP8_RECIPE, FP4 = "--fp16", "--bf16", "--fp8-format", "--fp8-recipe", "--fp4-format"
 OPTIMIZER, ATTENTION = "--optimizer", "--attention-backend"
+OPTIMIZER_OPTIONS = {f"--{name.replace('_', '-')}": name for name in NAMES}
 LAYERS_OF = "--transformer-impl"
 PP, ENDS = (
     "--pipeline-model-parallel-size",
@@ -138,7 +140,8 @@ PLAN: tuple[Row, ...] = (
     ComputedRow(FP8, lambda facts: plan.low_precision(facts)["fp8"]),
     ComputedRow(FP8_RECIPE, lambda facts: plan.low_precision(facts)["fp8_recipe"]),
     ComputedRow(FP4, lambda facts: plan.low_precision(facts)["fp4"]),
-    OptionRow(OPTIMIZER, "workload.optimizer", one_of(plan.OPTIMIZERS), default="adamw"),
+    OptionRow(OPTIMIZER, "workload.optimizer", one_of(OPTIMIZERS), default="adamw"),
+    *(ComputedRow(option, partial(optimizer_value, name)) for option, name in OPTIMIZER_OPTIONS.items()),
     ComputedRow(REDUCE_BF16, lambda facts: facts["dtypes.gradient"] == "bf16"),
     ComputedRow(ACCUMULATE_FP32, plan.accumulates_fp16_in_fp32),
     ComputedRow(GATHER_FP8, lambda facts: facts["dtypes.gather"] == "fp8"),
@@ -166,7 +169,19 @@ TABLE = OptionTable(
 )
 DEPENDENT = (
     *(SEQUENCE_PARALLEL, PP_BEFORE_DP, DISTRIBUTED, FSDP, STRATEGY, LAYOUT),
-    *(GRANULARITY, MODULES, METHOD, RECOMPUTED_LAYERS, BF16, FP16, FP8, FP8_RECIPE, FP4, OPTIMIZER),
+    *(
+        GRANULARITY,
+        MODULES,
+        METHOD,
+        RECOMPUTED_LAYERS,
+        BF16,
+        FP16,
+        FP8,
+        FP8_RECIPE,
+        FP4,
+        OPTIMIZER,
+        *OPTIMIZER_OPTIONS,
+    ),
     *(REDUCE_BF16, ACCUMULATE_FP32, GATHER_FP8, NARROW, MAIN_GRADIENTS, *NARROW_STATES),
     *(GRADIENT_OVERLAP, GATHER_OVERLAP, CAPACITY, DROP, PAD, MTP_LAYERS, MTP_WEIGHT, GROUPED),
 )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from meshwright.frameworks.megatron.exporting import plan_to_options as plan
+from meshwright.frameworks.megatron.exporting.optimizer_options import NAMES, OPTIMIZERS, optimizer_value
 from meshwright.frameworks.megatron_bridge.exporting import plan_to_options as bridge
 from meshwright.frameworks.option_table import (
     FLAG,
@@ -140,7 +141,8 @@ PLAN: tuple[Row, ...] = (
     ComputedRow(SHARDED[1], plan.is_fsdp),
     ComputedRow(DISTRIBUTED[1], plan.is_sharded),
     ComputedRow(GATHER_OVERLAPS[1], bridge.overlaps_gather),
-    OptionRow(OPTIMIZER, "workload.optimizer", one_of(plan.OPTIMIZERS)),
+    OptionRow(OPTIMIZER, "workload.optimizer", one_of(OPTIMIZERS)),
+    *(ComputedRow(f"optimizer.{name}", partial(optimizer_value, name)) for name in NAMES),
     ComputedRow(NARROW, lambda facts: facts["dtypes.narrow"] or facts["offload.optimizer"] > 0),
     ComputedRow(OPTIMIZER_HOME, lambda facts: facts["offload.optimizer"] > 0 or None),
     ComputedRow(OPTIMIZER_SHARE, lambda facts: facts["offload.optimizer"] or None),

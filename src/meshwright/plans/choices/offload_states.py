@@ -39,6 +39,9 @@ def _leaves_devices(name: str, given: ChoiceRuleInput, own: Share) -> Iterator[t
     ]
     known = not any(None in of_node for of_node in facts)
     yield "hosts have unknown memory or links", np.full(len(given.base), known)
+    if name == "optimizer":
+        steps = not given.setting.workload.optimizer.kind.of_matrices
+        yield "the host only steps element by element", np.full(len(given.base), steps)
     if name == "parameters":
         gathered = given.base.gather == GATHERS.index("per-layer")
         cut = np.array([sharding != "none" for sharding in SHARDINGS], dtype=np.bool_)[given.base.sharding]

@@ -29,6 +29,7 @@ from meshwright.plans.forms.spellings import (
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
+from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER, Optimizer
 
 MAX_DEGREE = 2**20
 NamedStack = Annotated[str, BeforeValidator(stack_in_our_words)]
@@ -116,6 +117,43 @@ NamedCapacity = Annotated[
 DEFAULT_RANK_ORDER: tuple[Axis, ...] = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
 
+class OptimizerSpec(Strict):
+    """An optimizer with options; which of them it has, and their values: ``workload/optimizers``."""
+
+    name: str
+    betas: tuple[float, ...] | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+    momentum: float | None = None
+    nesterov: bool | None = None
+    steps: int | None = None
+    scale: str | None = None
+    tensor: str | None = None
+    others: str | None = None
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer that the workload has."""
+        return Optimizer(
+            self.name, tuple((k, v) for k, v in self.model_dump(exclude_none=True).items() if k != "name")
+        )
+
+
+def optimizer_spelling(value: "str | OptimizerSpec") -> "str | OptimizerSpec":
+    """Return an optimizer by its name where no option is written."""
+    if isinstance(value, OptimizerSpec) and value == OptimizerSpec(name=value.name):
+        return value.name
+    return value
+
+
+NamedOptimizer = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[OptimizerSpec, Tag("<mapping>")],
+    Discriminator(name_or_mapping),
+    AfterValidator(optimizer_spelling),
+]
+"""A name, or a mapping where options are written."""
+
+
 class WorkloadSpec(Strict):
     """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
 
@@ -130,11 +168,16 @@ class WorkloadSpec(Strict):
     seq_len: int
     global_batch: int
     precision: str = "bf16"
-    optimizer: str = "adamw"
+    optimizer: NamedOptimizer = DEFAULT_OPTIMIZER
     documents: Lengths | None = None
     routing: RoutingSpec | None = None
     capacity: NamedCapacity | None = None
     fp8_recipe: str | None = None
+
+    @property
+    def optimizer_in_full(self) -> Optimizer:
+        """The optimizer with the options that are written."""
+        return Optimizer(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer.optimizer
 
     @model_validator(mode="before")
     @classmethod

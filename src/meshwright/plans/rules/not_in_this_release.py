@@ -24,7 +24,6 @@ from meshwright.workload.packed_documents import Documents
 from meshwright.workload.workload import (
     SUPPORTED_PRECISIONS,
     SUPPORTED_TASKS,
-    Optimizer,
     Precision,
     Task,
     Workload,
@@ -44,7 +43,7 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         seq_len=spec.seq_len,
         global_batch=spec.global_batch,
         precision=cast(Precision, spec.precision),
-        optimizer=cast(Optimizer, spec.optimizer),
+        optimizer=spec.optimizer_in_full,
         documents=None if spec.documents is None else Documents(_lengths(spec.documents)),
         routing=None if spec.routing is None else Routing(routing_of_workload(spec.routing)),
         capacity=_capacity(spec),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from meshwright.errors import Problem
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.stack.stack import OWN_STACK, Stack
+from meshwright.workload.optimizers import OPTIMIZERS
 
 FETCHED = "per-layer"
 """When sharded parameters are gathered that are fetched layer by layer."""
@@ -35,6 +36,19 @@ def states_of_a_spread_vocabulary(case: RuleInput) -> Iterator[Problem]:
         rule = f"shares of a vocabulary that is spread over pipeline ranks ({vocabulary}) stay on the device"
         hint = "the vocabulary at the ends, or take offload out"
         yield Problem(KEYS[key], _written(case.plan.offload, key), rule, hint)
+
+
+def states_of_matrices(case: RuleInput) -> Iterator[Problem]:
+    """Refuse the states of an optimizer on the host that multiplies matrices."""
+    optimizer = case.plan.workload.optimizer_in_full
+    if case.plan.host_shares.optimizer and optimizer.name in OPTIMIZERS and optimizer.kind.of_matrices:
+        rule = f"the host only steps element by element, and {optimizer.name} multiplies matrices"
+        yield Problem(
+            KEYS["optimizer"],
+            _written(case.plan.offload, "optimizer"),
+            rule,
+            "take it out, or optimizer: adamw",
+        )
 
 
 def states_by_stack(case: RuleInput) -> Iterator[Problem]:
@@ -73,4 +87,8 @@ def _written(offload: object, key: str) -> object:
     return getattr(offload, key)
 
 
-HOST_STATE_RULES: tuple[Rule, ...] = (fetched_parameters, states_of_a_spread_vocabulary)
+HOST_STATE_RULES: tuple[Rule, ...] = (
+    fetched_parameters,
+    states_of_a_spread_vocabulary,
+    states_of_matrices,
+)

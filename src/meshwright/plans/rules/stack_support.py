@@ -14,6 +14,7 @@ from meshwright.plans.rules.expert_order import expert_order_by_stack
 from meshwright.plans.rules.offload_of_states import states_by_stack
 from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
 from meshwright.plans.rules.state_dtypes import state_types_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
@@ -189,6 +190,7 @@ STACK_RULES: tuple[Rule, ...] = (
     vocabulary_parallel_stack,
     offloading_by_stack,
     states_by_stack,
+    optimizer_by_stack,
     state_types_by_stack,
     expert_order_by_stack,
     capacity_by_stack,

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from meshwright.errors import Problem
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.stack.state_types import (
+    MOMENTS,
     OPTIMIZER_STATES,
+    SCALED,
     allowed_types,
     half_of,
     is_narrow,
@@ -13,6 +15,7 @@ from meshwright.stack.state_types import (
     types_of,
     usual_types,
 )
+from meshwright.workload.optimizers import OPTIMIZERS
 
 EIGHT_BITS = ("fp8", "mxfp8")
 SIXTEEN_BITS = ("bf16", "fp16")
@@ -33,13 +36,19 @@ def types_of_the_precision(case: RuleInput) -> Iterator[Problem]:
 
 
 def types_of_the_optimizer(case: RuleInput) -> Iterator[Problem]:
-    """Moments are AdamW's: another optimizer has none of them, or not two."""
-    optimizer = case.plan.workload.optimizer
-    for key in ("first_moment", "second_moment"):
-        if optimizer != "adamw" and key in case.plan.written_types:
-            rule = f"is a state of adamw, and the optimizer is {optimizer}"
-            value = case.plan.written_types[key]
-            yield Problem(f"dtypes.{key}", value, rule, "optimizer: adamw, or take it out")
+    """Refuse types of moments that the optimizer does not keep; Muon's own has no scales."""
+    optimizer, written = case.plan.workload.optimizer_in_full, case.plan.written_types
+    if optimizer.name not in OPTIMIZERS or any(True for _ in optimizer.problems()):
+        return
+    for key in MOMENTS:
+        if key not in written:
+            continue
+        if key not in optimizer.moments:
+            rule = f"is no state of {optimizer}"
+            yield Problem(f"dtypes.{key}", written[key], rule, "optimizer: adamw, or take it out")
+        elif optimizer.kind.of_matrices and key in optimizer.own_moments and written[key] in SCALED:
+            rule = "the momentum of muon is fp32 or bf16"
+            yield Problem(f"dtypes.{key}", written[key], rule, f"{key}: bf16")
 
 
 def state_types_by_stack(case: RuleInput) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from math import prod
 
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Parameter
+from meshwright.program.model_states.hidden_matrices import matrix_names
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
@@ -35,10 +36,15 @@ class Unit:
     expert: bool
     layers: tuple[int, ...]
     parameters: tuple[Parameter, ...]
+    matrices: frozenset[str] = frozenset()
 
     def with_state(self, kind: StateKind) -> Iterator["Unit"]:
-        """Yield the unit's parameters with a state of this kind; frozen ones have no gradient or optimizer."""
-        held = tuple(p for p in self.parameters if p.trained or kind == "parameter")
+        """Yield the unit's parameters with a state of this kind; frozen ones have no gradient or optimizer.
+
+        The optimizer's states of ``matrices`` are in a row of the stage.
+        """
+        apart = self.matrices if kind == "optimizer" else frozenset[str]()
+        held = tuple(p for p in self.parameters if (p.trained or kind == "parameter") and p.name not in apart)
         if held:
             yield replace(self, parameters=held)
 
@@ -67,6 +73,7 @@ class Coverage:
 
 def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     """Every unit of every stage, in the order of the state table."""
+    of_muon = program.stack.optimizer.kind.of_matrices
     for stage in program.parts:
         for block, layers in _layers_of(stage, model).items():
             for expert in (False, True):
@@ -75,7 +82,8 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
                     parameters = tuple(_part(parameter, stage.rank, program) for parameter in parameters)
                 name = model.blocks[block].name + (".experts" if expert else "")
                 if parameters:
-                    yield Unit(stage.index, name, expert, layers, parameters)
+                    apart = matrix_names([model.blocks[block]]) if of_muon else frozenset[str]()
+                    yield Unit(stage.index, name, expert, layers, parameters, apart)
 
 
 def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:

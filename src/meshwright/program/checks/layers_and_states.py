@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from meshwright.errors import Problem
 from meshwright.program.checks.checked_program import CheckedProgram, Rule
 from meshwright.program.checks.expected_state_coverage import Coverage, coverage
-from meshwright.program.model_states.state_elements import STATE_KINDS, StateEntry
+from meshwright.program.model_states.hidden_matrices import MATRICES, stage_matrices
+from meshwright.program.model_states.state_elements import (
+    DENSE_SHARD_AXES,
+    EXPERT_SHARD_AXES,
+    STATE_KINDS,
+    StateEntry,
+    StateKind,
+)
 from meshwright.program.pass_items import Body
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks
 from meshwright.program.program import Stage
@@ -57,8 +64,35 @@ def every_state_once(case: CheckedProgram) -> Iterator[Problem]:
             yield Problem("states", key, f"is in {count} rows", "one row for each unit and kind")
         else:
             yield from _row_problems(entry, row)
+    yield from _matrix_problems(case, entries)
     for key in entries:
         yield Problem("states", key, "no stage holds such a unit", "take the row out")
+
+
+def _matrix_problems(
+    case: CheckedProgram, entries: dict[tuple[int, str, StateKind], StateEntry]
+) -> Iterator[Problem]:
+    """Require the rows of Muon's matrices, and take them out: the mean of the ranks that share them, or more of it.
+
+    The rank with most has at most one matrix above the mean.
+    """
+    program = case.program
+    for stage in program.stages:
+        matrices = stage_matrices((program.blocks[block] for block in stage.blocks), program.stack)
+        for expert, name in MATRICES.items():
+            kinds = {m: n * m.local_count(program.shape) for m, n in matrices.items() if m.expert is expert}
+            if not kinds:
+                continue
+            entry = entries.pop((stage.index, name, "optimizer"), None)
+            every = sum(number * m.elements(program.shape) for m, number in kinds.items())
+            grid = program.expert_grid if expert else program.grid
+            shard_axes = EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
+            shards = grid.size(shard_axes) if entry and entry.layout[-1] in shard_axes else 1
+            most = every / shards + max(m.elements(program.shape) for m in kinds) * (shards > 1)
+            if entry is None or not every <= entry.elements * shards or entry.elements > most:
+                rule = f"the rank with most holds from {every}/{shards} to {most:g} elements"
+                held = entry.elements if entry else None
+                yield Problem(f"states.{stage.index}.{name}", held, rule, str(-(-every // shards)))
 
 
 def _row_problems(entry: StateEntry, row: Coverage) -> Iterator[Problem]:

@@ -33,6 +33,7 @@ from meshwright.program.lowering.pass_bodies import pass_body
 from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.step_collectives import StepPlan, step_collectives, wrap_lists
 from meshwright.program.model_states.data_parallel_collectives import stage_gathers, unit_exchanges
+from meshwright.program.model_states.hidden_matrices import elements_by_optimizer
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.model_states.state_table import state_table
@@ -75,7 +76,7 @@ def lower(
 ) -> Program:
     """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
     layout = next(iter(plan.layouts.values()))
-    stack = with_types(stack, workload.precision, plan.written_types)
+    stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
     assert grid.ranks == expert_grid.ranks == cluster.devices, "the plan does not fill the cluster"
     shape = local_shape(plan, layout, expert_grid, cluster, workload, stack, model.architecture)
@@ -103,6 +104,7 @@ def lower(
         unit=choice.unit_size(ranks, micro_batches, plan.pipeline.virtual_stages),
         shares=parts[len(stages) :],
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
+        optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
     host = _host_states(plan, step, model.architecture)
     collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}

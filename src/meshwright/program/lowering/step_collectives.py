@@ -10,7 +10,7 @@ per-unit`` GATHER, FREE and REDUCE are inside the schedule (``program/model_stat
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,7 +46,8 @@ class StepPlan:
     ``sharding`` is the name of what is cut, which may be another than the plan's
     (``program/model_states/stack_zero_semantics.py``). ``unit`` is how many micro-batches go through the schedule
     together; None where it has no units. ``shares`` are those of a vocabulary that is spread over the ranks.
-    ``validated_afterwards``: ranks do not wait for all before they step.
+    ``validated_afterwards``: ranks do not wait for all before they step. ``optimizer_elements`` are those of each block
+    whose optimizer states count by element: all but the matrices that Muon takes.
     """
 
     sharding: str
@@ -63,6 +64,7 @@ class StepPlan:
     unit: int | None = None
     shares: tuple[Stage, ...] = ()
     validated_afterwards: bool = False
+    optimizer_elements: Mapping[int, Elements] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Stage, ...]:

@@ -77,9 +77,16 @@ def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together:
     ``ends_together``: the ranks that hold the embedding hold all else too, so that a table that others read counts
     once, in the embedding. On ranks of their own the head and layers that read further tokens have a copy.
     """
+    return optimizer_elements(blocks, shape, frozenset(), ends_together=ends_together)
+
+
+def optimizer_elements(
+    blocks: Sequence[Block], shape: LocalShape, left_out: frozenset[str], *, ends_together: bool
+) -> dict[int, Elements]:
+    """Elements of every block whose optimizer states count by element, without the parameters ``left_out``."""
     shared = embedding_names(blocks) if ends_together else frozenset[str]()
     return {
-        index: local_elements(block, shape, frozenset() if block.kind == "embed" else shared)
+        index: local_elements(block, shape, left_out | (frozenset() if block.kind == "embed" else shared))
         for index, block in enumerate(blocks)
     }
 

@@ -1,6 +1,7 @@
 """Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state.
 
-Blocks of one name have equal states, whatever they run again in the backward pass: they share a row.
+Blocks of one name have equal states, whatever they run again in the backward pass: they share a row. The states of
+matrices that Muon takes have a row of each stage (``hidden_matrices.py``).
 What a rank holds of each: ``zero_sharding.py``.
 """
 
@@ -8,6 +9,7 @@ from collections import defaultdict
 
 from meshwright.model.graph import ModelGraph
 from meshwright.program.lowering.step_collectives import StepPlan
+from meshwright.program.model_states.hidden_matrices import MATRICES, held_matrices, stage_matrices
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
@@ -38,7 +40,33 @@ def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEn
             for expert in (False, True):
                 row = _row(stage, block, tuple(numbers), kind, expert, step, model)
                 rows += [row] if row.elements else []
-    return rows
+    return rows + _matrix_rows(stage, step, model)
+
+
+def _matrix_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
+    """Return the states of the matrices that Muon takes: a row for the dense ones of a stage, one for experts'."""
+    matrices = stage_matrices((model.blocks[block] for block in stage.blocks), step.stack)
+    held = held_matrices(matrices, step.sharding, step.shape, step.stack)
+    sharded = "optimizer" in SHARDED[step.sharding]
+    return [
+        StateEntry(
+            name=MATRICES[expert],
+            kind="optimizer",
+            stage=stage.index,
+            repeat=1,
+            elements=int(elements),
+            bytes_per_element=step.stack.matrix_optimizer_bytes,
+            layout=_layout(expert, sharded),
+            layers=(),
+        )
+        for expert, elements in zip((False, True), held, strict=True)
+        if elements
+    ]
+
+
+def _layout(expert: bool, sharded: bool) -> tuple[str, ...]:
+    axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
+    return axes + ((EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES) if sharded else ())
 
 
 def _row(
@@ -51,12 +79,10 @@ def _row(
     model: ModelGraph,
 ) -> StateEntry:
     sharded = kind in SHARDED[step.sharding]
-    trained = step.elements[block].of(kind)
+    elements = (step.optimizer_elements or step.elements) if kind == "optimizer" else step.elements
+    held = held_elements(elements[block], kind, sharded, step.shape)
+    trained = elements[block].of(kind)
     tensors = trained.expert_tensors if expert else trained.dense_tensors
-    held = held_elements(step.elements[block], kind, sharded, step.shape)
-    axes: tuple[str, ...] = ("ep", "etp") if expert else ("tp",)
-    if sharded:
-        axes += EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
     return StateEntry(
         name=model.blocks[block].name + (".experts" if expert else ""),
         kind=kind,
@@ -64,7 +90,7 @@ def _row(
         repeat=max(1, len(layers)),
         elements=int(held.expert if expert else held.dense),
         bytes_per_element=bytes_per_element(kind, step.stack),
-        layout=axes,
+        layout=_layout(expert, sharded),
         layers=layers,
         scales=tensors * step.stack.scaled_moments if kind == "optimizer" else 0,
     )

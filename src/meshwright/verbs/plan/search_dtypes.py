@@ -13,6 +13,7 @@ from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.setting import Setting
 from meshwright.stack.state_types import (
     HALF,
+    SCALED,
     allowed_types,
     changed_types,
     half_of,
@@ -63,7 +64,9 @@ def answer_allowing(
     for changed in type_sets(setting):
         dtypes = Dtypes.model_validate(changed) if changed else None
         header = question.header.model_copy(update={"dtypes": dtypes})
-        narrowed = replace(setting, stack=with_types(setting.stack, setting.workload.precision, changed))
+        workload = setting.workload
+        own = with_types(setting.stack, workload.precision, changed, workload.optimizer)
+        narrowed = replace(setting, stack=own)
         try:
             found.append(OfTypes(changed, answer(replace(question, header=header), narrowed, progress)))
         except InfeasibleError as reason:
@@ -75,13 +78,17 @@ def answer_allowing(
 
 def type_sets(setting: Setting) -> list[dict[str, str]]:
     """Return the sets of types that the stack runs, each as what differs from its own types."""
-    stack, precision = setting.stack, setting.workload.precision
+    stack, precision, optimizer = setting.stack, setting.workload.precision, setting.workload.optimizer
     allowed, sets = allowed_types(stack, precision), list[dict[str, str]]()
     for one in SETS:
         written = {key: half_of(precision) if word == HALF else word for key, word in one.items()}
-        if setting.workload.optimizer != "adamw":
-            written = {key: word for key, word in written.items() if key not in MOMENTS}
-        if any(word not in allowed[key] for key, word in written.items()):
+        written = {
+            key: word for key, word in written.items() if key not in MOMENTS or key in optimizer.moments
+        }
+        own_moments = optimizer.own_moments if optimizer.kind.of_matrices else ()
+        if any(written.get(key) in SCALED for key in own_moments) or any(
+            word not in allowed[key] for key, word in written.items()
+        ):
             continue
         changed = changed_types(stack, precision, written)
         runs = not any(split_joints(stack, precision, types_of(stack, precision, written)))

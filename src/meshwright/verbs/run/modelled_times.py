@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from meshwright.cost.closed_form.overlap_and_optimizer import (
     during_exchange,
     during_gather,
-    optimizer_seconds,
     reduction_slowdown,
 )
 from meshwright.cost.operators.pass_prices import CATEGORY, Prices, message_seconds
@@ -17,7 +16,7 @@ from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes, PassTime
-from meshwright.simulate.simulator import message_occupancy
+from meshwright.simulate.simulator import message_occupancy, optimizer_step_seconds
 from meshwright.simulate.vocabulary_exchanges import exchange_occupancy
 
 
@@ -38,8 +37,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
         ),
         optimizer_s=tuple(
-            float(optimizer_seconds(program.held_elements(rank, "optimizer"), program.stack, forms))
-            for rank in range(program.pipeline_ranks)
+            optimizer_step_seconds(program, prices, rank) for rank in range(program.pipeline_ranks)
         ),
         during_gather=lambda length, left: float(during_gather(length, left, forms)),
         during_exchange=lambda length, left: float(during_exchange(length, left, forms)),

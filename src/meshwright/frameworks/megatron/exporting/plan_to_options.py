@@ -26,7 +26,6 @@ FP8_FORMATS = {"fp8": "hybrid", "mxfp8": "e4m3"}
 FP8_RECIPES = {"current": "tensorwise", "delayed": "delayed", "blockwise": "blockwise"}
 """Recipes of fp8 in Megatron's words; mxfp8 is one more there."""
 DEFAULT_FP8_RECIPE = "delayed"
-OPTIMIZERS = {"adamw": "adam", "sgd": "sgd"}
 STRATEGIES = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from meshwright.frameworks.importing.command_line import CommandLine
 from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts, Stage, completed
 from meshwright.frameworks.megatron import options as names
+from meshwright.frameworks.megatron.exporting.optimizer_options import MOMENTUM, optimizer_facts
 from meshwright.frameworks.megatron.exporting.plan_to_options import (
     CONTEXTS,
     DEFAULT_FP8_RECIPE,
@@ -190,6 +191,8 @@ def _workload(line: CommandLine, facts: Facts) -> Facts:
     if found["workload.precision"].value == "fp8":
         said = names.FP8_RECIPE if names.FP8_RECIPE in line else names.FP8
         found["workload.fp8_recipe"] = line.fact(said, FP8_RECIPE_OF.get(recipe))
+    if "workload.optimizer" in facts:
+        found |= optimizer_facts(line, facts["workload.optimizer"].value, "--", MOMENTUM)
     if SFT in line:
         found["workload.task"] = Fact("sft", SFT)
     if names.CAPACITY in line and "model.experts" in facts:

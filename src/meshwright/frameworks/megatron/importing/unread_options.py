@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import UnmappedOption
+from meshwright.frameworks.megatron.exporting.optimizer_options import OPTIMIZERS
 from meshwright.frameworks.megatron.importing.options_to_plan import CONTEXT_OF, RECOMPUTES
 from meshwright.frameworks.megatron.options import CONTEXT, METHOD, MODULES, OPTIMIZER, RECOMPUTED_LAYERS
 
@@ -49,7 +50,7 @@ def unread_options(options: Mapping[str, GivenOption]) -> tuple[UnmappedOption, 
     if kinds and len(kinds.values) > 1:
         why = "all layers have the form of the first one"
         found.append(UnmappedOption(kinds.name, " ".join(kinds.values), why))
-    found += _values(options, OPTIMIZER, ("adam", "sgd"), "states are counted as AdamW's")
+    found += _values(options, OPTIMIZER, tuple(OPTIMIZERS.values()), "states are counted as AdamW's")
     found += _values(options, MODULES, RECOMPUTES, "this operator is kept, not run again")
     return tuple(found + _checkpoints(options))
 

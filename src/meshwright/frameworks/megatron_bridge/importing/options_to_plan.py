@@ -12,6 +12,7 @@ from typing import Any
 from meshwright.errors import nearest
 from meshwright.frameworks.importing.config_values import ConfigValues
 from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, OutsideFacts, completed
+from meshwright.frameworks.megatron.exporting.optimizer_options import MOMENTUM, optimizer_facts
 from meshwright.frameworks.megatron.exporting.plan_to_options import PP_BEFORE_DP_ORDER
 from meshwright.frameworks.megatron.importing.expert_capacity import capacity_facts
 from meshwright.frameworks.megatron.importing.multi_token_prediction import USUAL_WEIGHT, weight_fact
@@ -57,7 +58,7 @@ def config_facts(settings: ConfigValues, outside: OutsideFacts) -> Facts:
     facts = completed(facts | read_facts(names.TABLE.rows, settings), outside)
     parts: tuple[Callable[[ConfigValues, Facts], Facts], ...] = (
         *(_layout, _experts, _next_tokens, _sharding, stage_facts, _recompute),
-        *(_precision, _width, _capacity, _stack),
+        *(_precision, _width, _capacity, _optimizer, _stack),
     )
     for part in parts:
         facts |= part(settings, facts)
@@ -225,6 +226,14 @@ def _stack(settings: ConfigValues, facts: Facts) -> Facts:
     if settings.truth(gather := f"{names.PRECISION}.fp8_param_gather"):
         found["dtypes.gather"] = settings.fact(gather, "fp8")
     return found | _narrow_states(settings)
+
+
+def _optimizer(settings: ConfigValues, facts: Facts) -> Facts:
+    """Return the optimizer's options, with the momentum of Megatron's dataclass as the default."""
+    if "workload.optimizer" not in facts:
+        return {}
+    name = facts["workload.optimizer"].value
+    return optimizer_facts(settings, name, "optimizer.", 0.95 if name == "muon" else MOMENTUM)
 
 
 def _narrow_states(settings: ConfigValues) -> Facts:

@@ -14,6 +14,7 @@ from meshwright.plans.rules.stack_limits.target_limits import (
     next_tokens,
     schedule_without_pipeline,
 )
+from meshwright.workload.optimizer_choice import FIELD
 
 
 @limit("cuts no Hugging Face model into stages by its configuration", "pp")
@@ -33,10 +34,18 @@ def linear_attention_of_documents(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.documents", str(documents), rule, "leave documents out")
 
 
+@limit("takes optimizers by name, without options")
+def optimizer_options(plan: PlanValues) -> Iterator[Problem]:
+    """Refuse options of an optimizer: they are the training script's."""
+    for key, value in plan.workload.optimizer.written:
+        yield Problem(f"{FIELD}.{key}", value, "the training script sets it", "take it out")
+
+
 SCRIPT_LIMITS: tuple[StackLimit, ...] = (
     pipeline,
     schedule_without_pipeline,
     experts_order,
     next_tokens,
     linear_attention_of_documents,
+    optimizer_options,
 )

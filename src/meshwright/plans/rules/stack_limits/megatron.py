@@ -18,6 +18,7 @@ from meshwright.plans.rules.stack_limits.target_limits import (
     copies_experts_otherwise,
     schedule_without_pipeline,
 )
+from meshwright.workload.optimizer_choice import FIELD
 
 PP_LAST = "pp last in rank_order"
 EXPERTS = (*DEGREES, "ep", "etp", "sharding")
@@ -76,6 +77,16 @@ def biased_experts(plan: PlanValues) -> Iterator[Problem]:
     if plan.etp > 1 and plan.arch.moe is not None and plan.arch.moe.expert_bias:
         rule = f"experts with biases are not cut: etp = {plan.etp} must be 1"
         yield Problem("layout.etp", plan.etp, rule, "etp: 1")
+
+
+@limit("has no Nesterov momentum of SGD, and AdamW or Lion beside Muon")
+def optimizer_options(plan: PlanValues) -> Iterator[Problem]:
+    """Refuse options that Megatron's optimizers do not have."""
+    optimizer = plan.workload.optimizer
+    if optimizer.name == "sgd" and optimizer.options["nesterov"]:
+        yield Problem(f"{FIELD}.nesterov", True, "Megatron's SGD has no such momentum", "nesterov: false")
+    if optimizer.others.name == "sgd" and optimizer.kind.of_matrices:
+        yield Problem(f"{FIELD}.others", "sgd", "Megatron has adamw or lion beside muon", "others: adamw")
 
 
 @limit("does not keep documents of pre-training apart")
@@ -140,6 +151,7 @@ MEGATRON_LIMITS: tuple[StackLimit, ...] = (
     expert_replicas,
     biased_experts,
     documents,
+    optimizer_options,
     next_token_stage,
     next_token_layers,
 )

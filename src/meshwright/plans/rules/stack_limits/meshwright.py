@@ -17,6 +17,7 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
+from meshwright.workload.optimizer_choice import ADAMW
 
 NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
@@ -100,8 +101,8 @@ def _task(plan: PlanValues) -> Iterator[Problem]:
 @limit("trains with AdamW only")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if optimizer != "adamw":
-        yield Problem("workload.optimizer", optimizer, NOT_RUN, "adamw")
+    if optimizer != ADAMW:
+        yield Problem("workload.optimizer", str(optimizer), NOT_RUN, "adamw, without options")
 
 
 @limit("gathers no parameters in fp8")
@@ -178,7 +179,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="workload.optimizer",
         runs="`adamw`",
-        refused="`sgd`",
+        refused="`sgd` `lion` `muon`, and options of a plan",
         limit=_optimizer,
     ),
     RuntimeLimit(

@@ -15,6 +15,7 @@ from meshwright.plans.rules.stack_limits.target_limits import (
     next_tokens,
     schedule_without_pipeline,
 )
+from meshwright.workload.optimizer_choice import ADAMW
 
 SHARDED = "sharding: zero3"
 
@@ -63,9 +64,9 @@ def expert_mesh(plan: PlanValues) -> Iterator[Problem]:
 @limit("trains with AdamW only")
 def optimizer(plan: PlanValues) -> Iterator[Problem]:
     """No option changes it."""
-    if plan.workload.optimizer != "adamw":
+    if plan.workload.optimizer != ADAMW:
         rule = "torchtitan's configurations set AdamW in Python"
-        yield Problem("workload.optimizer", plan.workload.optimizer, rule, "optimizer: adamw")
+        yield Problem("workload.optimizer", str(plan.workload.optimizer), rule, "optimizer: adamw")
 
 
 @limit("needs a seq_len that tp·2·cp divides", "tp", "cp", "sequence_parallel")
