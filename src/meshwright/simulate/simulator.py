@@ -20,14 +20,12 @@ from dataclasses import dataclass, field
 from meshwright.cost.closed_form.overlap_and_optimizer import (
     during_exchange,
     during_gather,
-    optimizer_seconds,
     reduction_slowdown,
     send_occupancy,
 )
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
-from meshwright.cost.operators.program_passes import pass_parts
-from meshwright.cost.pipeline_time.host_state_copies import step_seconds
+from meshwright.cost.operators.program_passes import pass_parts, rank_step_seconds
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
@@ -172,7 +170,7 @@ class _Player:
                 return False
             state.clock = max(state.clock, arrival)
         elif action.kind == "STEP":
-            self._compute(action, rank, _optimizer_seconds(self.program, self.prices, rank))
+            self._compute(action, rank, rank_step_seconds(self.program, self.prices, rank))
         elif action.kind in EXCHANGES:
             clock = self.exchanges.enter(action, rank, state.clock)
             if clock is None:
@@ -274,10 +272,3 @@ def _play(player: _Player) -> None:
 def _ended_s(player: _Player) -> float:
     """Return when every recorded action has ended."""
     return max((record.end for records in player.records for record in records), default=0.0)
-
-
-def _optimizer_seconds(program: Program, prices: Prices, rank: int) -> float:
-    owned, forms, states = program.held_elements(rank, "optimizer"), prices.local.forms, program.host_states
-    if states is None:
-        return float(optimizer_seconds(owned, program.stack, forms))
-    return float(step_seconds(owned, states, forms))
