@@ -19,13 +19,13 @@ from pathlib import Path
 from states_on_host import host_rows, read_questions
 
 from meshwright import __version__
+from meshwright.cost.operators.program_passes import rank_step_seconds
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import Resolved, resolve
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.model_states.state_elements import STATE_KINDS
 from meshwright.simulate.memory_ledger import rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate, program_prices
-from meshwright.simulate.simulator import optimizer_step_seconds
 from meshwright.stack.state_types import types_of
 
 RECIPES = Path(__file__).parent / "states" / "recipes.csv"
@@ -146,7 +146,7 @@ def price_rows() -> Iterator[str]:
         program, simulation = lower_and_simulate(plan.long, plan.setting)
         prices = program_prices(program, plan.setting)
         ranks = range(program.pipeline_ranks)
-        seconds = max(optimizer_step_seconds(program, prices, rank) for rank in ranks)
+        seconds = max(rank_step_seconds(program, prices, rank) for rank in ranks)
         ledgers = [rank_ledger(program, rank, plan.long.sharding) for rank in ranks]
         states = max(ledger["optimizer"] for ledger in ledgers)
         every = max(sum(ledger.values()) for ledger in ledgers)

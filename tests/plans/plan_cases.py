@@ -174,6 +174,13 @@ STATES_ON_HOST = (
         "spread over pipeline ranks (vocab-1) stay on the device",
         "the vocabulary at the ends, or take offload out",
     ),
+    (
+        long_plan(offload={"optimizer": "all"}, workload={"optimizer": "muon"}),
+        {},
+        "offload.optimizer",
+        "the host only steps element by element, and muon multiplies matrices",
+        "take it out, or optimizer: adamw",
+    ),
 )
 """Plans with states on the host that passes can not fetch, or that the stack does not keep there."""
 MORE = (OF_OTHER_LISTS, *OFFLOADING, *STATES_ON_HOST)

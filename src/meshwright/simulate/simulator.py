@@ -20,20 +20,16 @@ from dataclasses import dataclass, field
 from meshwright.cost.closed_form.overlap_and_optimizer import (
     during_exchange,
     during_gather,
-    optimizer_seconds,
     reduction_slowdown,
     send_occupancy,
 )
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
-from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
-from meshwright.cost.operators.program_passes import pass_parts
-from meshwright.cost.pipeline_time.host_state_copies import step_seconds
+from meshwright.cost.operators.program_passes import pass_parts, rank_step_seconds
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
 from meshwright.program.lowering.step_collectives import NORM_BYTES
-from meshwright.program.model_states.hidden_matrices import stage_matrices
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
-from meshwright.program.program import Program, matching_receive, matrix_elements, sharded_name
+from meshwright.program.program import Program, matching_receive
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_RECEIVES, SUM_SENDS, Action, Kind
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.dependencies import StageChains
@@ -174,7 +170,7 @@ class _Player:
                 return False
             state.clock = max(state.clock, arrival)
         elif action.kind == "STEP":
-            self._compute(action, rank, optimizer_step_seconds(self.program, self.prices, rank))
+            self._compute(action, rank, rank_step_seconds(self.program, self.prices, rank))
         elif action.kind in EXCHANGES:
             clock = self.exchanges.enter(action, rank, state.clock)
             if clock is None:
@@ -276,18 +272,3 @@ def _play(player: _Player) -> None:
 def _ended_s(player: _Player) -> float:
     """Return when every recorded action has ended."""
     return max((record.end for records in player.records for record in records), default=0.0)
-
-
-def optimizer_step_seconds(program: Program, prices: Prices, rank: int) -> float:
-    """Return the seconds of a pipeline rank's optimizer step."""
-    forms, matrices = prices.local.forms, matrix_elements(program, rank)
-    if program.host_states is not None:
-        return float(step_seconds(program.held_elements(rank, "optimizer"), program.host_states, forms))
-    owned = program.held_elements(rank, "optimizer") - matrices
-    seconds = optimizer_seconds(owned, program.stack, forms, matrices)
-    for stage in program.stages_of(rank):
-        of_stage = stage_matrices((program.blocks[block] for block in stage.blocks), program.stack)
-        seconds = seconds + orthogonalisation_seconds(
-            of_stage, sharded_name(program), program.shape, program.stack, prices.mesh, forms
-        )
-    return float(seconds)

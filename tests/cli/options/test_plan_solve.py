@@ -7,7 +7,18 @@ from meshwright.cli.terminal.progress import ProgressLine
 
 ON = ("llama-3.1-8b", "--on", "a100-sxm-40gb x 8", "--seq-len", 4096, "--global-batch", 16)
 OWN = ("--stack", "meshwright", "--keep", "pp=8", "--keep", "recompute=none")
-QUICK = ("--keep", "vocabulary=none", "--schedule", "auto", "--solve", 300, "--solve-steps", 40)
+QUICK = (
+    "--keep",
+    "vocabulary=none",
+    "--keep",
+    "offload=none",
+    "--schedule",
+    "auto",
+    "--solve",
+    300,
+    "--solve-steps",
+    40,
+)
 
 
 def test_a_plan_and_its_lists_are_written_and_predicted_alike(tmp_path):

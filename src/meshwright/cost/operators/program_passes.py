@@ -1,9 +1,12 @@
-"""Seconds of all passes of a Program, with the copies of states that they wait for."""
+"""Seconds of passes and optimizer steps of a Program, with the copies of states that they wait for."""
 
+from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
+from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import Parts, Prices, add_parts, total
-from meshwright.cost.pipeline_time.host_state_copies import exposed_copies
+from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
-from meshwright.program.program import Program
+from meshwright.program.model_states.hidden_matrices import stage_matrices
+from meshwright.program.program import Program, matrix_elements, sharded_name
 from meshwright.schedules.action import Kind
 
 
@@ -14,3 +17,19 @@ def pass_parts(program: Program, prices: Prices) -> dict[tuple[int, Kind], Parts
         late = exposed_copies(copies, total(found[key]), prices.local.forms)
         found[key] = add_parts(found[key], {OFFLOAD: late})
     return found
+
+
+def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
+    """Return the seconds of a pipeline rank's optimizer step, on its device and its host."""
+    forms, stack = prices.local.forms, program.stack
+    if program.host_states is not None:
+        return float(step_seconds(program.held_elements(rank, "optimizer"), program.host_states, forms))
+    matrices = matrix_elements(program, rank)
+    owned = program.held_elements(rank, "optimizer") - matrices
+    seconds = optimizer_seconds(owned, stack, forms, matrices)
+    for stage in program.stages_of(rank):
+        of_stage = stage_matrices((program.blocks[block] for block in stage.blocks), stack)
+        seconds = seconds + orthogonalisation_seconds(
+            of_stage, sharded_name(program), program.shape, stack, prices.mesh, forms
+        )
+    return float(seconds)

@@ -10,13 +10,15 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
     during_gather,
     reduction_slowdown,
 )
-from meshwright.cost.operators.pass_prices import CATEGORY, Prices, message_seconds
+from meshwright.cost.operators.pass_prices import CATEGORY, Parts, Prices, message_seconds
+from meshwright.cost.operators.program_passes import pass_parts, rank_step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes, PassTime
-from meshwright.simulate.simulator import message_occupancy, optimizer_step_seconds
+from meshwright.schedules.action import Kind
+from meshwright.simulate.simulator import message_occupancy
 from meshwright.simulate.vocabulary_exchanges import exchange_occupancy
 
 
@@ -24,7 +26,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
     """Every duration of a Program's step."""
     forms = prices.local.forms
     return ModelledTimes(
-        passes={key: _pass_time(body, program, prices) for key, body in program.bodies.items()},
+        passes={key: _pass_time(key, parts, program) for key, parts in pass_parts(program, prices).items()},
         exchanges={
             key: tuple(float(prices.collective(item)) for item in items)
             for key, items in program.collectives.items()
@@ -36,9 +38,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
         copies=tuple(
             float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
         ),
-        optimizer_s=tuple(
-            optimizer_step_seconds(program, prices, rank) for rank in range(program.pipeline_ranks)
-        ),
+        optimizer_s=tuple(rank_step_seconds(program, prices, rank) for rank in range(program.pipeline_ranks)),
         during_gather=lambda length, left: float(during_gather(length, left, forms)),
         during_exchange=lambda length, left: float(during_exchange(length, left, forms)),
         reduction_slowdown=lambda reduction, length, blocks: float(
@@ -47,10 +47,10 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
     )
 
 
-def _pass_time(body: Body, program: Program, prices: Prices) -> PassTime:
+def _pass_time(key: tuple[int, Kind], seconds: Parts, program: Program) -> PassTime:
     """Return a pass's time, its exchanges merged into one for each category of groups."""
-    axes = {CATEGORY[item.axes[-1]]: item.axes for item in _collectives(body, program)}
-    parts = {name: float(seconds) for name, seconds in prices.body(body).items()}
+    axes = {CATEGORY[item.axes[-1]]: item.axes for item in _collectives(program.bodies[key], program)}
+    parts = {name: float(value) for name, value in seconds.items()}
     exchanges = tuple((axes[name], parts.pop(name)) for name in sorted(axes) if parts.get(name))
     return PassTime(sum(parts.values()), exchanges)
 
