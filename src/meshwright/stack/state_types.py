@@ -162,7 +162,9 @@ def with_types(
     # A step reads and writes its states, and reads gradients.
     traffic = 2 * (parameter - base.parameter_bytes + master) + gradient
     narrow = base.narrow_shardings if is_narrow(base, precision, types) else ()
-    shardings = narrow or base.shardings
+    shardings = set(narrow or base.shardings)
+    if optimizer.kind.of_matrices:
+        shardings &= set(base.muon_shardings)
     return replace(
         stack,
         parameter_bytes=parameter,

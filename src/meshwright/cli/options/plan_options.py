@@ -10,7 +10,7 @@ import typer
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from meshwright.plans.forms.short import CapacitySpec, RoutingSpec
+    from meshwright.plans.forms.short import CapacitySpec, OptimizerSpec, RoutingSpec
     from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 MAX_DIGITS = 12
@@ -19,6 +19,10 @@ Precision = Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mx
 Fp8Recipe = Annotated[
     str | None,
     typer.Option("--fp8-recipe", help="Scales of fp8: current, delayed, blockwise, tensorwise or rowwise."),
+]
+OptimizerText = Annotated[
+    str,
+    typer.Option("--optimizer", help="adamw, sgd, lion or muon; with options: '{name: muon, steps: 6}'."),
 ]
 Documents = Annotated[
     str | None,
@@ -126,6 +130,22 @@ def capacity(text: str | None) -> "CapacitySpec | None":
         return validated(CapacitySpec, value if isinstance(value, Mapping) else {"factor": value})
     except InputError as error:
         wrong = [replace(problem, field=f"workload.capacity.{problem.field}") for problem in error.problems]
+        raise InputError(wrong) from None
+
+
+def optimizer(text: str) -> "str | OptimizerSpec":
+    """Parse an optimizer, a name or a mapping with options. Raises InputError if it is neither."""
+    from meshwright.plans.files.validation_messages import validated
+    from meshwright.plans.files.yaml_text import read_value
+    from meshwright.plans.forms.short import OptimizerSpec
+
+    value = read_value(text, "optimizer")
+    if not isinstance(value, Mapping):
+        return text.strip()
+    try:
+        return validated(OptimizerSpec, value)
+    except InputError as error:
+        wrong = [replace(problem, field=f"workload.optimizer.{problem.field}") for problem in error.problems]
         raise InputError(wrong) from None
 
 

@@ -22,6 +22,7 @@ def optimizer_by_stack(case: RuleInput) -> Iterator[Problem]:
         optimizer.kind.of_matrices
         and optimizer.name in stack.optimizers
         and sharding not in stack.muon_shardings
+        and sharding in stack.shardings
     ):
         rule = f"{stack.id} runs {optimizer.name} with sharding {' or '.join(stack.muon_shardings)} only"
         yield Problem("sharding", sharding, rule, f"sharding: {stack.muon_shardings[-1]}")
