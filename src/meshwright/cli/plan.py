@@ -35,9 +35,7 @@ def plan(
     routing: options.Routing = None,
     capacity: options.Capacity = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
-    keep: Annotated[
-        list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
-    ] = None,
+    keep: options.Keep = None,
     forbid: Annotated[
         list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
     ] = None,

@@ -62,6 +62,9 @@ Output = Annotated[
 Why = Annotated[
     bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
 ]
+Keep = Annotated[
+    list[str] | None, typer.Option("--keep", help="Fix a choice: tp=8, memory_limit=0.5. Repeatable.")
+]
 Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", help="Search element types of states too: dtypes. Their loss is not predicted."),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.host_states_of_plans import PipelineWays, array_host_states
 from meshwright.cost.closed_form.overlap_and_optimizer import send_occupancy
+from meshwright.cost.closed_form.stage_times_of_plans import automatic_stage_times, unit_exchange_times
 from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import (
@@ -48,7 +49,6 @@ from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.lower_plan import blocks_out, p2p_bytes
 from meshwright.program.lowering.pass_bodies import Shared, pass_body
 from meshwright.program.lowering.stage_blocks import stage_blocks
-from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.data_parallel_collectives import (
     add,
     stage_gathers,
@@ -73,7 +73,7 @@ from meshwright.schedules.activation_offload import OffloadedStages
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedules.pipeline import looped_placement
 from meshwright.schedules.schedule_kind import ScheduleKind
-from meshwright.schedules.stage_times import ShareTimes, StageTimes, rounded_times
+from meshwright.schedules.stage_times import StageTimes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -271,10 +271,8 @@ class PlanGroup:
     @cached_property
     def optimizer_elements(self) -> Mapping[int, Elements]:
         """As ``block_elements``, without the matrices that Muon takes."""
-        model, shape = self.setting.model, self.prices.local.shape
-        return elements_by_optimizer(
-            model.blocks, self.block_elements, shape, self.setting.stack, self.ends_together
-        )
+        blocks, shape, stack = self.setting.model.blocks, self.prices.local.shape, self.setting.stack
+        return elements_by_optimizer(blocks, self.block_elements, shape, stack, self.ends_together)
 
     @cached_property
     def kind_matrices(self) -> tuple[Matrices, ...]:
@@ -317,7 +315,7 @@ class PlanGroup:
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         blocks = {
             index: np.asarray(
-                held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
+                held_elements(self.per_plan_elements(each.of(kind)), kind, sharded, self.shape).total
             )
             for index, each in (
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
@@ -326,12 +324,9 @@ class PlanGroup:
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
 
-    def _per_plan_counts(self, elements: Elements) -> Elements:
-        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0)
-
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
-        counts = (elements.dense, elements.expert, elements.whole, elements.partial)
+        counts = elements.dense, elements.expert, elements.whole, elements.partial
         dense, expert, whole, partial = map(self.per_plan, counts)
         trained = None if elements.trained is None else self.per_plan_elements(elements.trained)
         return Elements(dense, expert, whole, trained, partial)
@@ -405,29 +400,17 @@ class PlanGroup:
     @cached_property
     def message_s(self) -> Floats:
         """Seconds of a message between two stages: (n,)."""
-        if self.ranks == 1:
-            return np.zeros(len(self.plans))
-        hidden = self.setting.model.architecture.hidden
-        size = np.floor(p2p_bytes(hidden, self.shape, self.mode, self.setting.stack))
-        return np.asarray(message_seconds(self.mesh, self.forms, size))
+        size = p2p_bytes(self.setting.model.architecture.hidden, self.shape, self.mode, self.setting.stack)
+        seconds = np.asarray(message_seconds(self.mesh, self.forms, np.floor(size)))
+        return np.zeros(len(self.plans)) if self.ranks == 1 else seconds
 
     @cached_property
     def times(self) -> list[StageTimes] | None:
         """Return the stage times that an automatic schedule uses, per plan; None for other schedules."""
         if not self.schedule.automatic:
             return None
-        weight = np.zeros_like(self.input_s) if self.weight_s is None else self.weight_s
-        kept, for_weights = (sizes[:, self.kind_of].sum(1) for sizes in (self.kept, self.kept_for_weights))
-        rows = range(len(self.plans))
-        of_share: list[ShareTimes | None] = [None for _ in rows]
-        if self.share is not None:
-            s, t = self.share.seconds["S"], self.share.seconds["T"]
-            of_share = [ShareTimes(s[row], t[row]) for row in rows]
-        forward, input_, message, ratio = self.forward_s, self.input_s, self.message_s, for_weights / kept
-        return [
-            rounded_times(forward[row], input_[row], weight[row], message[row], ratio[row], of_share[row])
-            for row in rows
-        ]
+        passes, kept = (self.forward_s, self.input_s, self.weight_s), (self.kept, self.kept_for_weights)
+        return automatic_stage_times(passes, self.message_s, kept, self.kind_of, self.share)
 
     @cached_property
     def kept(self) -> Floats:
@@ -465,9 +448,8 @@ class PlanGroup:
         """Copies of activations to the host and back; None where there are none."""
         if self.copied is None:
             return None
-        return OffloadCopies(
-            self.copied, np.asarray(copy_seconds(self.kept_on_host, self.forms))[:, self.kind_of]
-        )
+        seconds = np.asarray(copy_seconds(self.kept_on_host, self.forms))
+        return OffloadCopies(self.copied, seconds[:, self.kind_of])
 
     def _stage_bytes(self, of_blocks: list[Number]) -> Floats:
         blocks = [self.per_plan(value) for value in of_blocks]
@@ -505,12 +487,8 @@ class PlanGroup:
         """Return the seconds of a unit's exchanges; None where there are none."""
         if not self.by_unit:
             return None
-        return UnitExchangeTimes(
-            gather=self.seconds(self.gathers_of),
-            reduce=self.seconds(self.reductions_of),
-            overlapped=overlapped_kinds(self.setting.stack),
-            slowdown=self.forms.constants["overlap_slowdown"],
-        )
+        both = (self.seconds(self.gathers_of), self.seconds(self.reductions_of))
+        return unit_exchange_times(*both, self.setting.stack, self.forms)
 
     def seconds(self, collectives: Callable[[Elements], tuple[Collective, ...]]) -> Floats:
         """Seconds of the collectives that each stage's elements call for: (n, K)."""
@@ -518,7 +496,5 @@ class PlanGroup:
 
     def seconds_of(self, collectives: Iterable[Collective]) -> Floats:
         """Seconds of collectives one after the other: (n,)."""
-        time = np.zeros(len(self.plans))
-        for collective in collectives:
-            time = time + collective_seconds(collective, self.mesh, self.forms)
-        return time
+        times = (collective_seconds(collective, self.mesh, self.forms) for collective in collectives)
+        return np.asarray(sum(times, start=np.zeros(len(self.plans))))
