@@ -13,6 +13,7 @@ from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
+from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
 from meshwright.cli.plan import render_plan_answer
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
@@ -50,6 +51,7 @@ def plan(
     stack: str = "megatron-core",
     precision: str = "bf16",
     fp8_recipe: str | None = None,
+    optimizer: str | Mapping[str, Any] = "adamw",
     documents: Iterable[int] | None = None,
     routing: str | float | None = None,
     capacity: float | Mapping[str, Any] | None = None,
@@ -89,6 +91,7 @@ def plan(
         stack=stack,
         precision=precision,
         fp8_recipe=fp8_recipe,
+        optimizer=read_optimizer(optimizer if isinstance(optimizer, str) else json.dumps(dict(optimizer))),
         task=task,
         documents=None if documents is None else lengths(",".join(map(str, documents))),
         routing=read_routing(None if routing is None else str(routing)),
