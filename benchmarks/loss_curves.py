@@ -13,10 +13,13 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import date
+from math import prod
 from pathlib import Path
 from statistics import mean, pstdev
 
 from meshwright import __version__, api
+from meshwright.model.load import load_model
+from meshwright.model.named_tensors import named_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -71,6 +74,11 @@ def losses(keys: Mapping[str, object], seed: int, folder: Path) -> list[float]:
     return list(done.outcome.losses)
 
 
+def parameters() -> int:
+    """Return the number of the model's parameters."""
+    return sum(prod(p.shape) for p in named_parameters(load_model(str(MODEL))).values())
+
+
 def measured() -> dict[str, list[list[float]]]:
     """Return the losses of every recipe and seed."""
     found: dict[str, list[list[float]]] = {}
@@ -107,7 +115,8 @@ def page(lines: Sequence[str]) -> str:
         "",
         f"Measured on a CPU by version {__version__} on {date.today().isoformat()} with "
         "`python benchmarks/loss_curves.py --write`:",
-        f"the small Llama of the examples (3.3 million parameters), {STEPS} steps of 1,024 tokens of the example text, "
+        f"the small Llama of the examples ({parameters() / 1e6:.2f} million parameters), {STEPS} steps of 1,024 tokens of "
+        "the example text, "
         f"bf16, learning rate {LR}, {len(SEEDS)} seeds.",
         "A difference is taken seed by seed, between runs with the same weights and data.",
         "",

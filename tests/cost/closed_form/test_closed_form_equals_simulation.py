@@ -181,6 +181,7 @@ def test_closed_forms_equal_the_simulated_program_with_states_passed(stack, mode
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("written", NARROW_STATES, ids=str)
 @pytest.mark.parametrize("model", MODELS)
 def test_closed_forms_equal_the_simulated_program_with_narrow_states(model, written):
@@ -382,7 +383,7 @@ STATES_ON_HOSTS = (
 )
 
 
-@pytest.mark.quick_cases(8)
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("kind", list(OFFLOADED))
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("offload", STATES_ON_HOSTS, ids=str)
@@ -471,6 +472,7 @@ def host_peaks(plans, setting):
     return peaks
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     "optimizer",
     [

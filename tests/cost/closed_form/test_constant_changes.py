@@ -34,6 +34,7 @@ def equal_one_by_one(plans, setting):
     return dict(zip(changes, found, strict=True))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("model", "cluster", "stack", "schedules"), CASES)
 def test_changes_at_once_equal_changes_one_by_one(model, cluster, stack, schedules):
     found = family(model, cluster, stack, 12, 5, schedules)

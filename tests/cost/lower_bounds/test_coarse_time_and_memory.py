@@ -44,7 +44,7 @@ def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every, count)
     assert (floor.step_s > 0).all()
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("shares", [("all", "none"), (0.4, 0.7), ("all", "all")], ids=str)
 @pytest.mark.parametrize("model", MODELS)
 def test_no_plan_with_states_on_the_hosts_takes_or_holds_less_either(model, shares):

@@ -44,10 +44,8 @@ SHAPES = {
 PLANS = {(shape, types): replace(SHAPES[shape], dtypes=TYPES[types]) for shape in SHAPES for types in TYPES}
 """All of them; ``QUICK`` are in every test run."""
 QUICK = (
-    ("one rank", "fp8 second moment"),
     ("zero1 and tp", "fp16 master copy"),
     ("sequence parallel", "fp8 second moment"),
     ("zero3 by layer", "no master copy"),
     ("experts", "16-bit gradients"),
-    ("tied table", "no master copy"),
 )

@@ -7,6 +7,8 @@ pytest.importorskip("torch")
 
 from training_runs import small_run
 
+from meshwright.errors import InputError
+
 NARROW = {"gradient": "bf16", "reduce": "bf16", "first_moment": "bf16", "second_moment": "fp8"}
 TINY_STATES = {"master": "none", "gradient": "bf16", "first_moment": "fp16", "second_moment": "fp16"}
 SHARDED = {"ranks": 2, "layout": {"dp_shard": 2}, "sharding": "zero1"}
@@ -37,5 +39,5 @@ def test_narrow_states_change_the_losses_a_little_and_the_usual_ones_not_at_all(
 def test_a_checkpoint_of_other_types_is_refused(tmp_path):
     small_run(tmp_path, dtypes=NARROW, **SHARDED).train("first", 1, "bf16")
     other = small_run(tmp_path, **SHARDED)
-    with pytest.raises(Exception, match="dtypes"):
+    with pytest.raises(InputError, match="dtypes"):
         other.train("second", 2, "bf16", resume=str(tmp_path / "first" / "checkpoints" / "step-00000001"))

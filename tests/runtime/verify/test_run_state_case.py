@@ -58,12 +58,14 @@ FAULTS = (
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_other_rounding_is_seen(fault, monkeypatch):
-    trial = PLAN.trial()
-    assert run_state_case(trial, silent).equal
     fault(monkeypatch)
-    outcome = run_state_case(trial, silent)
+    outcome = run_state_case(PLAN.trial(), silent)
     assert not outcome.equal
     assert not outcome.failure
+
+
+def test_without_a_fault_all_is_equal():
+    assert run_state_case(PLAN.trial(), silent).equal
 
 
 def test_a_plan_without_types_is_run_with_wide_states_only():

@@ -68,14 +68,14 @@ def test_what_fits_only_with_states_on_the_host_may_fit_with_narrower_states_on_
 
 def test_what_fits_with_no_types_is_refused():
     with pytest.raises(InfeasibleError):
-        answer_allowing(asked(model="llama-3.1-405b", cluster="h100-sxm-80gb x 1"))
+        answer_allowing(asked(model="llama-3.1-8b", cluster="a100-sxm-40gb x 1", stack="maxtext"))
 
 
 @pytest.mark.parametrize(
-    ("stack", "count"), [("megatron-core", 6), ("torchtitan", 2), ("deepspeed", 2), ("generic", 6)]
+    ("stack", "count"), [("megatron-core", 5), ("torchtitan", 2), ("deepspeed", 2), ("generic", 4)]
 )
 def test_a_stack_has_the_sets_that_it_runs(stack, count):
-    assert len(type_sets(setting_of(header("llama-3.1-8b", "h100-sxm-80gb x 8", stack=stack)))) <= count
+    assert len(type_sets(setting_of(header("llama-3.1-8b", "h100-sxm-80gb x 8", stack=stack)))) == count
     assert len(SETS) == 6
 
 

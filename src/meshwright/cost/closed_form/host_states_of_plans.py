@@ -1,4 +1,4 @@
-"""Model states on the hosts of plans that share sharding, mode and shares, a row per plan."""
+"""Count the model states in host memory of many plans at once."""
 
 from typing import NamedTuple
 

@@ -5,15 +5,15 @@ stage has, so that everything is priced once per kind and then spread over the K
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.closed_form.automatic_stage_times import automatic_stage_times
 from meshwright.cost.closed_form.host_states_of_plans import PipelineWays, array_host_states
 from meshwright.cost.closed_form.overlap_and_optimizer import send_occupancy
-from meshwright.cost.closed_form.stage_times_of_plans import automatic_stage_times, unit_exchange_times
 from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import (
@@ -35,12 +35,10 @@ from meshwright.cost.operators.price_plans import (
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD, OffloadCopies, copy_seconds
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
 from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
-from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import Pipeline
 from meshwright.plans.forms.short import Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
@@ -315,7 +313,7 @@ class PlanGroup:
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         blocks = {
             index: np.asarray(
-                held_elements(self.per_plan_elements(each.of(kind)), kind, sharded, self.shape).total
+                held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
             )
             for index, each in (
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
@@ -323,6 +321,9 @@ class PlanGroup:
         }
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
+
+    def _per_plan_counts(self, elements: Elements) -> Elements:
+        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
@@ -400,9 +401,11 @@ class PlanGroup:
     @cached_property
     def message_s(self) -> Floats:
         """Seconds of a message between two stages: (n,)."""
-        size = p2p_bytes(self.setting.model.architecture.hidden, self.shape, self.mode, self.setting.stack)
-        seconds = np.asarray(message_seconds(self.mesh, self.forms, np.floor(size)))
-        return np.zeros(len(self.plans)) if self.ranks == 1 else seconds
+        if self.ranks == 1:
+            return np.zeros(len(self.plans))
+        hidden = self.setting.model.architecture.hidden
+        size = np.floor(p2p_bytes(hidden, self.shape, self.mode, self.setting.stack))
+        return np.asarray(message_seconds(self.mesh, self.forms, size))
 
     @cached_property
     def times(self) -> list[StageTimes] | None:
@@ -437,11 +440,6 @@ class PlanGroup:
         out = self.kept_on_host.max(0)[self.kind_of] > 0
         stages = frozenset(np.flatnonzero(out).tolist())
         return OffloadedStages(stages, self.plans.offload_rule.ahead) if stages else None
-
-    @property
-    def without_copies(self) -> "PlanGroup":
-        """The same plans with all activations on the devices."""
-        return replace(self, plans=self.plans.with_choice("offload", Offload()))
 
     @cached_property
     def copies(self) -> OffloadCopies | None:
@@ -482,19 +480,13 @@ class PlanGroup:
         """Parameters are gathered and gradients reduced unit by unit."""
         return self.mode.by_unit
 
-    @property
-    def unit_exchanges(self) -> UnitExchangeTimes | None:
-        """Return the seconds of a unit's exchanges; None where there are none."""
-        if not self.by_unit:
-            return None
-        both = (self.seconds(self.gathers_of), self.seconds(self.reductions_of))
-        return unit_exchange_times(*both, self.setting.stack, self.forms)
-
     def seconds(self, collectives: Callable[[Elements], tuple[Collective, ...]]) -> Floats:
         """Seconds of the collectives that each stage's elements call for: (n, K)."""
         return self.spread([self.seconds_of(collectives(elements)) for elements in self.kind_elements])
 
     def seconds_of(self, collectives: Iterable[Collective]) -> Floats:
         """Seconds of collectives one after the other: (n,)."""
-        times = (collective_seconds(collective, self.mesh, self.forms) for collective in collectives)
-        return np.asarray(sum(times, start=np.zeros(len(self.plans))))
+        time = np.zeros(len(self.plans))
+        for collective in collectives:
+            time = time + collective_seconds(collective, self.mesh, self.forms)
+        return time

@@ -6,7 +6,7 @@ follows the chain that ends the step: what gathers add to it (``exposed_gathers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
 from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses, Span, played_span
 from meshwright.plans.arrays.host_states import some_states_on_hosts
+from meshwright.plans.forms.host_offload import Offload
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import NORM_BYTES, tied_reduction
+from meshwright.program.lowering.step_collectives import NORM_BYTES, overlapped_kinds, tied_reduction
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -138,10 +140,25 @@ def _played_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
         alone = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
         copied = np.maximum(0.0, step_length(group, alone) - seconds[:n])
     if group.by_unit:
-        slower = slower._replace(exchanges=group.unit_exchanges)
+        slower = slower._replace(exchanges=_unit_exchanges(group))
         whole = played_span(group.schedule, slower, loud.message, group.micro_batches, group.ranks)
         exchanged = np.maximum(0.0, step_length(group, whole) - seconds[:n] - copied)
     return Length(seconds[:n], seconds[n:] if quiet else None, alone, exchanged, copied)
+
+
+def _unit_exchanges(group: PlanGroup) -> UnitExchangeTimes:
+    """Return the seconds of a unit's exchanges on every stage."""
+    return UnitExchangeTimes(
+        gather=group.seconds(group.gathers_of),
+        reduce=group.seconds(group.reductions_of),
+        overlapped=overlapped_kinds(group.setting.stack),
+        slowdown=group.forms.constants["overlap_slowdown"],
+    )
+
+
+def _without_copies(group: PlanGroup) -> PlanGroup:
+    """Return the same plans with all activations on the devices."""
+    return replace(group, plans=group.plans.with_choice("offload", Offload()))
 
 
 def _stacked(one: Any, other: Any) -> Any:
@@ -201,7 +218,7 @@ def _lacking(group: PlanGroup, step_s: Floats) -> Floats:
     """Return the seconds by which a played step with copies is shorter than its closed form without them."""
     if group.copies is None or not group.formed:
         return np.zeros(len(step_s))
-    (length,) = pipeline_lengths([alone := group.without_copies])
+    (length,) = pipeline_lengths([alone := _without_copies(group)])
     return np.maximum(0.0, step_total(alone, length) - step_s)
 
 

@@ -1,4 +1,4 @@
-"""Seconds of Muon's orthogonalisation on the rank that has most of it.
+"""Seconds of Muon's orthogonalisation on the rank with the most work.
 
 Each Newton–Schulz step of an m × n matrix is three products, (m, n) × (n, m), (m, m) × (m, m) and (m, m) × (m, n), in
 bf16 at the rate of other matrix products, 4·m²·n + 2·m³ FLOPs. What tensor parallelism cuts is gathered once

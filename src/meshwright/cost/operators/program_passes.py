@@ -1,4 +1,4 @@
-"""Seconds of passes and optimizer steps of a Program, with the copies of states that they wait for."""
+"""Seconds of the passes and optimizer steps of a Program, copies of states included."""
 
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds

@@ -1,4 +1,4 @@
-"""Shares of model states on the hosts, of arrays of plans."""
+"""Shares of optimizer states and parameters in host memory, as columns of plan arrays."""
 
 import numpy as np
 from numpy.typing import NDArray

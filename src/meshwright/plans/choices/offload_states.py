@@ -1,4 +1,4 @@
-"""Optimizer states and parameters whose home is the host: one choice each."""
+"""The searched choices ``offload.optimizer`` and ``offload.parameters``."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""The plan key ``offload``: what waits in host memory, activations between passes and states between steps."""
+"""The plan key ``offload``: activations and model states in host memory."""
 
 from typing import Annotated, Literal, NamedTuple
 

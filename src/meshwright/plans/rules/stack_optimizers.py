@@ -1,4 +1,4 @@
-"""Rules on the optimizer that a stack must have; options and their values: ``workload/optimizer_choice.py``."""
+"""Rule on the optimizers that a stack has; their options have rules in ``workload/optimizer_choice.py``."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Matrices of hidden layers that Muon takes, each by itself, and the ranks that own them.
+"""Find the weight matrices that Muon updates, and divide them among the ranks of a sharding group.
 
 Every weight of a layer with two dims is one: q, k, v, o, gate, up, down, routers; of a weight with three dims each
 expert's. A stack that orthogonalises some of an operator's matrices as one says so (``Stack.joint_matrices``); they are

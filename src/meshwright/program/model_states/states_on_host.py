@@ -1,4 +1,4 @@
-"""Model states whose home is host memory: the elements that a rank has there, and the bytes that passes copy.
+"""Count model states in host memory, and the bytes that passes copy to and from it.
 
 Optimizer (ZeRO-Offload; Ren et al., arXiv 2101.06840): of a share of a rank's own elements the host has master copy,
 moments and an fp32 sum of gradients, and takes their step. Gradients of a micro-batch leave in the type of the wire

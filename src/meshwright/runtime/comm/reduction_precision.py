@@ -1,4 +1,4 @@
-"""Sum tensors over ranks in a wide dtype while a narrow one is on the wire.
+"""Sum tensors over ranks with a narrow dtype on the wire and a wide one for the sum.
 
 A library's sum rounds after every rank. Here each rank gets its piece of all others' tensors (an all-to-all), adds
 them up in the wide dtype and rounds the result; an all-reduce then gathers the pieces. It sends the bytes of a

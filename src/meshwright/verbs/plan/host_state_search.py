@@ -1,4 +1,4 @@
-"""Search with model states on the hosts, for questions that no plan answers with all of them on the devices."""
+"""Search plans with model states in host memory, where none fits with all of them on the devices."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Search element types of states too, where a question allows it: the best plans of each set of types.
+"""Search the best plans for each set of element types, where a question allows it.
 
 Narrower states always take less memory and time, and what they do to the loss is not predicted. So the fastest plan of
 a set is recommended only if the model can tell it apart from the fastest plan of a set with fewer changes.

@@ -1,4 +1,4 @@
-"""Options of optimizers in Megatron's words: one table from option to a plan's option, written and read.
+"""Translate a plan's optimizer options to Megatron's, and back.
 
 Source: ``optimizer_config.py`` and arguments of Megatron-core 0.19. ``match-rms-adamw`` is ``spectral`` times 0.2.
 Every option of Muon is written; SGD's momentum too, for Megatron's own is 0.9; the others where a plan writes them.

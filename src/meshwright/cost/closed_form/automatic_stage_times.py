@@ -1,14 +1,10 @@
-"""Times of the stages of a group of plans from which schedules are made or played."""
+"""Stage times that automatic schedules are made from, for many plans at once."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
-from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.schedules.stage_times import ShareTimes, StageTimes, rounded_times
-from meshwright.stack.stack import Stack
 
 Floats = NDArray[np.float64]
 
@@ -36,10 +32,3 @@ def automatic_stage_times(
         rounded_times(forward[row], input_[row], weight[row], message[row], ratio[row], of_share[row])
         for row in rows
     ]
-
-
-def unit_exchange_times(
-    gather: Floats, reduce: Floats, stack: Stack, forms: HardwareTimes
-) -> UnitExchangeTimes:
-    """Return the exchanges of units with these gathers and reductions of every stage, (n, K) each."""
-    return UnitExchangeTimes(gather, reduce, overlapped_kinds(stack), forms.constants["overlap_slowdown"])
