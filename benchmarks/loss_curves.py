@@ -115,8 +115,8 @@ def page(lines: Sequence[str]) -> str:
         "",
         f"Measured on a CPU by version {__version__} on {date.today().isoformat()} with "
         "`python benchmarks/loss_curves.py --write`:",
-        f"the small Llama of the examples ({parameters() / 1e6:.2f} million parameters), {STEPS} steps of 1,024 tokens of "
-        "the example text, "
+        f"the small Llama of the examples ({parameters() / 1e6:.2f} million parameters), {STEPS} steps of 1,024 tokens "
+        "of the example text, "
         f"bf16, learning rate {LR}, {len(SEEDS)} seeds.",
         "A difference is taken seed by seed, between runs with the same weights and data.",
         "",
