@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 from covering_plans import Proven
+
 from greedy_cover import greedy_cover
 
 OPTIMIZERS = {
