@@ -106,7 +106,8 @@ def _group_traffic(group: PlanGroup) -> dict[str, Counts]:
         result[name] += group.micro_batches * value
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    result["pp"] += 2 * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
+    ways = 1 if group.forward_only else 2
+    result["pp"] += ways * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
     result["pp"] += 2 * (group.ranks - 1) * NORM_BYTES * group.steps_overlap
     return result
 

@@ -162,6 +162,11 @@ class Program:
                     yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
 
     @property
+    def forward_only(self) -> bool:
+        """There are no backward passes: the loss is computed twice."""
+        return self.stack.optimizer.forward_only
+
+    @property
     def split(self) -> bool:
         """Backward passes are I and W."""
         return any(action.kind == "W" for action in self.lists[0])

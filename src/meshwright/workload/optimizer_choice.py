@@ -7,6 +7,7 @@ from typing import cast
 from meshwright.errors import Problem, nearest
 from meshwright.workload.optimizers import OPTIMIZERS
 from meshwright.workload.optimizers.optimizer_kind import OptimizerKind, Value
+from meshwright.workload.optimizers.zo_sgd import SPLIT
 
 FIELD = "workload.optimizer"
 DEFAULT_OPTIMIZER = "adamw"
@@ -63,6 +64,21 @@ class Optimizer:
     def others(self) -> "Optimizer":
         """Return the optimizer of what is no matrix of a hidden layer; itself, if it takes everything."""
         return Optimizer(str(self.options["others"])) if self.kind.of_matrices else self
+
+    @property
+    def forward_only(self) -> bool:
+        """A step has two forward passes of every sequence and no backward pass."""
+        return self.name in OPTIMIZERS and self.kind.forward_only
+
+    @property
+    def splits_perturbations(self) -> bool:
+        """Two halves of the replicas compute the two losses of the same sequences."""
+        return self.forward_only and self.options["perturbations"] == SPLIT
+
+    @property
+    def passes_of_a_sequence(self) -> int:
+        """Forward passes over each sequence in a step, all replicas together."""
+        return 2 if self.forward_only else 1
 
     def problems(self) -> Iterator[Problem]:
         """Yield an unknown name, options that it does not have, and values out of range."""

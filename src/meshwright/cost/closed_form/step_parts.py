@@ -23,6 +23,8 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
+from meshwright.cost.operators.perturbation_times import update_seconds
+from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
@@ -35,6 +37,8 @@ from meshwright.program.lowering.step_collectives import NORM_BYTES, overlapped_
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
+PERTURBATIONS = 2
+"""Passes over parameters before the update."""
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
 
@@ -94,7 +98,9 @@ def pipeline_lengths(groups: Sequence[PlanGroup], *, silent: bool = False) -> li
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if group.formed and group.copies is None:
+        if group.forward_only:
+            lengths[index] = _forward_only_length(group, heard)
+        elif group.formed and group.copies is None:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group, heard)
@@ -117,10 +123,25 @@ def pipeline_lengths(groups: Sequence[PlanGroup], *, silent: bool = False) -> li
 def length_of(group: PlanGroup, piped: Pipelined) -> Floats:
     """Length of a group's schedule with these times of its stages; units exchange nothing."""
     passes, message, counts = piped.passes, piped.message, group.micro_batches
+    if group.forward_only:
+        return _forward_only(group, piped)
     if group.formed:
         forward, backward = passes.forward, passes.backward
         return pipeline_seconds(group.schedule, forward, backward, message, counts, group.ranks)
     return step_length(group, played_span(group.schedule, passes, message, counts, group.ranks))
+
+
+def _forward_only_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
+    """Return the length of a schedule without backward passes, and of one whose messages take no time."""
+    return Length(*(_forward_only(group, pipelined(group, messages)) for messages in heard))
+
+
+def _forward_only(group: PlanGroup, piped: Pipelined) -> Floats:
+    """Return the seconds of all forward passes, without the longest of the passes over parameters between them."""
+    counts, pause = group.micro_batches, group.perturbation_s
+    split = group.setting.stack.optimizer.splits_perturbations
+    ended = forward_only_seconds(piped.passes.forward, piped.message, pause, counts, split=split)
+    return np.asarray(ended - PERTURBATIONS * pause.max(1))
 
 
 def _played_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
@@ -252,13 +273,22 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 
 def optimizer(group: PlanGroup) -> Floats:
-    """Return the slowest rank's optimizer step in seconds."""
+    """Return the slowest rank's optimizer step in seconds, passes that perturb parameters included."""
+    if group.forward_only:
+        return np.asarray(update(group) + PERTURBATIONS * group.perturbation_s.max(1))
     owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
     states = group.host_states(group.shape, group.mesh, axes=2)
     if states is not None:
         return np.asarray(step_seconds(owned, states, forms)).max(1)
     seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
     return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+
+
+def update(group: PlanGroup) -> Floats:
+    """Return the slowest rank's update behind forward passes in seconds: (n,)."""
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    seconds = update_seconds(group.held("parameter"), group.setting.stack, group.stage_forms, states)
+    return np.asarray(seconds).max(1)
 
 
 def _orthogonalisations(group: PlanGroup) -> list[Floats]:

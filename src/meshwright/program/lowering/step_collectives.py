@@ -35,7 +35,7 @@ from meshwright.stack.stack import Stack
 LISTED = ("per-step", "per-unit")
 """When states are exchanged by actions of the lists."""
 NORM_BYTES = 8
-"""The sum of squares of all gradients and the sum of the losses, in fp32."""
+"""The sum of squares of all gradients and the sum of the losses, in fp32; or the sums of two losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,8 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
         embedding = step.elements[step.stages[0].blocks[0]]
         result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
     axes = norm_axes(step.validated_afterwards)
-    result[None, "NORM"] = step.live((Collective("all-reduce", axes, NORM_BYTES, "gradient norm"),))
+    what = "two losses" if step.stack.optimizer.forward_only else "gradient norm"
+    result[None, "NORM"] = step.live((Collective("all-reduce", axes, NORM_BYTES, what),))
     return {key: collectives for key, collectives in result.items() if collectives}
 
 

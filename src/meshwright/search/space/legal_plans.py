@@ -234,8 +234,13 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
-    batch = setting.workload.global_batch
+    batch, each = setting.workload.global_batch, 1
+    if setting.workload.optimizer.splits_perturbations:
+        each = 2
+        even = cutter.column("dp_replicate") % each == 0
+        cutter.cut(("dp_replicate is odd, and two halves of it compute one loss each", even))
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    at_once = at_once // each
     cutter.cut((f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0))
 
 
@@ -308,7 +313,7 @@ def _cut_written(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules
 
 def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    return setting.workload.global_batch // at_once
+    return setting.workload.computed_sequences // at_once
 
 
 def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: SearchedSchedules) -> NDArray[np.bool_]:
