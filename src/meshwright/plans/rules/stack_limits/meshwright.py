@@ -17,7 +17,6 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
-from meshwright.workload.optimizer_choice import ADAMW
 
 NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
@@ -98,11 +97,11 @@ def _task(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.task", task, NOT_RUN, "pretrain or sft, which train all parameters")
 
 
-@limit("trains with AdamW only")
+@limit("does not train with Muon")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if optimizer != ADAMW:
-        yield Problem("workload.optimizer", str(optimizer), NOT_RUN, "adamw, without options")
+    if optimizer.kind.of_matrices:
+        yield Problem("workload.optimizer", str(optimizer), NOT_RUN, "adamw")
 
 
 @limit("gathers no parameters in fp8")
@@ -178,8 +177,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.optimizer",
-        runs="`adamw`",
-        refused="`sgd` `lion` `muon`, and options of a plan",
+        runs="`adamw` `sgd` `lion`, with their options",
+        refused="`muon`",
         limit=_optimizer,
     ),
     RuntimeLimit(
