@@ -169,6 +169,12 @@ class Program:
         return self.stack.optimizer.forward_only
 
     @property
+    def sequences(self) -> int:
+        """Sequences of a step, each counted once."""
+        passes = self.grid.size(("dp_replicate", "dp_shard")) * self.micro_batches * int(self.shape.micro_batch)
+        return passes // self.stack.optimizer.passes_of_a_sequence
+
+    @property
     def split(self) -> bool:
         """Backward passes are I and W."""
         return any(action.kind == "W" for action in self.lists[0])

@@ -8,8 +8,6 @@ share the losses, a replica has one PERTURB before its passes and one behind the
 replicas, which needs θ − εz, takes the second one before its passes too.
 """
 
-from collections.abc import Sequence
-
 from meshwright.schedules.action import Action
 
 SCHEDULES = ("gpipe", "1f1b")
@@ -24,18 +22,6 @@ def forward_only_lists(ranks: int, micro_batches: int, *, split: bool) -> list[l
     return [[PERTURB, *own[:turn], PERTURB, *own[turn:]] for own in passes]
 
 
-def data_of(micro_batch: int, micro_batches: int, *, split: bool) -> int:
-    """Return which micro-batch of a replica's sequences a pass takes."""
-    return micro_batch if split else micro_batch % (micro_batches // 2)
-
-
-def side_of(micro_batch: int, micro_batches: int, replica: int, replicas: int, *, split: bool) -> int:
-    """Return 0 for a pass at θ + εz, 1 for one at θ − εz, on one of ``replicas`` of ``dp_replicate``."""
-    if split:
-        return int(replica >= replicas // 2)
-    return int(micro_batch >= micro_batches // 2)
-
-
-def is_usual(name: str, knobs: Sequence[object]) -> bool:
-    """Return true for a schedule that has a forward-only form, without knobs."""
-    return name in SCHEDULES and not any(knobs)
+def is_second_half(replica: int, replicas: int) -> bool:
+    """Return true for one of the ``replicas`` of dp_replicate that compute the loss at θ − εz, if they share them."""
+    return replica >= replicas // 2

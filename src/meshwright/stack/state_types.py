@@ -122,9 +122,13 @@ def split_joints(
             yield joint, rest
 
 
-def changed_types(stack: Stack, precision: str, written: Mapping[str, str]) -> dict[str, str]:
+def changed_types(
+    stack: Stack, precision: str, written: Mapping[str, str], optimizer: Optimizer = ADAMW
+) -> dict[str, str]:
     """Return the types of a plan that are not the stack's usual ones, by key of ``dtypes``."""
     usual = usual_types(stack, precision)
+    if optimizer.forward_only:
+        written = {"master": FORWARD_ONLY_MASTER, **written}
     types = types_of(stack, precision, written).to_data()
     return {key: value for key, value in types.items() if value != getattr(usual, key)}
 
@@ -152,7 +156,7 @@ def with_types(
     base = stack.base or stack
     usual, types = usual_types(base, precision), types_of(base, precision, written)
     if optimizer.forward_only:
-        return _without_gradients(stack, base, usual, types, optimizer, written.get("master", "none"))
+        return _without_gradients(stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER))
     if types == usual and optimizer == ADAMW:
         return (
             stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})
@@ -195,6 +199,8 @@ FORWARD_ONLY_SHARDINGS = ("none", "zero3")
 """Shardings where there are parameters alone: nothing else is there to be cut."""
 
 
+FORWARD_ONLY_MASTER = "none"
+"""The usual type of a master copy where there are parameters alone."""
 FORWARD_ONLY_GATHER: Final = "per-layer"
 """When sharded parameters are gathered for passes that keep nothing."""
 

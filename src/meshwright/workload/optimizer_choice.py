@@ -81,6 +81,11 @@ class Optimizer:
         return self.forward_only and self.options["perturbations"] == SPLIT
 
     @property
+    def epsilon(self) -> float:
+        """How far parameters are moved along their noise."""
+        return float(cast(float, self.options["epsilon"]))
+
+    @property
     def passes_of_a_sequence(self) -> int:
         """Forward passes over each sequence in a step, all replicas together."""
         return 2 if self.forward_only else 1

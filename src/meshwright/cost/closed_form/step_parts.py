@@ -33,7 +33,7 @@ from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses,
 from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import NORM_BYTES, overlapped_kinds, tied_reduction
+from meshwright.program.lowering.step_collectives import overlapped_kinds, step_sums, tied_reduction
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -264,7 +264,8 @@ def _busiest(group: PlanGroup, stage_times: Floats) -> dict[str, Floats]:
 def norm_and_ties(group: PlanGroup) -> Floats:
     """Seconds of the norm of gradients, and of the reduction of a table that two ranks hold."""
     size, local = group.mesh.group(norm_axes(group.steps_overlap))
-    seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
+    sums = step_sums(group.setting.stack, ("world",))
+    seconds = np.asarray(group.forms.collective("all-reduce", sums.logical_bytes, size, local))
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)

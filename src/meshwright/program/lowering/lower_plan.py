@@ -136,7 +136,7 @@ def lower(
         overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
-        changed_types=changed_types(stack, workload.precision, plan.written_types),
+        changed_types=changed_types(stack, workload.precision, plan.written_types, workload.optimizer),
         weight_gradient_bytes=tuple(_kept_for_weights(part, model, step) for part in parts),
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,

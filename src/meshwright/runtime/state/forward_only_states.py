@@ -11,6 +11,7 @@ exact there, in any order, so that as many bits agree if the losses are computed
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 
@@ -18,10 +19,11 @@ from meshwright.model.named_tensors import is_matrix
 from meshwright.program.lowering.step_collectives import LOSS_BYTES
 from meshwright.runtime.state.noise import noise_key
 from meshwright.runtime.state.parameter_lifecycle import StepStates
-from meshwright.runtime.state.perturbation import change_by_noise
+from meshwright.runtime.state.perturbation import Change, change_by_noise
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.schedules.action import Action
-from meshwright.schedules.forward_only import side_of
+from meshwright.schedules.forward_only import is_second_half
+from meshwright.workload.optimizer_choice import Optimizer
 
 POINTS = (1.0, -2.0)
 """Multiples of εz that move the parameters to each of the points, from the one before."""
@@ -50,14 +52,16 @@ class ForwardOnlyStates(StepStates):
 
     @property
     def side(self) -> int:
-        """The point whose loss the last passes computed: 0 for θ + εz, 1 for θ − εz."""
-        program, place = (
-            self.plan.program,
-            self.plan.program.grid.coordinates(self.plan.communicator.rank),
-        )
-        split = program.stack.optimizer.splits_perturbations
-        replicas = program.grid.sizes["dp_replicate"]
-        return side_of(self.point - 1, place["dp_replicate"], replicas, split=split)
+        """The loss that passes compute where the parameters are: 0 at θ + εz, 1 at θ − εz."""
+        return self.point - 1
+
+    @property
+    def _goes_on(self) -> bool:
+        """True if this rank's passes compute the second loss alone."""
+        program = self.plan.program
+        place = program.grid.coordinates(self.plan.communicator.rank)["dp_replicate"]
+        second = is_second_half(place, int(program.grid.sizes["dp_replicate"]))
+        return self._optimizer.splits_perturbations and second
 
     def begin_step(self, lr_factor: float) -> None:
         """Reset the previous step's losses."""
@@ -67,10 +71,8 @@ class ForwardOnlyStates(StepStates):
     def perturb(self, action: Action) -> None:
         """Move the parameters to the next point, or to the one at which this rank's passes compute a loss."""
         self._take_loss()
-        first = self.point == 0
-        self._move()
-        split = self.plan.program.stack.optimizer.splits_perturbations
-        if first and split and self.side == 1:
+        moves = len(POINTS) if self.point == 0 and self._goes_on else 1
+        for _ in range(moves):
             self._move()
 
     def reduce_norm(self, action: Action) -> None:
@@ -89,18 +91,17 @@ class ForwardOnlyStates(StepStates):
             self.reduce_norm(action)
         assert self.sums is not None
         assert self.point == len(POINTS), "the parameters are not at the second point"
-        self.before_step()
         plus, minus = self.sums.tolist()
-        epsilon = self._epsilon
-        self.found = TwoLosses(plus, minus, (plus - minus) / (2 * epsilon))
+        self.found = TwoLosses(plus, minus, (plus - minus) / (2 * self._optimizer.epsilon))
+        self.before_step()
         self._known(StepResult((plus + minus) / 2, abs(self.found.gradient)))
         self._update(self.found.gradient)
         self._move_corrections()
         self._refresh()
 
     @property
-    def _epsilon(self) -> float:
-        return float(self.plan.program.stack.optimizer.options["epsilon"])  # type: ignore[arg-type]
+    def _optimizer(self) -> Optimizer:
+        return self.plan.program.stack.optimizer
 
     def _take_loss(self) -> None:
         """Count the loss of the passes since the parameters were moved."""
@@ -112,14 +113,15 @@ class ForwardOnlyStates(StepStates):
     def _move(self) -> None:
         if self.point == len(POINTS):
             return
-        by = POINTS[self.point] * self._epsilon
+        by = POINTS[self.point] * self._optimizer.epsilon
         self.point += 1
         self._change(lambda name, values, z: values + z * by)
         self._refresh()
 
     def _update(self, gradient: float) -> None:
-        epsilon, lr = self._epsilon, self.optimizer.options.lr * self.lr_factor
-        decay = float(self.plan.program.stack.optimizer.options["weight_decay"])  # type: ignore[arg-type]
+        options = self.optimizer.options
+        epsilon, lr = self._optimizer.epsilon, options.lr * self.lr_factor
+        decay = cast(float, options.for_optimizer(self._optimizer, "")["weight_decay"])
         shapes = {t.name: t.whole_shape for unit in self.plan.all_units for t in unit.layout.tensors}
 
         def changed(name: str, values: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -133,7 +135,7 @@ class ForwardOnlyStates(StepStates):
         self.point = 0
         self.optimizer.step += 1
 
-    def _change(self, change) -> None:  # type: ignore[no-untyped-def]
+    def _change(self, change: Change) -> None:
         step, wide = self.optimizer.step, self.plan.precision.statistic
         for unit in self.plan.all_units:
             change_by_noise(unit, lambda name: noise_key(self.seed, step, name), change, wide)

@@ -19,12 +19,14 @@ from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Job, Rank, rank_of
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome
 from meshwright.runtime.verify.expected_traffic import differing_traffic, parts_of
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
+from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
 from meshwright.runtime.verify.routed_traffic import routed_differences
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
@@ -97,7 +99,9 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     """Run all steps and record the results."""
     record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
     states = rank.interpreter.states
-    states.before_step = lambda: record.gradients.append(_pieces(units, _reduced))
+    states.before_step = lambda: record.gradients.append(
+        _two_losses(states) if isinstance(states, ForwardOnlyStates) else _pieces(units, _reduced)
+    )
     states.after_norm = record.results.append
     for step, batch in enumerate(trial.batches()):
         before = len(rank.communicator.log)
@@ -115,6 +119,17 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
 def _pieces(units: Sequence[Unit], buffer: Callable[[Unit], torch.Tensor]) -> list[Piece]:
     pieces = (piece for unit in units for piece in pieces_of(unit, buffer(unit)))
     return [replace(piece, values=piece.values.cpu()) for piece in pieces]
+
+
+def _two_losses(states: ForwardOnlyStates) -> list[Piece]:
+    """Return what a step without backward passes computes, as pieces of tensors that every rank has whole."""
+    found = states.found
+    assert found is not None
+    values = {LOSSES: [found.plus, found.minus], GRADIENT: [found.gradient]}
+    return [
+        Piece(name, (len(of),), (len(of),), (), 0, torch.tensor(of, dtype=torch.float64))
+        for name, of in values.items()
+    ]
 
 
 def _reduced(unit: Unit) -> torch.Tensor:
