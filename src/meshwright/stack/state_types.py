@@ -39,7 +39,7 @@ COUNTS = (
     "shardings",
     "pipeline_shardings",
     *("schedules", "schedule_knobs", "written_lists", "vocabularies", "step_validations"),
-    *("gathers", "pipeline_gathers", "recomputes", "offloads_activations", "state_offloads"),
+    *("gathers", "pipeline_gathers", "recomputes", "offloads_activations", "state_offloads", "rank_orders"),
     "base",
 )
 """Facts of a stack that follow from the types of its states, or from its optimizer."""
@@ -240,6 +240,7 @@ def _without_gradients(
         recomputes=("none",),
         offloads_activations=False,
         state_offloads=tuple(way for way in base.state_offloads if way.optimizer == "none"),
+        rank_orders=() if optimizer.splits_perturbations else base.rank_orders,
         base=base,
     )
 

@@ -77,4 +77,32 @@ def split_perturbations(case: RuleInput) -> Iterator[Problem]:
     yield Problem("workload.optimizer.perturbations", "split", rule, hint)
 
 
-FORWARD_ONLY_RULES: tuple[Rule, ...] = (forward_passes_only, parameters_alone, split_perturbations)
+def split_experts(case: RuleInput) -> Iterator[Problem]:
+    """Require all ranks that share experts' tokens or parameters in one half of the replicas."""
+    optimizer, experts = _optimizer(case), case.layout.experts
+    if optimizer is None or not optimizer.splits_perturbations or case.arch.moe is None or experts is None:
+        return
+    if case.grid.dp_replicate % 2:
+        return
+    if experts.edp_replicate % 2:
+        rule = (
+            "two halves of the replicas have unlike parameters, and experts of both meet: edp_replicate % 2 = "
+            f"{experts.edp_replicate} % 2 must be 0"
+        )
+        yield Problem("layout.ep", experts.ep, rule, "a smaller ep or etp, or perturbations: both")
+    for field, order, last in (
+        ("layout.rank_order", case.layout.order, "dp_replicate"),
+        ("layout.expert_order", experts.order, "edp_replicate"),
+    ):
+        inner = [axis for axis in order if axis != "pp"]
+        if inner[-1] != last:
+            rule = f"two halves of the replicas have unlike parameters: {last} varies slower than all axes but pp"
+            yield Problem(field, ", ".join(order), rule, f"{last} behind {inner[-1]}")
+
+
+FORWARD_ONLY_RULES: tuple[Rule, ...] = (
+    forward_passes_only,
+    parameters_alone,
+    split_perturbations,
+    split_experts,
+)

@@ -255,7 +255,7 @@ def _layouts(
     places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
 ) -> tuple[UnitLayout, UnitLayout]:
     """Return the layouts of the places' dense and expert parameters, without the ``held`` ones."""
-    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
+    tied_apart = len(program.end_ranks) > 1 and program.tied_apart
     dense, experts = (
         {
             t.name: t

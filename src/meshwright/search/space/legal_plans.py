@@ -142,6 +142,7 @@ def enumerate_space(
     cutter.cut_limits()
     cutter.multiply(("sharding", "gather"), options.sharding)
     _cut_shardings(cutter, setting, schedules)
+    _cut_split_experts(cutter, setting)
     _cut_excluded(cutter, constraints, schedules)
     cutter.cut_limits()
     base = PlanArrays(
@@ -361,6 +362,17 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
             ~by_unit | with_units[cutter.column("schedule")],
         ),
     )
+
+
+def _cut_split_experts(cutter: _Cutter, setting: Setting) -> None:
+    """Remove plans in which experts of both halves of the replicas meet, where these have unlike parameters."""
+    if setting.model.architecture.moe is None or not setting.workload.optimizer.splits_perturbations:
+        return
+    ranks = prod((cutter.column(axis) for axis in ("tp", "cp", "dp_replicate", "dp_shard")), start=1)
+    copies = ranks // (cutter.column("ep") * cutter.column("etp"))
+    shared = np.gcd(copies, cutter.column("dp_replicate"))
+    replicas = np.where(cutter.column("sharding") == 0, copies, shared)
+    cutter.cut(("experts of both halves of the replicas meet", replicas % 2 == 0))
 
 
 def _cut_excluded(cutter: _Cutter, constraints: SearchConstraints, schedules: SearchedSchedules) -> None:
