@@ -77,7 +77,7 @@ def with_sends(group: PlanGroup, messages: bool) -> Pipelined:
     message = group.message_s if messages else np.zeros(len(group.plans))
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
     leaves = group.crosses * (kept * message)[:, None]
-    down, up = leaves, np.roll(leaves, 1, axis=1)
+    down, up = leaves, np.roll(leaves, 1, axis=1) * (not group.forward_only)
     share = None
     if group.share is not None:
         share = share_passes(group, group.share, messages)
