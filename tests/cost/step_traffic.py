@@ -25,7 +25,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.lower_plan import p2p_bytes
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, overlapped_kinds, tied_reduction
+from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, overlapped_kinds, step_sums, tied_reduction
 from meshwright.program.pass_items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS, SUM_SENDS, ActionLists
@@ -106,7 +106,8 @@ def _group_traffic(group: PlanGroup) -> dict[str, Counts]:
         result[name] += group.micro_batches * value
     hidden = group.setting.model.architecture.hidden
     message = np.floor(p2p_bytes(hidden, group.shape, group.mode, group.setting.stack))
-    result["pp"] += 2 * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
+    ways = 1 if group.forward_only else 2
+    result["pp"] += ways * int(group.crosses.sum()) * group.visits * np.asarray(message, dtype=np.int64)
     result["pp"] += 2 * (group.ranks - 1) * NORM_BYTES * group.steps_overlap
     return result
 
@@ -125,7 +126,7 @@ def _around(group: PlanGroup, repeats: Counts) -> Iterable[tuple[int | Counts, C
     for blocks, stages in zip(group.stage_kinds, repeats, strict=True):
         yield from ((int(stages), collective) for collective in mirrored_collectives(group, blocks))
     axes = norm_axes(group.steps_overlap)
-    yield group.ranks, Collective("all-reduce", axes, NORM_BYTES, "gradient norm")
+    yield group.ranks, step_sums(stack, axes)
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         yield 2, tied_reduction(embedding, group.sharding, group.shape, stack)

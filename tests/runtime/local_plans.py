@@ -48,6 +48,7 @@ def small(
     once=False,
     node=8,
     capacity=None,
+    optimizer="adamw",
     **degrees,
 ) -> Small:
     """``recomputes`` are the layers' own choices, where they differ; copies of tokens go ``once`` between nodes."""
@@ -58,7 +59,12 @@ def small(
         "plan": 1,
         "model": "tiny",
         "cluster": f"h100-sxm-80gb x {ranks}",
-        "workload": {"seq_len": SEQ_LEN, "global_batch": global_batch, "capacity": capacity},
+        "workload": {
+            "seq_len": SEQ_LEN,
+            "global_batch": global_batch,
+            "capacity": capacity,
+            "optimizer": optimizer,
+        },
         "stack": "meshwright",
         "layout": degrees,
         "sharding": sharding,
@@ -73,7 +79,8 @@ def small(
     plan = with_layer_recomputes(plan, recomputes) if recomputes else plan
     cluster = in_nodes_of(load_cluster(data["cluster"]), node)
     stack = replace(load_stack("meshwright"), deduplicates_exchange=once)
-    workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch)
+    own = plan.workload.optimizer_in_full
+    workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch, optimizer=own)
     return Small(model, lower(plan, model, cluster, workload, stack), global_batch)
 
 
@@ -92,7 +99,7 @@ def micro_batches(program, rank, tokens, labels):
     return rank_micro_batches.micro_batches(program, rank, step, divisor, device)
 
 
-def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
+def run(case: Small, precision="fp64", steps=1, options=None, probe=None, keeps_gradients=True):
     """Losses, norms, whole gradients of the first step and whole parameters at the end; logs per rank."""
     program, model = case.program, case.model
     tensors = random_tensors(model, 0, torch.float64)
@@ -107,7 +114,7 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
             probed = probe(interpreter) if probe else None
 
             def keep():
-                if not results:
+                if not results and keeps_gradients:
                     gradients.extend(p for unit in units for p in pieces_of(unit, unit.reduced))
 
             interpreter.states.before_step = keep

@@ -5,13 +5,18 @@ table counts once, as the head), no causal discount, no recomputation; latent at
 query-key and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311,
 appendix B, made exact for these cases), linear attention head_dim of them: what its recurrence takes. Where sequences
 are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l tokens that are
-not cut. ``mfu_causal`` counts only unmasked positions; HFU adds what is recomputed.
+not cut. ``mfu_causal`` counts only unmasked positions; HFU adds what is recomputed. Without backward passes the two
+forward passes of a token count, two thirds of this.
 """
 
 from meshwright.cost.operators.attended_positions import mean_attended_positions
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Attention, LinearAttention
 from meshwright.workload.packed_documents import Documents
+
+
+FORWARD_PART = 1 / 3
+"""The forward pass's part of a token's training FLOPs."""
 
 
 def model_flops_per_token(

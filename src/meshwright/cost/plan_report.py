@@ -11,7 +11,11 @@ from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts
 from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
-from meshwright.cost.flops_per_token import model_flops_per_token, recomputed_flops_per_token
+from meshwright.cost.flops_per_token import (
+    FORWARD_PART,
+    model_flops_per_token,
+    recomputed_flops_per_token,
+)
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
@@ -177,9 +181,11 @@ def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict
     of_layers = layer_recomputes(plan, model.architecture.layers)
     planned = recomputed_model(model, of_layers, setting.stack)
     again = recomputed_flops_per_token(planned, seq_len, causal=False, documents=documents)
+    part = FORWARD_PART * workload.optimizer.passes_of_a_sequence if workload.optimizer.forward_only else 1.0
+    whole *= part
     return {
         "mfu": rate * whole,
-        "mfu_causal": rate * model_flops_per_token(model, seq_len, causal=True, documents=documents),
+        "mfu_causal": rate * part * model_flops_per_token(model, seq_len, causal=True, documents=documents),
         "hfu": rate * (whole + again),
     }
 
@@ -206,12 +212,19 @@ def _origins(estimate: Estimate, setting: Setting, error: StepError) -> dict[str
         "fits_probability": memory_origin(),
         "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages; "
         + memory_origin(),
-        "mfu": "6·N_active + 12·layers·heads·head_dim·seq per token over the dense peak; docs/metrics.md",
+        "mfu": _mfu_origin(setting),
         "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",
         "joules_per_step": "null: board power unknown"
         if pool.device.power_w is None
         else "upper bound: board power limit × devices × step time; hosts and network not included",
     }
+
+
+def _mfu_origin(setting: Setting) -> str:
+    counted = "6·N_active + 12·layers·heads·head_dim·seq"
+    if setting.workload.optimizer.forward_only:
+        counted = "two forward passes: 4·N_active + 8·layers·heads·head_dim·seq"
+    return f"{counted} per token over the dense peak; docs/metrics.md"
 
 
 def _kernels_origin(cluster: Cluster) -> str:

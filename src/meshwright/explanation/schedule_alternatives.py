@@ -83,7 +83,7 @@ def schedule_alternatives(subject: ExplainedPlan) -> ScheduleAlternatives:
     return ScheduleAlternatives(
         choice=choice,
         ranks=long.pipeline.ranks,
-        micro_batches=subject.setting.workload.global_batch // together,
+        micro_batches=subject.setting.workload.computed_sequences // together,
         bubble_s=forecast.parts["bubble"],
         step_s=forecast.step_s,
         activations_bytes=forecast.ledger["activations"],

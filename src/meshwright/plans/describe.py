@@ -12,7 +12,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import OptimizerSpec, ShortPlan
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.stack.stack import Stack
-from meshwright.stack.state_types import types_of
+from meshwright.stack.state_types import FORWARD_ONLY_MASTER, types_of
 from meshwright.workload.optimizer_choice import ADAMW
 
 
@@ -45,9 +45,11 @@ def describe_plan(
 def _with_types(plan: LongPlan, stack: Stack | None) -> LongPlan:
     if stack is None:
         return plan
-    types = types_of(stack, plan.workload.precision, plan.written_types)
+    types = types_of(stack, plan.workload.precision, plan.written_types).to_data()
+    if plan.workload.optimizer_in_full.forward_only:
+        types = {"gather": types["gather"], "master": plan.written_types.get("master", FORWARD_ONLY_MASTER)}
     workload = plan.workload.model_copy(update={"optimizer": _with_options(plan, stack)})
-    return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data()), "workload": workload})
+    return plan.model_copy(update={"dtypes": Dtypes.model_validate(types), "workload": workload})
 
 
 def _with_options(plan: LongPlan, stack: Stack) -> str | OptimizerSpec:

@@ -81,7 +81,9 @@ def drops_output(op: Operator, block: Block) -> bool:
 
 
 def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes kept from F to the backward pass by one block for one micro-batch."""
+    """Bytes kept from F to the backward pass by one block for one micro-batch; none where no backward pass follows."""
+    if stack.optimizer.forward_only:
+        return 0
     if block.full_recompute:
         return block_input_bytes(block, shape, mode)
     if keeps_products(block, stack):
@@ -99,6 +101,8 @@ def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Num
 def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes kept from I to W by one block for one micro-batch; the head's W is part of I
     (``program/lowering/block_items.py``)."""
+    if stack.optimizer.forward_only:
+        return 0
     kept: Number = 0
     gathered = replace(mode, sequence_parallel=False)
     for op in () if block.kind == "head" else block.operators:
@@ -127,7 +131,10 @@ def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Nu
 
 
 def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back."""
+    """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back.
+
+    Without backward passes those of its forward pass: at most all that operators read and make.
+    """
     brought = sum(gathered_for_backward_bytes(op, shape, mode) for op in block.operators)
     return brought + _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
 
@@ -140,7 +147,9 @@ def gathered_for_backward_bytes(op: Operator, shape: LocalShape, mode: Mode) -> 
 
 
 def logit_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    """Bytes of a block's logits, which are free as soon as the backward pass of the loss has ended."""
+    """Bytes of a block's kept logits, which are free as soon as the backward pass of the loss has ended."""
+    if stack.optimizer.forward_only:
+        return 0
     return sum(inner_bytes(op, shape, mode, stack) for op in block.operators if isinstance(op, Loss))
 
 

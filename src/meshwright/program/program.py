@@ -16,7 +16,7 @@ from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.hidden_matrices import MATRICES
-from meshwright.program.model_states.state_elements import StateEntry, StateKind
+from meshwright.program.model_states.state_elements import StateEntry, StateKind, embedding_names
 from meshwright.program.model_states.states_on_host import HostStates, PassCopies
 from meshwright.program.model_states.zero_sharding import SHARDED
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
@@ -164,6 +164,17 @@ class Program:
                     yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
 
     @property
+    def forward_only(self) -> bool:
+        """There are no backward passes: the loss is computed twice."""
+        return self.stack.optimizer.forward_only
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step, each counted once."""
+        passes = self.grid.size(("dp_replicate", "dp_shard")) * self.micro_batches * int(self.shape.micro_batch)
+        return passes // self.stack.optimizer.passes_of_a_sequence
+
+    @property
     def split(self) -> bool:
         """Backward passes are I and W."""
         return any(action.kind == "W" for action in self.lists[0])
@@ -180,6 +191,15 @@ class Program:
         With several chains that is the beginning of the first and the end of the last one.
         """
         return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
+
+    @property
+    def tied_apart(self) -> bool:
+        """The embedding's table lies on two pipeline ranks, as parameters of the first and of the last stage."""
+        if not self.forward_only:
+            return (None, "REDUCE_TIED") in self.collectives
+        table = embedding_names(self.blocks)
+        ops = (op for block in self.stages[-1].blocks for op in self.blocks[block].operators)
+        return len(self.end_ranks) > 1 and any(p.name in table for op in ops for p in op.parameters)
 
     @property
     def mirrors(self) -> tuple[tuple[int, ...], ...]:

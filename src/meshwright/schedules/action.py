@@ -42,6 +42,7 @@ Kind = Literal[
     "NORM",  # gradient norm: over all ranks, or over those of a stage where steps are validated afterwards
     "SEND_NORM",  # sums over this rank and those before it to the next one
     "RECV_NORM",  # sums over all ranks before this one
+    "PERTURB",  # parameters to the next point at which the loss is computed
     "STEP",  # optimizer
     "SEND_TOTAL",  # sums over all ranks, of the step before, to the previous rank
     "RECV_TOTAL",  # sums over all ranks, of the step before, from the next rank
@@ -71,7 +72,7 @@ Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {
     **dict.fromkeys(KINDS, "pass"),
     **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED"), "stage"),
-    **dict.fromkeys(("REDUCE_TIED", "NORM", "STEP", "VALIDATE"), "rank"),
+    **dict.fromkeys(("REDUCE_TIED", "NORM", "PERTURB", "STEP", "VALIDATE"), "rank"),
     **dict.fromkeys(SUM_MESSAGES, "rank"),
 }
 """What a kind belongs to: a stage and a micro-batch, a stage, or a whole rank."""

@@ -69,6 +69,7 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     parts, passes = dict.fromkeys(PARTS, 0.0), pass_parts(program, prices)
     if program.state_copies:
         parts[OFFLOAD] = 0.0
+    paused = 0.0
     schedule_end, begin = 0.0, simulation.ranks[busiest][0].start if program.steps_overlap else 0.0
     for record in simulation.ranks[busiest]:
         action = record.action
@@ -76,7 +77,9 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
             assert action.stage is not None
             for name, value in passes[action.stage, action.kind].items():
                 parts[name] += float(value)
-            schedule_end = record.end - begin
+            schedule_end = record.end - begin - paused
+        elif action.kind == "PERTURB":
+            paused += record.end - record.start
         elif action.kind == "STEP":
             parts["optimizer"] += record.end - record.start
     sends = sum(r.action.kind in ("SEND_F", "SEND_B") for r in simulation.ranks[busiest])
@@ -85,6 +88,7 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
     exchanged = sum(r.end - r.start for r in simulation.ranks[busiest] if r.stream == "exchange")
     parts["pp"] = min(idle, sends * message + exchanged)
     parts["bubble"] = idle - parts["pp"]
+    parts["optimizer"] += paused
     parts["dp"] += step_s - sum(parts.values()) - sum(waiting.values())
     return parts | {name: parts.get(name, 0.0) + seconds for name, seconds in waiting.items()}
 

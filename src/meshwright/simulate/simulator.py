@@ -25,7 +25,7 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
 )
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
-from meshwright.cost.operators.program_passes import pass_parts, rank_step_seconds
+from meshwright.cost.operators.program_passes import pass_parts, rank_perturbation_seconds, rank_step_seconds
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
@@ -169,6 +169,8 @@ class _Player:
             if arrival is None:
                 return False
             state.clock = max(state.clock, arrival)
+        elif action.kind == "PERTURB":
+            self._compute(action, rank, rank_perturbation_seconds(self.program, self.prices, rank))
         elif action.kind == "STEP":
             self._compute(action, rank, rank_step_seconds(self.program, self.prices, rank))
         elif action.kind in EXCHANGES:

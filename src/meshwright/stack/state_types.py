@@ -7,7 +7,9 @@ or the piece of it that a rank owns, as in Transformer Engine's FusedAdam.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from meshwright.schedules.forward_only import SCHEDULES
 from meshwright.stack.stack import Stack
 from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 
@@ -36,9 +38,11 @@ COUNTS = (
     "matrix_traffic_bytes",
     "shardings",
     "pipeline_shardings",
+    *("schedules", "schedule_knobs", "written_lists", "vocabularies", "step_validations"),
+    *("gathers", "pipeline_gathers", "recomputes", "offloads_activations", "state_offloads", "rank_orders"),
     "base",
 )
-"""Facts of a stack that follow from the types of its states."""
+"""Facts of a stack that follow from the types of its states, or from its optimizer."""
 
 
 def half_of(precision: str) -> str:
@@ -118,9 +122,13 @@ def split_joints(
             yield joint, rest
 
 
-def changed_types(stack: Stack, precision: str, written: Mapping[str, str]) -> dict[str, str]:
+def changed_types(
+    stack: Stack, precision: str, written: Mapping[str, str], optimizer: Optimizer = ADAMW
+) -> dict[str, str]:
     """Return the types of a plan that are not the stack's usual ones, by key of ``dtypes``."""
     usual = usual_types(stack, precision)
+    if optimizer.forward_only:
+        written = {"master": FORWARD_ONLY_MASTER, **written}
     types = types_of(stack, precision, written).to_data()
     return {key: value for key, value in types.items() if value != getattr(usual, key)}
 
@@ -147,6 +155,8 @@ def with_types(
     """
     base = stack.base or stack
     usual, types = usual_types(base, precision), types_of(base, precision, written)
+    if optimizer.forward_only:
+        return _without_gradients(stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER))
     if types == usual and optimizer == ADAMW:
         return (
             stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})
@@ -181,6 +191,56 @@ def with_types(
         matrix_traffic_bytes=traffic + 2 * of_matrices,
         shardings=tuple(name for name in base.shardings if name in shardings),
         pipeline_shardings=tuple(name for name in base.pipeline_shardings if name in shardings),
+        base=base,
+    )
+
+
+FORWARD_ONLY_SHARDINGS = ("none", "zero3")
+"""Shardings where there are parameters alone: nothing else is there to be cut."""
+
+
+FORWARD_ONLY_MASTER = "none"
+"""The usual type of a master copy where there are parameters alone."""
+FORWARD_ONLY_GATHER: Final = "per-layer"
+"""When sharded parameters are gathered for passes that keep nothing."""
+
+
+def _some(names: tuple[str, ...], kept: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in kept)
+
+
+def _without_gradients(
+    stack: Stack, base: Stack, usual: StateTypes, types: StateTypes, optimizer: Optimizer, master: str
+) -> Stack:
+    """Return the stack with the counts of parameters alone, and of a master copy that a plan writes.
+
+    Of its choices those are left that have a meaning without backward passes.
+    """
+    return replace(
+        stack,
+        parameter_bytes=base.parameter_bytes,
+        gradient_bytes=0,
+        optimizer_bytes=BYTES[master],
+        gradient_communication_bytes=0,
+        parameter_wire_bytes=base.parameter_wire_bytes + BYTES[types.gather] - BYTES[usual.gather],
+        optimizer_traffic_bytes=0,
+        scaled_moments=0,
+        optimizer=optimizer,
+        matrix_optimizer_bytes=0,
+        matrix_traffic_bytes=0,
+        shardings=_some(base.shardings, FORWARD_ONLY_SHARDINGS),
+        pipeline_shardings=_some(base.pipeline_shardings, FORWARD_ONLY_SHARDINGS),
+        schedules=_some(base.schedules, SCHEDULES),
+        schedule_knobs=(),
+        written_lists=False,
+        vocabularies=(),
+        step_validations=("before",),
+        gathers=(FORWARD_ONLY_GATHER,),
+        pipeline_gathers=(FORWARD_ONLY_GATHER,),
+        recomputes=("none",),
+        offloads_activations=False,
+        state_offloads=tuple(way for way in base.state_offloads if way.optimizer == "none"),
+        rank_orders=() if optimizer.splits_perturbations else base.rank_orders,
         base=base,
     )
 

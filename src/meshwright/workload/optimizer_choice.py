@@ -7,6 +7,7 @@ from typing import cast
 from meshwright.errors import Problem, nearest
 from meshwright.workload.optimizers import OPTIMIZERS
 from meshwright.workload.optimizers.optimizer_kind import OptimizerKind, Value
+from meshwright.workload.optimizers.zo_sgd import SPLIT
 
 FIELD = "workload.optimizer"
 DEFAULT_OPTIMIZER = "adamw"
@@ -68,6 +69,26 @@ class Optimizer:
         if not self.kind.of_matrices:
             return self
         return Optimizer(str(self.options["others"]), (("weight_decay", self.options["weight_decay"]),))
+
+    @property
+    def forward_only(self) -> bool:
+        """A step has two forward passes of every sequence and no backward pass."""
+        return self.name in OPTIMIZERS and self.kind.forward_only
+
+    @property
+    def splits_perturbations(self) -> bool:
+        """Two halves of the replicas compute the two losses of the same sequences."""
+        return self.forward_only and self.options["perturbations"] == SPLIT
+
+    @property
+    def epsilon(self) -> float:
+        """How far parameters are moved along their noise."""
+        return float(cast(float, self.options["epsilon"]))
+
+    @property
+    def passes_of_a_sequence(self) -> int:
+        """Forward passes over each sequence in a step, all replicas together."""
+        return 2 if self.forward_only else 1
 
     def problems(self) -> Iterator[Problem]:
         """Yield an unknown name, options that it does not have, and values out of range."""

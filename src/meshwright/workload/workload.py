@@ -60,6 +60,11 @@ class Workload:
         return self.seq_len * self.global_batch
 
     @property
+    def computed_sequences(self) -> int:
+        """Forward passes over sequences in a step, all replicas together."""
+        return self.global_batch * self.optimizer.passes_of_a_sequence
+
+    @property
     def peak_precision(self) -> str:
         """The column of a device's peaks that counts as 100 % for this workload."""
         return {"mxfp8": "fp8", "nvfp4": "fp4"}.get(self.precision, self.precision)

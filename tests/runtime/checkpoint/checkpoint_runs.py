@@ -1,5 +1,6 @@
 """Runs that are saved and restored, on forked ranks: losses, and every value that a rank holds between steps."""
 
+import torch
 import torch.distributed as dist
 from local_plans import batch, micro_batches, small
 from tiny_models import tiny
@@ -44,7 +45,7 @@ def taken(case, rank, numbers):
 
 def held(rank):
     """Every bit of a rank's parameters and moments, and the number of steps."""
-    values = {s.name: s.values.numpy().tobytes() for s in stretches(rank)}
+    values = {s.name: s.values.contiguous().view(torch.uint8).numpy().tobytes() for s in stretches(rank)}
     return rank.interpreter.states.optimizer.step, values
 
 

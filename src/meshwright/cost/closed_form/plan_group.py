@@ -25,6 +25,7 @@ from meshwright.cost.operators.pass_prices import (
     message_seconds,
     total,
 )
+from meshwright.cost.operators.perturbation_times import perturbation_seconds
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
 from meshwright.cost.operators.price_plans import (
     array_mesh,
@@ -131,9 +132,14 @@ class PlanGroup:
         return self.kind.split
 
     @property
+    def forward_only(self) -> bool:
+        """There are no backward passes."""
+        return self.setting.stack.optimizer.forward_only
+
+    @property
     def pass_kinds(self) -> tuple[PassKind, ...]:
         """The passes of a micro-batch over a stage."""
-        return pass_kinds(self.schedule)
+        return pass_kinds(self.schedule, self.setting.stack)
 
     @property
     def steps_overlap(self) -> bool:
@@ -166,7 +172,7 @@ class PlanGroup:
     @property
     def tied_apart(self) -> bool:
         """Two ranks hold a copy of the embedding table each."""
-        return self.setting.model.tied_gradients and not self.ends_together
+        return self.setting.model.tied_gradients and not self.ends_together and not self.forward_only
 
     @property
     def shared(self) -> Shared | None:
@@ -198,7 +204,7 @@ class PlanGroup:
     @cached_property
     def micro_batches(self) -> Ints:
         """M of every plan."""
-        return self.plans.micro_batches(self.setting.workload.global_batch)
+        return self.plans.micro_batches(self.setting.workload.computed_sequences)
 
     @property
     def visits(self) -> Ints:
@@ -287,6 +293,13 @@ class PlanGroup:
             return np.zeros((len(self.plans), self.ranks))
         held = (held_matrices(matrices, self.sharding, self.shape, stack) for matrices in self.kind_matrices)
         return self.per_rank(self.spread([nothing + dense + expert for dense, expert in held]))
+
+    @cached_property
+    def perturbation_s(self) -> Floats:
+        """Seconds in which every pipeline rank moves its parameters to another point: (n, P)."""
+        states = self.host_states(self.shape, self.mesh, axes=2)
+        held, stack = self.held("parameter"), self.setting.stack
+        return np.asarray(perturbation_seconds(held, stack, self.stage_forms, states))
 
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
@@ -398,7 +411,9 @@ class PlanGroup:
 
     @cached_property
     def input_s(self) -> Floats:
-        """Seconds of I, or of B where backward passes are not split: (n, K)."""
+        """Seconds of I, or of B where backward passes are not split, none without backward passes: (n, K)."""
+        if self.forward_only:
+            return np.zeros_like(self.forward_s)
         return self.stage_times(self.priced(self.pass_kinds[1]))
 
     @cached_property

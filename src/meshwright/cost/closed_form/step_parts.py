@@ -23,6 +23,8 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
+from meshwright.cost.operators.perturbation_times import update_seconds
+from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
@@ -31,10 +33,12 @@ from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses,
 from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import NORM_BYTES, overlapped_kinds, tied_reduction
+from meshwright.program.lowering.step_collectives import overlapped_kinds, step_sums, tied_reduction
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
+PERTURBATIONS = 2
+"""Passes over parameters before the update."""
 PARTS = ("compute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 
 
@@ -73,7 +77,7 @@ def with_sends(group: PlanGroup, messages: bool) -> Pipelined:
     message = group.message_s if messages else np.zeros(len(group.plans))
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
     leaves = group.crosses * (kept * message)[:, None]
-    down, up = leaves, np.roll(leaves, 1, axis=1)
+    down, up = leaves, np.roll(leaves, 1, axis=1) * (not group.forward_only)
     share = None
     if group.share is not None:
         share = share_passes(group, group.share, messages)
@@ -94,7 +98,9 @@ def pipeline_lengths(groups: Sequence[PlanGroup], *, silent: bool = False) -> li
     lengths: dict[int, Length] = {}
     shapes: dict[tuple[ScheduleChoice, int, int], list[int]] = {}
     for index, group in enumerate(groups):
-        if group.formed and group.copies is None:
+        if group.forward_only:
+            lengths[index] = _forward_only_length(group, heard)
+        elif group.formed and group.copies is None:
             shapes.setdefault((group.schedule, group.ranks, group.chunks), []).append(index)
         else:
             lengths[index] = _played_length(group, heard)
@@ -117,10 +123,25 @@ def pipeline_lengths(groups: Sequence[PlanGroup], *, silent: bool = False) -> li
 def length_of(group: PlanGroup, piped: Pipelined) -> Floats:
     """Length of a group's schedule with these times of its stages; units exchange nothing."""
     passes, message, counts = piped.passes, piped.message, group.micro_batches
+    if group.forward_only:
+        return _forward_only(group, piped)
     if group.formed:
         forward, backward = passes.forward, passes.backward
         return pipeline_seconds(group.schedule, forward, backward, message, counts, group.ranks)
     return step_length(group, played_span(group.schedule, passes, message, counts, group.ranks))
+
+
+def _forward_only_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
+    """Return the length of a schedule without backward passes, and of one whose messages take no time."""
+    return Length(*(_forward_only(group, pipelined(group, messages)) for messages in heard))
+
+
+def _forward_only(group: PlanGroup, piped: Pipelined) -> Floats:
+    """Return the seconds of all forward passes, without the longest of the passes over parameters between them."""
+    counts, pause = group.micro_batches, group.perturbation_s
+    split = group.setting.stack.optimizer.splits_perturbations
+    ended = forward_only_seconds(piped.passes.forward, piped.message, pause, counts, split=split)
+    return np.asarray(ended - PERTURBATIONS * pause.max(1))
 
 
 def _played_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
@@ -243,7 +264,8 @@ def _busiest(group: PlanGroup, stage_times: Floats) -> dict[str, Floats]:
 def norm_and_ties(group: PlanGroup) -> Floats:
     """Seconds of the norm of gradients, and of the reduction of a table that two ranks hold."""
     size, local = group.mesh.group(norm_axes(group.steps_overlap))
-    seconds = np.asarray(group.forms.collective("all-reduce", NORM_BYTES, size, local))
+    sums = step_sums(group.setting.stack, ("world",))
+    seconds = np.asarray(group.forms.collective("all-reduce", sums.logical_bytes, size, local))
     if group.tied_apart:
         embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
         tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)
@@ -252,7 +274,9 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 
 
 def optimizer(group: PlanGroup) -> Floats:
-    """Return the slowest rank's optimizer step in seconds."""
+    """Return the slowest rank's optimizer step in seconds, passes that perturb parameters included."""
+    if group.forward_only:
+        return np.asarray(update(group) + PERTURBATIONS * group.perturbation_s.max(1))
     owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
     states = group.host_states(group.shape, group.mesh, axes=2)
     if states is not None:
@@ -261,6 +285,13 @@ def optimizer(group: PlanGroup) -> Floats:
         return np.asarray(optimizer_seconds(owned, stack, forms)).max(1)
     seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
     return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+
+
+def update(group: PlanGroup) -> Floats:
+    """Return the slowest rank's update behind forward passes in seconds: (n,)."""
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    seconds = update_seconds(group.held("parameter"), group.setting.stack, group.stage_forms, states)
+    return np.asarray(seconds).max(1)
 
 
 def _orthogonalisations(group: PlanGroup) -> list[Floats]:

@@ -338,7 +338,7 @@ class _Same:
 
     @cached_property
     def micro_batches(self) -> Ints:
-        return self.plans.micro_batches(self.group.setting.workload.global_batch)
+        return self.plans.micro_batches(self.group.setting.workload.computed_sequences)
 
     @cached_property
     def block_seconds(self) -> dict[int, Floats]:
@@ -394,7 +394,7 @@ class _Same:
 
     def passes(self, block: int) -> Number:
         """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
-        return sum(total(self.group.prices.block(block, kind)) for kind in pass_kinds(self.choice))
+        return sum(total(self.group.prices.block(block, kind)) for kind in pass_kinds(self.choice, self.group.setting.stack))
 
     def per_plan(self, value: Number) -> Floats:
         """Return the value with a row for every plan."""
@@ -428,8 +428,11 @@ def _idle_s(same: _Same) -> Floats:
     chain = same.group.setting.model.chain
     there = sum((repeat * forward[block] for block, repeat in chain), start=np.zeros(1))
     back = _sums(counts("behind"), same.backward_seconds)
+    before = _sums(counts("before"), forward)
+    if same.group.setting.stack.optimizer.forward_only:
+        return np.asarray(before)
     meanwhile = same.most_in_flight() * _sums(counts("most"), forward)
-    return np.maximum(_sums(counts("before"), forward), there[:, None] + back - meanwhile)
+    return np.maximum(before, there[:, None] + back - meanwhile)
 
 
 _Priced = tuple[Ints, _Same]

@@ -57,7 +57,7 @@ class StateExchangeBounds:
         """Rows of a mask whose passes exchange states, and the seconds in all passes of a step of the mean rank."""
         if order not in self._in_passes:
             (once,) = self._of_states(self._inside, order, 1, _once_in_passes)
-            count = self.base.take(self._inside).micro_batches(self.setting.workload.global_batch)
+            count = self.base.take(self._inside).micro_batches(self.setting.workload.computed_sequences)
             self._in_passes[order] = count * once / self.base.pp[self._inside]
         chosen = among[self._inside]
         return self._inside[chosen], self._in_passes[order][chosen]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.closed_form.step_parts import norm_and_ties, optimizer, with_sends
+from meshwright.cost.closed_form.step_parts import PERTURBATIONS, norm_and_ties, optimizer, update, with_sends
 from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.automatic_schedule_memory import leading_forward_passes, min_passes_held
 from meshwright.cost.memory.rank_ledgers import activations, ledgers_without_lists, saved_activation_bytes
@@ -105,6 +105,13 @@ def _mean_work(group: PlanGroup) -> Floats:
     return np.asarray(group.micro_batches * once / (group.ranks * group.kind.chains))
 
 
+def _behind(group: PlanGroup) -> Floats:
+    """Return the seconds around all passes at least: norm, tied tables, optimizer; passes over parameters between."""
+    if group.forward_only:
+        return update(group) + norm_and_ties(group) + PERTURBATIONS * group.perturbation_s.min(1)
+    return optimizer(group) + norm_and_ties(group)
+
+
 class _Bound:
     """Arrays that the bounds of a group's plans share: (n, P)."""
 
@@ -117,7 +124,7 @@ class _Bound:
         before, behind = np.cumsum(forward, 1) - forward, back.sum(1)[:, None] - np.cumsum(back, 1)
         self.begin = before[:, first] + crossed[first] * message[:, None]
         turn = forward.sum(1)[:, None] + behind[:, last] + (2 * ends - crossed[last]) * message[:, None]
-        self.turn = np.maximum(turn, self.begin)
+        self.turn = self.begin if group.forward_only else np.maximum(turn, self.begin)
         drain = (np.cumsum(back, 1) - back)[:, first] + crossed[first] * message[:, None]
         self.drain = 0 * drain if group.split else drain
         self.work = piped.passes.whole[:, at].sum(1) * group.micro_batches[:, None]
@@ -133,7 +140,7 @@ class _Bound:
         usable = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
         self.fixed = sum(ledgers_without_lists(group).values(), start=np.zeros(1))
         self.room = usable * ROOM - self.fixed
-        self.rest = optimizer(group) + norm_and_ties(group)
+        self.rest = _behind(group)
         self.sizes, self.of_first = saved_activation_bytes(group), kept[:, 0]
         self.largest = kept.max(1)
         if group.split and not group.copied:
@@ -180,5 +187,7 @@ class _Bound:
     def _most(self, rows: NDArray[np.int64], choice: ScheduleChoice) -> Floats:
         """Forward passes that every rank holds at most; what is in no way limited holds as many."""
         ranks, chunks = self.group.ranks, self.group.chunks
+        if self.group.forward_only:
+            return np.full((len(rows), ranks), np.inf)
         counts, where = np.unique(self.group.micro_batches[rows], return_inverse=True)
         return np.array([in_flight_bounds(choice, ranks, int(m), chunks) for m in counts], dtype=float)[where]

@@ -37,6 +37,7 @@ from meshwright.program.pass_items import Item, PassKind
 from meshwright.program.pipeline_vocabulary import share_items
 from meshwright.program.program import Program
 from meshwright.schedules.choice import ScheduleChoice
+from meshwright.stack.stack import Stack
 from meshwright.schedules.pipeline import returns_to_first
 
 
@@ -97,7 +98,7 @@ def array_prices(
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
         for index, block in enumerate(setting.model.blocks)
-        for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice))
+        for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice, setting.stack))
         if index not in setting.model.vocabulary
     }
     form = plans.schedules[int(plans.schedule[0])].form
@@ -105,8 +106,10 @@ def array_prices(
     return Prices(Local(forms, shape, mode, priced.stack), mesh, items, setting.model.blocks)
 
 
-def pass_kinds(schedule: ScheduleChoice) -> tuple[PassKind, ...]:
-    """Return the passes of a micro-batch over a stage under a schedule."""
+def pass_kinds(schedule: ScheduleChoice, stack: Stack) -> tuple[PassKind, ...]:
+    """Return the passes of a micro-batch over a stage under a schedule and a stack's optimizer."""
+    if stack.optimizer.forward_only:
+        return ("F",)
     return ("F", "I", "W") if schedule.kind.split else ("F", "B")
 
 

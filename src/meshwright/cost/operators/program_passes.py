@@ -3,6 +3,7 @@
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import Parts, Prices, add_parts, total
+from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.program.model_states.hidden_matrices import stage_matrices
@@ -19,9 +20,18 @@ def pass_parts(program: Program, prices: Prices) -> dict[tuple[int, Kind], Parts
     return found
 
 
+def rank_perturbation_seconds(program: Program, prices: Prices, rank: int) -> float:
+    """Return the seconds in which a pipeline rank moves its parameters to another point."""
+    held, states = program.held_elements(rank, "parameter"), program.host_states
+    return float(perturbation_seconds(held, program.stack, prices.local.forms, states))
+
+
 def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
     """Return the seconds of a pipeline rank's optimizer step, on its device and its host."""
     forms, stack = prices.local.forms, program.stack
+    if program.forward_only:
+        held = program.held_elements(rank, "parameter")
+        return float(update_seconds(held, stack, forms, program.host_states))
     if program.host_states is not None:
         return float(step_seconds(program.held_elements(rank, "optimizer"), program.host_states, forms))
     matrices = matrix_elements(program, rank)

@@ -130,6 +130,7 @@ class OptimizerSpec(Strict):
     scale: str | None = None
     tensor: str | None = None
     others: str | None = None
+    perturbations: str | None = None
 
     @property
     def optimizer(self) -> Optimizer:

@@ -59,9 +59,10 @@ def batch_division(case: RuleInput) -> Iterator[Problem]:
         return
     batch, unit = workload.global_batch, case.sequences_at_once
     grid, micro = case.grid, case.plan.pipeline.micro_batch
+    half = "" if case.replicas == grid.dp_replicate else "/2"
     rule = (
-        f"global_batch % (dp_replicate·dp_shard·micro_batch) = {batch} % "
-        f"({grid.dp_replicate}·{grid.dp_shard}·{micro}) = {batch % unit} ≠ 0"
+        f"global_batch % (dp_replicate{half}·dp_shard·micro_batch) = {batch} % "
+        f"({case.replicas}·{grid.dp_shard}·{micro}) = {batch % unit} ≠ 0"
     )
     if batch < unit:
         rule += f": less than one micro-batch for each of {unit // micro} replicas"

@@ -21,6 +21,7 @@ from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
 from meshwright.plans.rules.context_parallel import CONTEXT_RULES
 from meshwright.plans.rules.degrees import DEGREE_RULES
 from meshwright.plans.rules.expert_order import EXPERT_RULES
+from meshwright.plans.rules.forward_only import FORWARD_ONLY_RULES
 from meshwright.plans.rules.node_order import NODE_RULES
 from meshwright.plans.rules.not_in_this_release import unsupported
 from meshwright.plans.rules.offload_of_states import HOST_STATE_RULES
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     *TYPE_RULES,
     *DEVICE_RULES,
     *ROUTING_RULES,
+    *FORWARD_ONLY_RULES,
 )
 
 

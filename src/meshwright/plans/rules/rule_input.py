@@ -15,6 +15,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import Grid, Layout, LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.stack import Stack
+from meshwright.workload.optimizers import OPTIMIZERS
 from meshwright.workload.workload import Workload
 
 
@@ -78,9 +79,17 @@ class RuleInput:
             return None
 
     @property
+    def replicas(self) -> int:
+        """Replicas with sequences of their own, by dp_replicate: half of them where two share each sequence."""
+        optimizer = self.plan.workload.optimizer_in_full
+        shared = optimizer.name in OPTIMIZERS and not any(True for _ in optimizer.problems())
+        halves = shared and optimizer.splits_perturbations and self.grid.dp_replicate % 2 == 0
+        return self.grid.dp_replicate // 2 if halves else self.grid.dp_replicate
+
+    @property
     def sequences_at_once(self) -> int:
         """Sequences that all replicas take in one micro-batch: dp_replicate·dp_shard·micro_batch."""
-        return self.grid.dp_replicate * self.grid.dp_shard * self.plan.pipeline.micro_batch
+        return self.replicas * self.grid.dp_shard * self.plan.pipeline.micro_batch
 
     @property
     def micro_batches(self) -> int | None:

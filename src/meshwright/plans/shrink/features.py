@@ -118,7 +118,8 @@ def pipeline_ranks(short: ShortPlan) -> int:
 
 def micro_batches(short: ShortPlan) -> int:
     """Micro-batches of a step."""
-    replicas = prod((short.layout.dp_replicate, short.layout.dp_shard))
+    shared = 2 if short.workload.optimizer_in_full.splits_perturbations else 1
+    replicas = prod((short.layout.dp_replicate, short.layout.dp_shard)) // shared
     return short.workload.global_batch // (replicas * short.pipeline.micro_batch)
 
 

@@ -191,7 +191,10 @@ def _small_short(
 ) -> ShortPlan:
     """Build the short form of a small plan of ``count`` micro-batches; uneven stages come later."""
     sharded, replicas = degrees["dp_shard"] > 1, degrees["dp_replicate"] * degrees["dp_shard"]
-    batch = replicas * pipeline.micro_batch * count
+    optimizer, shared = short.workload.optimizer, short.workload.optimizer_in_full.splits_perturbations
+    if shared and degrees["dp_replicate"] == 1:
+        optimizer, shared = short.workload.optimizer_in_full.name, False
+    batch = replicas * pipeline.micro_batch * count // (2 if shared else 1)
     return ShortPlan(
         plan=short.plan,
         model=short.model,
@@ -202,7 +205,7 @@ def _small_short(
             precision="fp16" if short.dtypes and short.workload.precision == "fp16" else "bf16",
             documents=_documents(short),
             capacity=_capacity(short),
-            optimizer=short.workload.optimizer,
+            optimizer=optimizer,
         ),
         stack=OWN_STACK,
         layout=ShortLayout(

@@ -14,15 +14,19 @@ from meshwright.schedules.action import (
     VOCABULARY_KINDS,
     Action,
     Kind,
+    format_actions,
     most_in_flight,
 )
+from meshwright.schedules.forward_only import PERTURB, forward_only_lists
 
-WHOLE, SPLIT = (1, 0, 0), (0, 1, 1)
+NO_BACKWARD, WHOLE, SPLIT = (0, 0, 0), (1, 0, 0), (0, 1, 1)
 MESSAGES = frozenset((*SENDS, *RECEIVES, *EXCHANGES))
 
 
 def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
     """Each stage runs, for each micro-batch of its chain, F once, and B once or I and W once each, on its own rank.
+
+    Without backward passes F once.
 
     Each share of a vocabulary that is spread runs E, S, T and D once.
     """
@@ -32,6 +36,8 @@ def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
         for stage in case.program.stages_of(rank):
             for m in ways.micro_batches_of(stage.index, total):
                 counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
+                if case.program.forward_only and tuple(counts) == (1, *NO_BACKWARD):
+                    continue
                 yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
         for share in case.shares_of(rank):
             for m in range(case.program.micro_batches):
@@ -55,6 +61,20 @@ def _pass_problems(
         text = " ".join(f"{n}×{kind}" for n, kind in zip(backward, COMPUTE_KINDS[1:], strict=True))
         rule = f"the backward pass of stage {stage}, micro-batch {micro_batch} is there as {text}"
         yield Problem(f"lists.{rank}", text, rule, "B once, or I and W once each")
+
+
+def perturbed_before_passes(case: CheckedProgram) -> Iterator[Problem]:
+    """Require parameters to be where the loss of each pass is computed, if there are no backward passes."""
+    program = case.program
+    if not program.forward_only:
+        return
+    split = program.stack.optimizer.splits_perturbations
+    expected = forward_only_lists(program.pipeline_ranks, program.micro_batches, split=split)
+    for rank, actions in enumerate(program.lists):
+        found = [action for action in actions if action == PERTURB or action.kind in PASS_KINDS]
+        if found != expected[rank]:
+            rule = "parameters are perturbed before the passes of each loss"
+            yield Problem(f"lists.{rank}", format_actions(found), rule, format_actions(expected[rank]))
 
 
 def data_before_use(case: CheckedProgram) -> Iterator[Problem]:
@@ -138,8 +158,11 @@ def _expected_messages(case: CheckedProgram) -> list[Counter[Action]]:
             continue
         low, high = placement[stage], placement[stage + 1]
         for m in ways.micro_batches_of(stage, total):
-            expected[low].update((Action("SEND_F", stage, m), Action("RECV_B", stage, m)))
-            expected[high].update((Action("RECV_F", stage + 1, m), Action("SEND_B", stage + 1, m)))
+            expected[low].update((Action("SEND_F", stage, m),))
+            expected[high].update((Action("RECV_F", stage + 1, m),))
+            if not case.program.forward_only:
+                expected[low].update((Action("RECV_B", stage, m),))
+                expected[high].update((Action("SEND_B", stage + 1, m),))
     for share in case.program.shares:
         for kind in EXCHANGES:
             if (share.index, kind) in case.program.collectives:
@@ -157,4 +180,4 @@ def memory_as_declared(case: CheckedProgram) -> Iterator[Problem]:
             yield Problem(f"in_flight.{rank}", declared, rule, str(peak))
 
 
-LIST_RULES: tuple[Rule, ...] = (every_pass_once, data_before_use, every_message_once, memory_as_declared)
+LIST_RULES: tuple[Rule, ...] = (every_pass_once, perturbed_before_passes, data_before_use, every_message_once, memory_as_declared)

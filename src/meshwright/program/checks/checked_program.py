@@ -30,9 +30,10 @@ class CheckedProgram:
 
     @property
     def tied_ranks(self) -> tuple[int, ...]:
-        """The two ranks that each hold a copy of the embedding table; empty where there is one copy."""
+        """The two ranks that each hold a copy of the embedding table with gradients; empty where there is one copy."""
         ends = self.program.end_ranks
-        return ends if self.model.tied_gradients and len(ends) > 1 else ()
+        tied = self.model.tied_gradients and not self.program.forward_only
+        return ends if tied and len(ends) > 1 else ()
 
     def shares_of(self, rank: int) -> tuple[Stage, ...]:
         """Return a rank's share of the vocabulary, if it is spread."""

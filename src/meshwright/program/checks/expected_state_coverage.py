@@ -17,9 +17,9 @@ from meshwright.program.model_states.hidden_matrices import matrix_names
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
-    STATE_KINDS,
     StateKind,
     embedding_names,
+    state_kinds,
 )
 from meshwright.program.pipeline_vocabulary import ends_together, rows_of_share
 from meshwright.program.program import Program, Stage
@@ -105,7 +105,7 @@ def coverage(program: Program, model: ModelGraph) -> tuple[Coverage, ...]:
     return tuple(
         cover(program, part, kind, sharded=len(rows.get((unit.stage, unit.name, kind), ())) > len(unit.axes))
         for unit in units(program, model)
-        for kind in STATE_KINDS
+        for kind in state_kinds(program.stack)
         for part in unit.with_state(kind)
     )
 

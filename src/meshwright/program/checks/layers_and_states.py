@@ -13,6 +13,7 @@ from meshwright.program.model_states.state_elements import (
     STATE_KINDS,
     StateEntry,
     StateKind,
+    state_kinds,
 )
 from meshwright.program.pass_items import Body
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks
@@ -118,10 +119,11 @@ def sharded_alike(case: CheckedProgram) -> Iterator[Problem]:
     for kind, found in sharded.items():
         if len(found) > 1:
             yield Problem("states", kind, "is sharded in some rows only", "all rows of a kind alike")
-    order = [any(sharded[kind]) for kind in STATE_KINDS]  # parameter ⇒ gradient ⇒ optimizer
+    kinds = state_kinds(case.program.stack)
+    order = [any(sharded[kind]) for kind in kinds]  # parameter ⇒ gradient ⇒ optimizer
     if order != sorted(order):
         rule = "a sharded parameter has sharded gradients, a sharded gradient sharded optimizer states"
-        yield Problem("states", dict(zip(STATE_KINDS, order, strict=True)), rule, "shard the optimizer first")
+        yield Problem("states", dict(zip(kinds, order, strict=True)), rule, "shard the optimizer first")
 
 
 def bodies_hold_stages(case: CheckedProgram) -> Iterator[Problem]:

@@ -192,6 +192,11 @@ BLOCK_PASSES: dict[PassKind, Callable[[Block, LocalShape, Mode, Stack], tuple[It
 """How each pass of a block is made."""
 
 
+def block_passes(stack: Stack) -> tuple[PassKind, ...]:
+    """Return the passes that blocks may have under a stack's optimizer."""
+    return ("F",) if stack.optimizer.forward_only else tuple(BLOCK_PASSES)
+
+
 def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
     if isinstance(op, Dispatch):
         return [Compute(op, "F"), *_dispatch_forward(op, shape, mode, stack)]

@@ -28,7 +28,7 @@ from meshwright.program.expert_dispatch.expert_load import expert_load, scope_to
 from meshwright.program.expert_dispatch.fanout_from_router_counts import fanout_from_counts
 from meshwright.program.layouts.rank_mesh import RankGrid, strides, together
 from meshwright.program.local_shape import LocalShape, Mode, Number
-from meshwright.program.lowering.block_items import BLOCK_PASSES
+from meshwright.program.lowering.block_items import BLOCK_PASSES, block_passes
 from meshwright.program.lowering.pass_bodies import pass_body
 from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.step_collectives import StepPlan, step_collectives, wrap_lists
@@ -59,6 +59,7 @@ from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import ActionLists, Kind, most_in_flight
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
+from meshwright.schedules.forward_only import forward_only_lists
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import changed_types, with_types
@@ -88,8 +89,8 @@ def lower(
     parts = stages + shares(model, len(stages), ranks)
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
-    micro_batches = workload.global_batch // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
-    schedule, ways = _schedule(plan, micro_batches, times), choice.ways(ranks, plan.pipeline.virtual_stages)
+    micro_batches = workload.computed_sequences // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
+    schedule, ways = _schedule(plan, micro_batches, workload, times), choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
         sharding=effective_sharding(plan.sharding, stack),
         mode=mode,
@@ -98,7 +99,7 @@ def lower(
         stages=stages,
         ways=ways,
         elements=elements,
-        tied=model.tied_gradients,
+        tied=model.tied_gradients and not workload.optimizer.forward_only,
         tied_head=model.tied_head,
         grid=grid,
         expert_grid=expert_grid,
@@ -135,13 +136,13 @@ def lower(
         overlapped=step.overlapped,
         p2p_bytes=int(p2p_bytes(model.architecture.hidden, shape, mode, stack)),
         activation_bytes=tuple(_activations(part, model, step) for part in parts),
-        changed_types=changed_types(stack, workload.precision, plan.written_types),
+        changed_types=changed_types(stack, workload.precision, plan.written_types, workload.optimizer),
         weight_gradient_bytes=tuple(_kept_for_weights(part, model, step) for part in parts),
         offloaded_layers=tuple(len(blocks_out(out, part.blocks, model)) for part in parts),
         offloaded_bytes=offloaded,
         working_bytes=tuple(_stage_working(s, model, shape, mode, stack) for s in parts),
         lists=wrap_lists(messages, step, collectives),
-        in_flight=_in_flight(plan, micro_batches, schedule),
+        in_flight=() if workload.optimizer.forward_only else _in_flight(plan, micro_batches, schedule),
         chains=ways.chains,
         shares=step.shares,
         vocabulary=choice.vocabulary,
@@ -184,7 +185,7 @@ def _state_copies(host: HostStates, step: StepPlan) -> dict[tuple[int, Kind], Pa
     return {
         (stage.index, kind): host.copies([step.elements[block] for block in stage.blocks], kind)
         for stage in step.stages
-        for kind in BLOCK_PASSES
+        for kind in block_passes(step.stack)
     }
 
 
@@ -306,8 +307,12 @@ def p2p_bytes(hidden: int, shape: LocalShape, mode: Mode, stack: Stack) -> float
     return whole / shape.tp if mode.sequence_parallel or stack.partitioned_p2p else whole  # type: ignore[return-value]
 
 
-def _schedule(plan: LongPlan, micro_batches: int, times: StageTimes | None) -> ActionLists:
-    ranks = plan.pipeline.ranks
+def _schedule(
+    plan: LongPlan, micro_batches: int, workload: Workload, times: StageTimes | None
+) -> ActionLists:
+    ranks, optimizer = plan.pipeline.ranks, workload.optimizer
+    if optimizer.forward_only:
+        return forward_only_lists(ranks, micro_batches, split=optimizer.splits_perturbations)
     chunks = len(plan.pipeline.placement) // ranks
     return plan.choice.lists(ranks, micro_batches, chunks, times)
 
@@ -328,8 +333,8 @@ def _block_items(
 ) -> dict[tuple[int, PassKind], tuple[Item, ...]]:
     items = dict(share_items(model, choice.form)) if choice.form else {}
     for index, block in enumerate(model.blocks):
-        for kind, build in BLOCK_PASSES.items() if index not in model.vocabulary else ():
-            items[index, kind] = _live_items(build(block, step.shape, step.mode, step.stack), step)
+        for kind in block_passes(step.stack) if index not in model.vocabulary else ():
+            items[index, kind] = _live_items(BLOCK_PASSES[kind](block, step.shape, step.mode, step.stack), step)
     return items
 
 
@@ -373,7 +378,7 @@ def _bodies(step: StepPlan, model: ModelGraph) -> dict[tuple[int, Kind], Body]:
     bodies: dict[tuple[int, Kind], Body] = {
         (stage.index, kind): pass_body(stage.blocks, kind, units, together[stage.index], step.shared)
         for stage in step.stages
-        for kind in BLOCK_PASSES
+        for kind in block_passes(step.stack)
     }
     for share in step.shares:
         for passed in SHARE_PASSES:

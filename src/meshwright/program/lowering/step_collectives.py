@@ -36,6 +36,8 @@ LISTED = ("per-step", "per-unit")
 """When states are exchanged by actions of the lists."""
 NORM_BYTES = 8
 """The sum of squares of all gradients and the sum of the losses, in fp32."""
+LOSS_BYTES = 16
+"""The sums of the two losses of a step without backward passes, in fp64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +150,15 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
         embedding = step.elements[step.stages[0].blocks[0]]
         result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
     axes = norm_axes(step.validated_afterwards)
-    result[None, "NORM"] = step.live((Collective("all-reduce", axes, NORM_BYTES, "gradient norm"),))
+    result[None, "NORM"] = step.live((step_sums(step.stack, axes),))
     return {key: collectives for key, collectives in result.items() if collectives}
+
+
+def step_sums(stack: Stack, axes: tuple[str, ...]) -> Collective:
+    """All-reduce of the numbers that a step needs of all ranks."""
+    if stack.optimizer.forward_only:
+        return Collective("all-reduce", axes, LOSS_BYTES, "two losses")
+    return Collective("all-reduce", axes, NORM_BYTES, "gradient norm")
 
 
 def tied_reduction(embedding: Elements, sharding: str, shape: LocalShape, stack: Stack) -> Collective:

@@ -16,7 +16,7 @@ from meshwright.stack.stack import Stack
 
 
 class ExchangeTiming(NamedTuple):
-    """The time of parameter gathers ("never" where they are not cut) and of gradient reductions."""
+    """The time of parameter gathers ("never" where they are not cut) and of gradient reductions ("never" without)."""
 
     gather: str
     reduce: str
@@ -33,6 +33,8 @@ def exchange_timing(sharding: ShardingName, gather: str, stack: Stack, *, pipeli
         gather = "never"
     elif sharding != "zero3":
         gather = "per-step" if pipeline else "per-micro-batch"
+    if stack.optimizer.forward_only:
+        return ExchangeTiming(gather, "never")
     if gather == "per-unit":
         return ExchangeTiming(gather, "per-unit")
     each = gather == "per-layer" or (not pipeline and sharding in stack.reduces_each_micro_batch)

@@ -165,6 +165,13 @@ def bytes_per_element(kind: StateKind, stack: Stack) -> int:
     }[kind]
 
 
+def state_kinds(stack: Stack) -> tuple[StateKind, ...]:
+    """Return the kinds of state that parameters have: without backward passes no gradients, and no empty states."""
+    if not stack.optimizer.forward_only:
+        return STATE_KINDS
+    return tuple(kind for kind in STATE_KINDS if bytes_per_element(kind, stack))
+
+
 @dataclass(frozen=True, slots=True)
 class StateEntry:
     """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.

@@ -13,10 +13,10 @@ from meshwright.program.model_states.hidden_matrices import MATRICES, held_matri
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
-    STATE_KINDS,
     StateEntry,
     StateKind,
     bytes_per_element,
+    state_kinds,
 )
 from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.program import Stage
@@ -36,7 +36,7 @@ def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEn
         layers[like] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
     rows = []
     for block, numbers in layers.items():
-        for kind in STATE_KINDS:
+        for kind in state_kinds(step.stack):
             for expert in (False, True):
                 row = _row(stage, block, tuple(numbers), kind, expert, step, model)
                 rows += [row] if row.elements else []

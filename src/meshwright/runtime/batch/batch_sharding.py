@@ -1,7 +1,8 @@
 """Assign sequences and positions of a step's batch to ranks. Pure.
 
 Data-parallel replicas take consecutive sequences, with dp_replicate outermost. The cp ranks of a replica share its
-sequences and hold different positions of each.
+sequences and hold different positions of each. Without backward passes each sequence is there twice: on the same rank,
+or in both halves of dp_replicate.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,14 @@ from meshwright.program.program import Program
 def sequence_indices(program: Program, rank: int) -> Iterator[range]:
     """Yield, for each micro-batch of a rank, the indices of its sequences in the step's batch."""
     place, size = program.grid.coordinates(rank), int(program.shape.micro_batch)
-    replica = place["dp_replicate"] * program.grid.sizes["dp_shard"] + place["dp_shard"]
-    first = replica * size * program.micro_batches
+    optimizer, own, outer = program.stack.optimizer, program.micro_batches, place["dp_replicate"]
+    if optimizer.splits_perturbations:
+        outer %= program.grid.sizes["dp_replicate"] // 2
+    elif optimizer.forward_only:
+        own //= 2
+    first = (outer * program.grid.sizes["dp_shard"] + place["dp_shard"]) * size * own
     for m in range(program.micro_batches):
-        yield range(first + m * size, first + (m + 1) * size)
+        yield range(first + m % own * size, first + (m % own + 1) * size)
 
 
 def rank_positions(program: Program, rank: int) -> list[int]:

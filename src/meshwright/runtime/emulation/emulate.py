@@ -34,14 +34,13 @@ from meshwright.runtime.emulation.time_scale import (
     real_time_allowed,
     shortest_pass,
 )
-from meshwright.runtime.emulation.units_and_optimizer import EmulatedOptimizer, emulated_plan
+from meshwright.runtime.emulation.units_and_optimizer import EmulatedOptimizer, EmulatedStates, emulated_plan
 from meshwright.runtime.emulation.vocabulary_exchanges import EmulatedExchanges
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare
-from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.schedules.action import Action
 
@@ -155,7 +154,9 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
     stages = EmulatedStages(program, times, clock, communicator)
     interpreter = Interpreter(
         plan,
-        StepStates(plan, optimizer),
+        EmulatedStates(
+            plan, optimizer, clock=clock, seconds=times.perturbation_s[plan.pipeline_rank]
+        ),
         hear=Listening(
             clock,
             steps_of(program) * len(program.lists[plan.pipeline_rank]),

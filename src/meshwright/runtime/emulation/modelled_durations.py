@@ -40,6 +40,8 @@ class ModelledTimes:
         a copy of each stage's activations to the host, or back.
     optimizer_s
         the optimizer's step of each pipeline rank.
+    perturbation_s
+        a pass of each pipeline rank that perturbs its parameters; 0 with backward passes.
     during_gather
         (pass, left) → length of a forward pass that begins while its own gather has so many seconds left.
     during_exchange
@@ -56,6 +58,7 @@ class ModelledTimes:
     exchange_occupancy: float
     copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]
+    perturbation_s: tuple[float, ...]
     during_gather: Callable[[float, float], float]
     during_exchange: Callable[[float, float], float]
     reduction_slowdown: Callable[[float, float, int], float]

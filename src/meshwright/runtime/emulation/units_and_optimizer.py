@@ -14,6 +14,7 @@ from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCom
 from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
 from meshwright.runtime.precision import PRECISIONS
 from meshwright.runtime.state.optimizer import Optimizer
+from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.sharded_unit import Steps, Unit
 from meshwright.runtime.state.unit_layout import UnitLayout
 from meshwright.schedules.action import Action
@@ -58,6 +59,19 @@ class EmulatedOptimizer(Optimizer):
         self.clock.record(Action("STEP"), start, self.clock.now, "compute")
         for unit in self.plan.all_units:
             unit.reduced = None
+
+
+@dataclass
+class EmulatedStates(StepStates):
+    """States of a step whose passes over parameters take ``seconds`` each."""
+
+    clock: Clock = field(kw_only=True)
+    seconds: float = field(kw_only=True)
+
+    def perturb(self, action: Action) -> None:
+        """Take the time of a pass over parameters."""
+        start = self.clock.work(self.seconds)
+        self.clock.record(action, start, self.clock.now, "compute")
 
 
 def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankPlan:

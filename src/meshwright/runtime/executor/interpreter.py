@@ -164,7 +164,9 @@ class Interpreter:
         stage, m = _pass_of(action)
         self.states.ready(stage)
         x = self._input_of(action, stage, m)
-        run = self.running[stage, m] = self.begin_passes(self.plan, stage, self.batches[m])
+        run = self.begin_passes(self.plan, stage, self.batches[m])
+        if not self.program.forward_only:
+            self.running[stage, m] = run
         y = run.forward(x)
         if not self.program.ways.is_last(stage):
             self.results["F", stage + 1, m] = y
@@ -283,6 +285,7 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "REDUCE_MIRRORED": lambda interpreter, action: interpreter.states.reductions.mirrored(action),
     "REDUCE_TIED": lambda interpreter, action: interpreter.states.reductions.tied(action),
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
+    "PERTURB": lambda interpreter, action: interpreter.states.perturb(action),
     "STEP": lambda interpreter, action: interpreter.states.step(action),
     "OFFLOAD": _offload,
     "RELOAD": _reload,

@@ -20,6 +20,7 @@ from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.precision import precision_of
+from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
@@ -34,6 +35,7 @@ class Job:
     """Inputs of every rank of a run.
 
     ``timeout_s`` is how long an operation may wait for its partners. Without ``accelerated``, ranks compute on the CPU.
+    ``seed`` is that of the noise of parameters, if the optimizer makes any.
     """
 
     program: Program
@@ -42,6 +44,7 @@ class Job:
     options: StepOptions = field(default_factory=StepOptions)
     timeout_s: float = 300.0
     accelerated: bool = True
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,14 @@ def loaded_rank(
         unit.load(local_part(tensors, unit))
     for name, buffer in plan.buffers.items():
         buffer.copy_(tensors[name])
-    return Rank(place, job, plan, Interpreter(plan, StepStates(plan, Optimizer(plan, job.options))))
+    return Rank(place, job, plan, Interpreter(plan, _states(plan, job)))
+
+
+def _states(plan: RankPlan, job: Job) -> StepStates:
+    optimizer = Optimizer(plan, job.options)
+    if job.program.forward_only:
+        return ForwardOnlyStates(plan, optimizer, seed=job.seed)
+    return StepStates(plan, optimizer)
 
 
 def _agree(program: Program, store: dist.Store, place: Place) -> None:

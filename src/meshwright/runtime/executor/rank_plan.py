@@ -12,11 +12,11 @@ from functools import cached_property
 
 import torch
 
-from meshwright.model.graph import ModelGraph
+from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.named_tensors import named_buffers
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
-from meshwright.program.activation_bytes import saved_tensors_by_operator
+from meshwright.program.activation_bytes import SavedTensors, saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH
@@ -211,8 +211,15 @@ def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
         block=block,
         kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
         items={kind: items for (of, kind), items in program.block_items.items() if of == place.block},
-        keeps=saved_tensors_by_operator(block),
+        keeps=_kept(block, program),
     )
+
+
+def _kept(block: Block, program: Program) -> Mapping[str, SavedTensors]:
+    """Return what each operator keeps; nothing where no backward pass follows."""
+    if program.forward_only:
+        return {op.name: SavedTensors(inputs=False, inner=False) for op in block.operators}
+    return saved_tensors_by_operator(block)
 
 
 def _units(
@@ -255,7 +262,7 @@ def _layouts(
     places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
 ) -> tuple[UnitLayout, UnitLayout]:
     """Return the layouts of the places' dense and expert parameters, without the ``held`` ones."""
-    tied_apart = len(program.end_ranks) > 1 and (None, "REDUCE_TIED") in program.collectives
+    tied_apart = len(program.end_ranks) > 1 and program.tied_apart
     dense, experts = (
         {
             t.name: t

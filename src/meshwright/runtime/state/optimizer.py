@@ -62,6 +62,8 @@ class Optimizer:
     def _parts(self, unit: Unit) -> list[OptimizerPart]:
         stack, precision = self.plan.program.stack, self.plan.precision
         optimizer = stack.optimizer
+        if optimizer.forward_only:
+            return []
         options = self.options.for_optimizer(optimizer, stack.muon_scale)
         if not optimizer.kind.of_matrices:
             return [element_part(unit, optimizer, options, precision, None)]

@@ -95,6 +95,10 @@ class StepStates:
         for item in self.plan.program.collectives.get((None, "NORM"), ()):
             self.plan.communicator.start(item, self.sums, NORM_BYTES // 2).wait()
 
+    def perturb(self, action: Action) -> None:
+        """Raise AssertionError: steps with backward passes perturb nothing."""
+        raise AssertionError(action)
+
     def step(self, action: Action) -> None:
         """Take the optimizer's step on this rank's shards."""
         if self.sums is None:

@@ -25,5 +25,5 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor)
     if program.chains > 1:
         here = program.grid.coordinates(rank)["pp"]
         return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
-    tied = tensor.name == TOKEN_TABLE and (None, "REDUCE_TIED") in program.collectives
+    tied = tensor.name == TOKEN_TABLE and program.tied_apart
     return stages[ends[0]] if tied and first == stages[ends[-1]] else first

@@ -69,6 +69,7 @@ class Evaluation:
                     batch, self.rank.plan.program, self.rank.place.rank, 1, self.rank.communicator.device
                 )
             )
+        total /= self.rank.job.program.stack.optimizer.passes_of_a_sequence
         return HeldOut(step, sum_over_ranks(self.rank.communicator, total, "held-out loss") / tokens, tokens)
 
     def _sum(self, batches: Sequence[MicroBatch]) -> float:

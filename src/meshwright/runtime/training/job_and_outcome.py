@@ -45,9 +45,7 @@ class Training:
     def tokens_per_step(self) -> int:
         """Tokens of a whole batch."""
         program = self.job.program
-        replicas = program.grid.size(("dp_replicate", "dp_shard"))
-        shape = program.shape
-        return int(replicas * program.micro_batches * shape.micro_batch * shape.seq_len)
+        return program.sequences * int(program.shape.seq_len)
 
 
 @dataclass(frozen=True, kw_only=True)

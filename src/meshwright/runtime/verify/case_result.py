@@ -49,7 +49,8 @@ class StateOutcome:
 class Outcome:
     """The worst error of each quantity over all steps, and differences as text; ``failure`` if a rank failed.
 
-    ``norms`` are the reference's norms of all gradients, step by step. ``states`` is the outcome with states in the
+    ``norms`` are the reference's norms of all gradients, step by step. ``magnified``: by how much the plan's arithmetic
+    magnifies rounding, as a difference of two losses does. ``states`` is the outcome with states in the
     types that the plan writes; None where it writes none.
     """
 
@@ -61,6 +62,7 @@ class Outcome:
     copies: tuple[str, ...] = ()
     failure: str = ""
     norms: tuple[float, ...] = ()
+    magnified: float = 1.0
     states: StateOutcome | None = None
 
     @property
@@ -93,7 +95,7 @@ class Outcome:
     @property
     def doubtful(self) -> bool:
         """True if the case passed with more error than rounding explains."""
-        return self.equal and self.worst.value > DOUBTFUL
+        return self.equal and self.worst.value > self.magnified * DOUBTFUL
 
     def to_json(self) -> dict[str, object]:
         """Return the outcome as JSON-ready data; a number that is not finite is None."""

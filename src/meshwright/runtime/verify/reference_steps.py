@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it
@@ -9,6 +10,7 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 from meshwright.model.named_tensors import named_parameters
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
+from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
 from meshwright.runtime.verify.verify_case import Batch, VerifyCase
 
@@ -41,6 +43,29 @@ def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tu
 
 def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
+    return _two_loss_steps(trial) if trial.program.forward_only else _gradient_steps(trial)
+
+
+def _two_loss_steps(trial: VerifyCase) -> Steps:
+    tensors, found, chosen = trial.tensors(), [], []
+    for step, batch in enumerate(trial.batches()):
+        chosen.append(_chosen(trial, tensors, batch))
+        found.append(two_loss_step(trial, tensors, step, partial(_number, trial, batch)))
+    return Steps(
+        tuple(float(of[LOSSES].mean()) for of in found),
+        tuple(float(of[GRADIENT].abs()) for of in found),
+        tuple(found),
+        tensors,
+        tuple(chosen),
+        {},
+    )
+
+
+def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
+    return _loss(trial, tensors, batch).item()
+
+
+def _gradient_steps(trial: VerifyCase) -> Steps:
     tensors, options = trial.tensors(), trial.options
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
     optimizer = ReferenceOptimizer(trial.program, options, trained)

@@ -19,12 +19,14 @@ from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Job, Rank, rank_of
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome
 from meshwright.runtime.verify.expected_traffic import differing_traffic, parts_of
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
+from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
 from meshwright.runtime.verify.routed_traffic import routed_differences
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
@@ -97,7 +99,9 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     """Run all steps and record the results."""
     record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
     states = rank.interpreter.states
-    states.before_step = lambda: record.gradients.append(_pieces(units, _reduced))
+    states.before_step = lambda: record.gradients.append(
+        _two_losses(states) if isinstance(states, ForwardOnlyStates) else _pieces(units, _reduced)
+    )
     states.after_norm = record.results.append
     for step, batch in enumerate(trial.batches()):
         before = len(rank.communicator.log)
@@ -117,6 +121,17 @@ def _pieces(units: Sequence[Unit], buffer: Callable[[Unit], torch.Tensor]) -> li
     return [replace(piece, values=piece.values.cpu()) for piece in pieces]
 
 
+def _two_losses(states: ForwardOnlyStates) -> list[Piece]:
+    """Return what a step without backward passes computes, as pieces of tensors that every rank has whole."""
+    found = states.found
+    assert found is not None
+    values = {LOSSES: [found.plus, found.minus], GRADIENT: [found.gradient]}
+    return [
+        Piece(name, (len(of),), (len(of),), (), 0, torch.tensor(of, dtype=torch.float64))
+        for name, of in values.items()
+    ]
+
+
 def _reduced(unit: Unit) -> torch.Tensor:
     assert unit.reduced is not None
     return unit.reduced
@@ -134,13 +149,18 @@ def gathered(record: T, place: Place) -> list[T]:
 def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Outcome:
     differing: dict[str, None] = {}
 
-    def error(pieces: Sequence[Sequence[Piece]], reference: Tensors, slack: Tensors) -> Error:
+    # one step's gradient along its noise may happen to be near zero
+    least = max(expected.norms) if trial.program.forward_only else 0.0
+
+    def error(
+        pieces: Sequence[Sequence[Piece]], reference: Tensors, slack: Tensors, least: float = 0.0
+    ) -> Error:
         tensors, copies = joined(piece for of_rank in pieces for piece in of_rank)
         differing.update(dict.fromkeys(copies))
-        return tensor_error(tensors, reference, slack) if tensors else Error(float("inf"), copies[0])
+        return tensor_error(tensors, reference, slack, least) if tensors else Error(float("inf"), copies[0])
 
     gradients = [
-        error([record.gradients[step] for record in everyone], dict(reference), {})
+        error([record.gradients[step] for record in everyone], dict(reference), {}, least)
         for step, reference in enumerate(expected.gradients)
     ]
     parameters = error([record.parameters for record in everyone], dict(expected.parameters), expected.slack)
@@ -148,12 +168,19 @@ def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> O
     return Outcome(
         loss=worst(number_error(r.loss, expected.losses[step], "loss") for step, r in results),
         gradient=worst(gradients),
-        norm=worst(number_error(r.norm, expected.norms[step], "gradient norm") for step, r in results),
+        norm=worst(number_error(r.norm, expected.norms[step], "gradient norm", least) for step, r in results),
         parameter=parameters,
         traffic=tuple(islice(_traffic(trial, everyone, expected), MOST_NAMED)),
         copies=tuple(differing),
         norms=expected.norms,
+        magnified=_magnified(trial),
     )
+
+
+def _magnified(trial: VerifyCase) -> float:
+    """Return by how much a difference of two losses over 2ε magnifies their rounding; 1 with backward passes."""
+    optimizer = trial.program.stack.optimizer
+    return 1 / (2 * optimizer.epsilon) if optimizer.forward_only else 1.0
 
 
 def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Iterator[str]:

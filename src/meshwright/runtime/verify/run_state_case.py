@@ -30,7 +30,8 @@ def run_case_and_states(trial: VerifyCase, report: ProgressCallback) -> Outcome:
     Plans whose steps overlap are run with wide states only: a step that is undone would be recorded twice.
     """
     outcome = run_case_with_clipping(trial, report)
-    if not trial.program.changed_types or trial.program.steps_overlap or outcome.failure:
+    program = trial.program
+    if not program.changed_types or program.steps_overlap or program.forward_only or outcome.failure:
         return outcome
     return replace(outcome, states=run_state_case(trial, report))
 

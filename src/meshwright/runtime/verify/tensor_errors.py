@@ -30,9 +30,9 @@ def worst(errors: Iterable[Error]) -> Error:
     return max(errors, key=lambda error: error.value)
 
 
-def number_error(found: float, expected: float, of: str) -> Error:
-    """Return the relative error of a number."""
-    value = abs(found - expected) / abs(expected)
+def number_error(found: float, expected: float, of: str, least: float = 0.0) -> Error:
+    """Return the error of a number relative to itself, or to ``least`` if that is more."""
+    value = abs(found - expected) / max(abs(expected), least)
     return Error(value if value == value else inf, of)
 
 
@@ -40,13 +40,17 @@ def tensor_error(
     found: Mapping[str, torch.Tensor],
     expected: Mapping[str, torch.Tensor],
     slack: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    least: float = 0.0,
 ) -> Error:
-    """Return the error of the worst parameter; differences up to its ``slack`` count as none."""
+    """Return the error of the worst parameter; differences up to its ``slack`` count as none.
+
+    It is relative to ``least`` at least.
+    """
     assert found.keys() == expected.keys(), sorted(found.keys() ^ expected.keys())
     largest = max(float(tensor.abs().max()) for tensor in expected.values())
     errors = []
     for name, tensor in expected.items():
-        scale = max(float(tensor.abs().max()), FLOOR * largest)
+        scale = max(float(tensor.abs().max()), FLOOR * largest, least)
         apart = (found[name] - tensor).abs()
         apart = (apart - slack[name]).clamp(min=0) if name in slack else apart
         value = float(apart.max()) / scale

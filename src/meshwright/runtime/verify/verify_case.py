@@ -53,8 +53,7 @@ class VerifyCase:
     @property
     def sequences(self) -> int:
         """Sequences of a step."""
-        replicas = self.program.grid.size(("dp_replicate", "dp_shard"))
-        return replicas * self.program.micro_batches * int(self.program.shape.micro_batch)
+        return self.program.sequences
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the initial parameters."""

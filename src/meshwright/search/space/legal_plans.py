@@ -142,6 +142,7 @@ def enumerate_space(
     cutter.cut_limits()
     cutter.multiply(("sharding", "gather"), options.sharding)
     _cut_shardings(cutter, setting, schedules)
+    _cut_split_experts(cutter, setting)
     _cut_excluded(cutter, constraints, schedules)
     cutter.cut_limits()
     base = PlanArrays(
@@ -234,8 +235,13 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
-    batch = setting.workload.global_batch
+    batch, each = setting.workload.global_batch, 1
+    if setting.workload.optimizer.splits_perturbations:
+        each = 2
+        even = cutter.column("dp_replicate") % each == 0
+        cutter.cut(("dp_replicate is odd, and two halves of it compute one loss each", even))
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
+    at_once = at_once // each
     cutter.cut((f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0))
 
 
@@ -308,7 +314,7 @@ def _cut_written(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules
 
 def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    return setting.workload.global_batch // at_once
+    return setting.workload.computed_sequences // at_once
 
 
 def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: SearchedSchedules) -> NDArray[np.bool_]:
@@ -356,6 +362,17 @@ def _cut_shardings(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
             ~by_unit | with_units[cutter.column("schedule")],
         ),
     )
+
+
+def _cut_split_experts(cutter: _Cutter, setting: Setting) -> None:
+    """Remove plans in which experts of both halves of the replicas meet, where these have unlike parameters."""
+    if setting.model.architecture.moe is None or not setting.workload.optimizer.splits_perturbations:
+        return
+    ranks = prod((cutter.column(axis) for axis in ("tp", "cp", "dp_replicate", "dp_shard")), start=1)
+    copies = ranks // (cutter.column("ep") * cutter.column("etp"))
+    shared = np.gcd(copies, cutter.column("dp_replicate"))
+    replicas = np.where(cutter.column("sharding") == 0, copies, shared)
+    cutter.cut(("experts of both halves of the replicas meet", replicas % 2 == 0))
 
 
 def _cut_excluded(cutter: _Cutter, constraints: SearchConstraints, schedules: SearchedSchedules) -> None:

@@ -29,7 +29,9 @@ SearchedSchedules = tuple[ScheduleChoice, ...]
 
 def usual_schedules(stack: Stack) -> SearchedSchedules:
     """Those that a search proposes by itself; without a pipeline all are 1F1B."""
-    return tuple(ScheduleChoice(name) for name, kind in _runs(stack) if kind.searched)
+    alone = stack.optimizer.forward_only  # forward passes of all schedules are the same
+    names = (name for name, kind in _runs(stack) if kind.searched)
+    return tuple(ScheduleChoice(name) for name in names if name == "1f1b" or not alone)
 
 
 def named_schedules(text: str, stack: Stack, field: str) -> SearchedSchedules:

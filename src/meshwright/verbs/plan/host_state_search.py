@@ -17,7 +17,8 @@ def search_with_states_on_hosts(
 ) -> tuple[Space, RankedPlans] | None:
     """Return the space and the plans found with the fewest states on the hosts that make any plan fit.
 
-    First all of the optimizer's states go there, then parameters too; None where the stack or the question says
+    First all of the optimizer's states go there, then parameters too, and these alone where there are no others; None
+    where the stack or the question says
     otherwise, or where nothing fits so either.
     """
     said = {*scope.keep, *scope.forbid}
@@ -34,6 +35,9 @@ def search_with_states_on_hosts(
 
 def _attempts(setting: Setting) -> Iterator[Keep]:
     ways = setting.stack.state_offloads
+    if setting.workload.optimizer.forward_only:
+        yield from ({PARAMETERS: "all"} for way in ways if way.has_part("parameters", 1.0))
+        return
     if any(way.has_part("optimizer", 1.0) and way.parameters == "none" for way in ways):
         yield {OPTIMIZER: "all"}
     if any(way.has_part("optimizer", 1.0) and way.has_part("parameters", 1.0) for way in ways):

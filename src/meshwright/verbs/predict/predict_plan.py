@@ -116,7 +116,7 @@ def check_playable(resolved: Resolved) -> None:
     pipeline, workload = resolved.long.pipeline, resolved.setting.workload
     (layout,) = resolved.long.layouts.values()
     replicas = layout.grid.dp_replicate * layout.grid.dp_shard
-    micro_batches = workload.global_batch // (replicas * pipeline.micro_batch)
+    micro_batches = workload.computed_sequences // (replicas * pipeline.micro_batch)
     passes = 2 * micro_batches * len(pipeline.placement)
     if passes > MAX_PASSES:
         stages = len(pipeline.placement)

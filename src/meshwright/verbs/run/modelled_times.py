@@ -11,7 +11,11 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
     reduction_slowdown,
 )
 from meshwright.cost.operators.pass_prices import CATEGORY, Parts, Prices, message_seconds
-from meshwright.cost.operators.program_passes import pass_parts, rank_step_seconds
+from meshwright.cost.operators.program_passes import (
+    pass_parts,
+    rank_perturbation_seconds,
+    rank_step_seconds,
+)
 from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
@@ -39,6 +43,10 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             float(copy_seconds(copied, forms)) if copied else 0.0 for copied in program.offloaded_bytes
         ),
         optimizer_s=tuple(rank_step_seconds(program, prices, rank) for rank in range(program.pipeline_ranks)),
+        perturbation_s=tuple(
+            rank_perturbation_seconds(program, prices, rank) if program.forward_only else 0.0
+            for rank in range(program.pipeline_ranks)
+        ),
         during_gather=lambda length, left: float(during_gather(length, left, forms)),
         during_exchange=lambda length, left: float(during_exchange(length, left, forms)),
         reduction_slowdown=lambda reduction, length, blocks: float(

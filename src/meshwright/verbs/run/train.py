@@ -114,6 +114,7 @@ def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "
             grant.precision,
             optimizer_options(grant.options),
             accelerated=not request.cpu,
+            seed=grant.options.seed,
         ),
         options=grant.options,
         utilisation=partial(utilisation_on, grant),

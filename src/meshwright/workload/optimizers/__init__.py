@@ -7,5 +7,12 @@ from meshwright.workload.optimizers.lion import LION
 from meshwright.workload.optimizers.muon import MUON
 from meshwright.workload.optimizers.optimizer_kind import OptimizerKind
 from meshwright.workload.optimizers.sgd import SGD
+from meshwright.workload.optimizers.zo_sgd import ZO_SGD
 
-OPTIMIZERS: Mapping[str, OptimizerKind] = {"adamw": ADAMW, "sgd": SGD, "lion": LION, "muon": MUON}
+OPTIMIZERS: Mapping[str, OptimizerKind] = {
+    "adamw": ADAMW,
+    "sgd": SGD,
+    "lion": LION,
+    "muon": MUON,
+    "zo-sgd": ZO_SGD,
+}

@@ -27,12 +27,13 @@ class OptimizerKind:
     """An optimizer: its options, and the moments of each element for given options.
 
     ``of_matrices``: so it does of the matrices of hidden layers, which it needs whole; another optimizer takes the
-    rest.
+    rest. ``forward_only``: it estimates gradients from two forward passes of every sequence; there is no backward pass.
     """
 
     options: Mapping[str, Option]
     moments: Callable[[Options], tuple[str, ...]]
     of_matrices: bool = False
+    forward_only: bool = False
 
 
 def is_number(value: object) -> bool:

@@ -50,6 +50,9 @@ def _model(plan: PlanValues) -> Iterator[Problem]:
 @limit("does not undo corrections of routers", "schedule")
 def _balance(plan: PlanValues) -> Iterator[Problem]:
     routing = plan.arch.numerics.routing
+    if routing is not None and routing.correction_speed and plan.workload.optimizer.forward_only:
+        rule = f"corrections of routers that move, under {plan.workload.optimizer.name}: {NOT_RUN}"
+        yield Problem("workload.optimizer", plan.workload.optimizer.name, rule, "adamw")
     if routing is not None and routing.correction_speed and plan.schedule.step_validation == "after":
         rule = f"corrections of routers that move behind a step which may be undone: {NOT_RUN}"
         yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")

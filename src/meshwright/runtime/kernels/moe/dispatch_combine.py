@@ -110,9 +110,18 @@ class DispatchKernel:
         if logits is not None:  # recomputation reuses the routes of the forward pass
             visit.routes = self._routes(logits.flatten(0, 1), logits.shape[1])
             visit.way = self._way(visit.routes)
+            if self.setting.communicator.program.forward_only:
+                self._count(visit.routes, logits.shape[1])
         if visit.keep.inputs and not visit.keep.inner:
             visit.kept["input"] = tokens
         return token_dispatch_of(visit).leave(tokens)
+
+    def _count(self, routes: TokenPermutation, batch: int) -> None:
+        """Count choices and the balancing loss where no backward pass will."""
+        if self.balance is not None:
+            loss = self.balance.loss(routes, routes.logits, batch)
+            self.setting.tally.loss = self.setting.tally.loss + loss
+        self.setting.tally.count(self._correction, routes.experts, self.op.experts, routes.dropped)
 
     def again(self, visit: OperatorCall) -> torch.Tensor:
         """Return the same rows from the saved tokens."""

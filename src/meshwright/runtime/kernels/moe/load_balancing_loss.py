@@ -30,24 +30,27 @@ class Balance:
 
     def of_tokens(self, routes: TokenPermutation, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return this rank's part of the loss, and the gradient of its logits."""
-        assert routes.choices is not None
-        count = routes.logits.shape[-1]
-        chosen = routes.choices.to(self.statistic)
-        share = chosen / chosen.sum(-1, keepdim=True)
         with torch.enable_grad():
             free = routes.logits.detach().requires_grad_()
-            each = self._probabilities(free.to(self.statistic)).unflatten(0, (-1, batch)).sum(0)
-            together = each if self.rule.scope == "sequence" else each.sum(0, keepdim=True)
-            loss = (share * together).sum() * (self.rule.coefficient * count / self._tokens)
+            loss = self.loss(routes, free, batch)
             (gradient,) = torch.autograd.grad(loss, free)
         return loss.detach(), gradient
+
+    def loss(self, routes: TokenPermutation, logits: torch.Tensor, batch: int) -> torch.Tensor:
+        """Return this rank's part of the loss, for choices and the logits that they came from."""
+        assert routes.choices is not None
+        count = logits.shape[-1]
+        chosen = routes.choices.to(self.statistic)
+        share = chosen / chosen.sum(-1, keepdim=True)
+        each = self._probabilities(logits.to(self.statistic)).unflatten(0, (-1, batch)).sum(0)
+        together = each if self.rule.scope == "sequence" else each.sum(0, keepdim=True)
+        return (share * together).sum() * (self.rule.coefficient * count / self._tokens)
 
     @property
     def _tokens(self) -> int:
         """Tokens of a step, which is tokens of a scope times scopes of a step."""
         program = self.program
-        sequences = program.grid.size(("dp_replicate", "dp_shard")) * program.micro_batches
-        return sequences * int(program.shape.micro_batch) * int(program.shape.seq_len)
+        return program.sequences * int(program.shape.seq_len)
 
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         if self.routing.scores != "sigmoid":
