@@ -62,9 +62,9 @@ from meshwright.program.model_states.hidden_matrices import (
     stage_matrices,
 )
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_elements import NOT_PACKED, Elements, StateKind, block_elements
+from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
 from meshwright.program.model_states.states_on_host import HostStates
-from meshwright.program.model_states.zero_sharding import SHARDED, held_elements, held_packed
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.pass_items import Body, Collective, PassKind
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
 from meshwright.schedules.action import Kind
@@ -303,19 +303,6 @@ class PlanGroup:
         return self._held[key]
 
     @cached_property
-    def held_packed_bytes(self) -> Floats | float:
-        """Bytes of frozen parameters with a type of their own on every pipeline rank: (n, P), or 0."""
-        if all(elements.packed is NOT_PACKED for elements in self.block_elements.values()):
-            return 0.0
-        sharded, nothing = "parameter" in SHARDED[self.sharding], np.zeros(len(self.plans))
-        return self._on_ranks(
-            {
-                index: nothing + held_packed(self.per_plan_elements(each), sharded, self.shape).bytes
-                for index, each in self.block_elements.items()
-            }
-        )
-
-    @cached_property
     def _held(self) -> dict[tuple[bool, str], Floats]:
         return {}
 
@@ -333,9 +320,9 @@ class PlanGroup:
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
             ).items()
         }
-        return self._on_ranks(blocks)
+        return self.on_ranks(blocks)
 
-    def _on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
+    def on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
