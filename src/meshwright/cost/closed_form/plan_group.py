@@ -317,7 +317,7 @@ class PlanGroup:
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         blocks = {
             index: np.asarray(
-                held_elements(self.per_plan_elements(each.of(kind)), kind, sharded, self.shape).total
+                held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
             )
             for index, each in (
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
@@ -329,6 +329,10 @@ class PlanGroup:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
+
+    def _per_plan_counts(self, elements: Elements) -> Elements:
+        own = self.per_plan(elements.own) if np.any(elements.own) else 0
+        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
