@@ -31,14 +31,13 @@ def plan(
     precision: options.Precision = "bf16",
     fp8_recipe: options.Fp8Recipe = None,
     optimizer: options.OptimizerText = "adamw",
+    adapter: options.AdapterText = None,
     documents: options.Documents = None,
     routing: options.Routing = None,
     capacity: options.Capacity = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: options.Keep = None,
-    forbid: Annotated[
-        list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
-    ] = None,
+    forbid: options.Forbid = None,
     allow: options.Allow = None,
     top: Annotated[int, typer.Option("--top", help="Number of plans to show.")] = 5,
     stages: Annotated[
@@ -75,6 +74,7 @@ def plan(
             precision=precision,
             fp8_recipe=fp8_recipe,
             optimizer=options.optimizer(optimizer),
+            adapter=options.adapter(adapter),
             task=task,
             documents=options.lengths(documents),
             routing=options.routing(routing),
@@ -94,12 +94,11 @@ def plan(
             assume=assume or (),
             progress=ProgressLine(),
         )
-        files = answer.proposals[0].files(output) if output else {}
-        write_all(files)
+        best = answer.proposals[0]
+        write_all(files := best.files(output) if output else {})
         if as_json:
             print_json(answer.to_json())
             return
-        best = answer.proposals[0]
         print_remarks(best.report.remarks)
         render_plan_answer(answer.to_json(), best.reasons, [str(path) for path in files], why=why)
 

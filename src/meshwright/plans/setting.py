@@ -7,7 +7,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.stack.stack import Stack
-from meshwright.stack.state_types import with_types
+from meshwright.stack.state_types import master_is_parameter, with_types
 from meshwright.workload.workload import Workload
 
 
@@ -32,5 +32,8 @@ class Setting:
         """Make a setting of a loaded model; a LoRA workload adds adapters, ``dtypes`` and the optimizer change
         the stack's states.
         """
+        if workload.task == "lora":
+            halves = master_is_parameter(stack.base or stack)
+            model = with_adapters(model, workload.adapter, halves=halves)
         own = with_types(stack, workload.precision, dtypes.written if dtypes else {}, workload.optimizer)
-        return cls(with_adapters(model) if workload.task == "lora" else model, cluster, workload, own)
+        return cls(model, cluster, workload, own)

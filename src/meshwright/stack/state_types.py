@@ -11,6 +11,7 @@ from typing import Final
 
 from meshwright.schedules.forward_only import SCHEDULES
 from meshwright.stack.stack import Stack
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 
 HALF = "16-bit"
@@ -82,6 +83,17 @@ def usual_types(stack: Stack, precision: str) -> StateTypes:
 def master_is_parameter(stack: Stack) -> bool:
     """Return true if the parameter itself is the fp32 copy, as in FSDP."""
     return stack.parameter_bytes == BYTES["fp32"]
+
+
+def stays_on_devices(adapter: Adapter | None, stack: Stack, name: str) -> str | None:
+    """Return why ``optimizer`` or ``parameters`` do not leave the devices with these adapters; None if they may."""
+    if adapter is None:
+        return None
+    if adapter.of_each_replica:
+        return f"{adapter.form} steps on the devices"
+    if name == "parameters" and (adapter.quantised or master_is_parameter(stack.base or stack)):
+        return "frozen parameters with a type of their own stay on the devices"
+    return None
 
 
 def allowed_types(stack: Stack, precision: str) -> dict[str, tuple[str, ...]]:
@@ -156,7 +168,9 @@ def with_types(
     base = stack.base or stack
     usual, types = usual_types(base, precision), types_of(base, precision, written)
     if optimizer.forward_only:
-        return _without_gradients(stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER))
+        return _without_gradients(
+            stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER)
+        )
     if types == usual and optimizer == ADAMW:
         return (
             stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Literal
 
 from meshwright.errors import InputError, Problem
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.expert_capacity import MAX_FACTOR, Capacity
 from meshwright.workload.expert_routing import MAX_SKEW, Pairs, Routing
 from meshwright.workload.fp8_recipe import FP8_RECIPES, Fp8Recipe
@@ -36,7 +37,8 @@ class Workload:
     ``documents`` are what sequences are packed with; None: each sequence is one. ``routing`` is how unevenly tokens
     choose experts; None: as in the runs that constants were fitted to. ``capacity`` is how many tokens an expert takes;
     None: all that chose it. ``fp8_recipe`` is how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``);
-    None: as the stack does.
+    None: as the stack does. ``adapter`` is what task ``lora`` trains; None: one pair of matrices of rank 32 for each
+    linear operator of a layer, whatever it fuses.
     """
 
     task: Task = "pretrain"
@@ -48,6 +50,7 @@ class Workload:
     routing: Routing | None = None
     capacity: Capacity | None = None
     fp8_recipe: Fp8Recipe | None = None
+    adapter: Adapter | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -84,6 +87,8 @@ class Workload:
             if choice not in known:
                 problems.append(Problem(name, choice, "unknown", "one of " + ", ".join(known)))
         problems += self.optimizer.problems()
+        if self.adapter is not None:
+            problems += self.adapter.problems(self.task, "fp16" if self.precision == "fp16" else "bf16")
         if self.fp8_recipe is not None:
             problems += self._wrong_recipe(self.fp8_recipe)
         return problems + self._wrong_documents() + self._wrong_routing() + self._wrong_capacity()

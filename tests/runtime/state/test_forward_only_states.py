@@ -17,11 +17,16 @@ ZERO3 = {"sharding": "zero3", "gather": "per-layer"}
 
 
 def bits(tensors):
-    return {name: tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()}
+    return {
+        name: tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        for name, tensor in tensors.items()
+    }
 
 
 @pytest.mark.parametrize(
-    ("replicas", "more"), [(1, {}), (2, ZERO3 | {"dp_shard": 2}), pytest.param(3, {}, marks=pytest.mark.slow)], ids=str
+    ("replicas", "more"),
+    [(1, {}), (2, ZERO3 | {"dp_shard": 2}), pytest.param(3, {}, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_split_over_2n_replicas_has_the_bits_of_both_over_n(replicas, more):
     batch = 6 * more.get("dp_shard", 1)

@@ -7,6 +7,7 @@ stage has, so that everything is priced once per kind and then spread over the K
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,18 +336,20 @@ class PlanGroup:
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
             ).items()
         }
+        return self.on_ranks(blocks)
+
+    def on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
+        """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
 
     def _per_plan_counts(self, elements: Elements) -> Elements:
-        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0)
+        own = self.per_plan(elements.own) if np.any(elements.own) else 0
+        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
-        counts = elements.dense, elements.expert, elements.whole, elements.partial
-        dense, expert, whole, partial = map(self.per_plan, counts)
-        trained = None if elements.trained is None else self.per_plan_elements(elements.trained)
-        return Elements(dense, expert, whole, trained, partial)
+        return elements.mapped(self.per_plan)
 
     def per_plan(self, value: object) -> Floats:
         """Spread a value per distinct shape (or a scalar) over plans."""

@@ -21,7 +21,8 @@ from meshwright.program.activation_bytes import logit_bytes
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states import states_on_host
 from meshwright.program.model_states.data_parallel_collectives import add
-from meshwright.program.model_states.state_elements import STATE_KINDS, bytes_per_element
+from meshwright.program.model_states.state_elements import NOT_PACKED, STATE_KINDS, bytes_per_element
+from meshwright.program.model_states.zero_sharding import SHARDED, held_packed
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.state_types import SCALE_BYTES
@@ -83,7 +84,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
         held = {kind: elements - states.on_host(kind, elements) for kind, elements in held.items()}
     gradients = bytes_per_element("gradient", stack) * held["gradient"]
     return {
-        "parameters": bytes_per_element("parameter", stack) * held["parameter"],
+        "parameters": bytes_per_element("parameter", stack) * held["parameter"] + _packed_bytes(group),
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
         "optimizer": copies
         * (
@@ -93,6 +94,19 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
         ),
         "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
     }
+
+
+def _packed_bytes(group: PlanGroup) -> Floats | float:
+    """Bytes of frozen parameters with a type of their own: (n, P), or 0."""
+    if all(elements.packed is NOT_PACKED for elements in group.block_elements.values()):
+        return 0.0
+    sharded, nothing = "parameter" in SHARDED[group.sharding], np.zeros(len(group.plans))
+    return group.on_ranks(
+        {
+            index: nothing + held_packed(group.per_plan_elements(each), sharded, group.shape).bytes
+            for index, each in group.block_elements.items()
+        }
+    )
 
 
 def _scale_bytes(group: PlanGroup) -> Floats | float:

@@ -24,6 +24,8 @@ class Parameter:
     """A tensor of weights. ``tp_dim`` is the dim cut over tp (etp for experts), ``ep_dim`` the one cut over ep.
 
     ``vocab_dim`` marks the dim that stacks pad to a multiple of their choosing; a parameter not ``trained`` is frozen.
+    ``storage`` is the type of a frozen one (``workload/base_types.py``); None: as the stack stores parameters.
+    ``of_each_replica``: every data-parallel rank trains another tensor of this name and shape.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Parameter:
     ep_dim: int | None = None
     vocab_dim: int | None = None
     trained: bool = True
+    storage: str | None = None
+    of_each_replica: bool = False
 
     @property
     def elements(self) -> int:
@@ -47,7 +51,7 @@ class Operator:
     ``recompute`` lists the recomputation sets that contain it (``core_attn``, ``mlp``, …, as a plan names them).
     ``borrows`` are parameters of other blocks that it uses and trains too: the embedding's table or the
     head's. ``begins_stream``: later residuals add to its result. ``leaves``: its result is the block's, not the
-    last one's.
+    last one's. ``frozen``: its weights have no gradients, and it keeps nothing for them.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Operator:
     borrows: tuple[Parameter, ...] = ()
     begins_stream: bool = False
     leaves: bool = False
+    frozen: bool = False
 
     @property
     def trains(self) -> bool:
@@ -188,6 +193,71 @@ class ExpertLinear(Operator):
     def flops_per_token(self, positions: float) -> float:
         """Return 2·experts_per_token·inputs·outputs."""
         return 2.0 * self.experts_per_token * self.inputs * self.outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptedMatrix:
+    """A matrix that an adapter adds to, by its name without ``.weight``; its outputs begin at ``start`` of those of
+    its operator.
+    """
+
+    name: str
+    start: int
+    outputs: int
+
+    @property
+    def down(self) -> str:
+        """The name of A: (rank, inputs)."""
+        return f"{self.name}.lora_A.weight"
+
+    @property
+    def up(self) -> str:
+        """The name of B: (outputs, rank)."""
+        return f"{self.name}.lora_B.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowRank(Operator):
+    """Low-rank products added to the result of a linear operator: y + scale·(x·Aᵀ)·Bᵀ for each of its ``matrices``.
+
+    It reads that operator's result y, then the input x that both share, and keeps x if it ``saves_input``. ``split`` is
+    that of the operator: column cuts B along the outputs, row cuts A along the inputs. So no exchange is added: what tp
+    does not cut of A and B has partial gradients on each of its ranks.
+    """
+
+    inputs: int
+    outputs: int
+    split: Split
+    rank: int
+    scale: float
+    matrices: tuple[AdaptedMatrix, ...]
+    saves_input: bool = True
+
+    @property
+    def adapted(self) -> str:
+        """The name of the operator whose result it adds to."""
+        return self.reads[0]
+
+    @property
+    def adapted_outputs(self) -> int:
+        """Outputs of all its matrices together."""
+        return sum(matrix.outputs for matrix in self.matrices)
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return 2·rank·(inputs + outputs) of each matrix."""
+        return 2.0 * self.rank * (len(self.matrices) * self.inputs + self.adapted_outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLowRank(LowRank):
+    """Low-rank products of each expert: each token passes those of ``experts_per_token`` of ``experts``."""
+
+    experts: int
+    experts_per_token: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return the FLOPs of ``experts_per_token`` experts."""
+        return self.experts_per_token * LowRank.flops_per_token(self, positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from meshwright.plans.forms.spellings import (
 )
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
+from meshwright.workload.adapter import DEFAULT_RANK, LORA, Adapter
 from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER, Optimizer
 
@@ -155,6 +156,21 @@ NamedOptimizer = Annotated[
 """A name, or a mapping where options are written."""
 
 
+class AdapterSpec(Strict):
+    """Adapters as a plan file writes them; their rules: ``workload/adapter.py``."""
+
+    form: str = LORA
+    rank: int = DEFAULT_RANK
+    alpha: float | None = None
+    targets: tuple[str, ...] | None = None
+    base: str | None = None
+
+    @property
+    def adapter(self) -> Adapter:
+        """The adapters of the workload."""
+        return Adapter(**self.model_dump())
+
+
 class WorkloadSpec(Strict):
     """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
 
@@ -162,7 +178,7 @@ class WorkloadSpec(Strict):
     sequence is one. ``routing``: how unevenly tokens choose experts (``workload/expert_routing.py``); None: as in
     the runs that constants were fitted to. ``capacity``: how many tokens an expert takes; None: all that chose it.
     ``fp8_recipe``: how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``); None: as the stack does.
-    A precision in others' words says its recipe too: ``fp8-cs``.
+    A precision in others' words says its recipe too: ``fp8-cs``. ``adapter``: what task ``lora`` trains.
     """
 
     task: str = "pretrain"
@@ -174,6 +190,7 @@ class WorkloadSpec(Strict):
     routing: RoutingSpec | None = None
     capacity: NamedCapacity | None = None
     fp8_recipe: str | None = None
+    adapter: AdapterSpec | None = None
 
     @property
     def optimizer_in_full(self) -> Optimizer:
