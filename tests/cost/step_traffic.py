@@ -25,7 +25,13 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.lower_plan import p2p_bytes
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, overlapped_kinds, step_sums, tied_reduction
+from meshwright.program.lowering.step_collectives import (
+    LISTED,
+    NORM_BYTES,
+    overlapped_kinds,
+    step_sums,
+    tied_reduction,
+)
 from meshwright.program.pass_items import Body, Collective, Item, PassKind, exchanges_of
 from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS, SUM_SENDS, ActionLists

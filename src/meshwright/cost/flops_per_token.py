@@ -14,7 +14,6 @@ from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Attention, LinearAttention
 from meshwright.workload.packed_documents import Documents
 
-
 FORWARD_PART = 1 / 3
 """The forward pass's part of a token's training FLOPs."""
 

@@ -171,7 +171,9 @@ class Program:
     @property
     def sequences(self) -> int:
         """Sequences of a step, each counted once."""
-        passes = self.grid.size(("dp_replicate", "dp_shard")) * self.micro_batches * int(self.shape.micro_batch)
+        passes = (
+            self.grid.size(("dp_replicate", "dp_shard")) * self.micro_batches * int(self.shape.micro_batch)
+        )
         return passes // self.stack.optimizer.passes_of_a_sequence
 
     @property

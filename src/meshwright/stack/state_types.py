@@ -156,7 +156,9 @@ def with_types(
     base = stack.base or stack
     usual, types = usual_types(base, precision), types_of(base, precision, written)
     if optimizer.forward_only:
-        return _without_gradients(stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER))
+        return _without_gradients(
+            stack, base, usual, types, optimizer, written.get("master", FORWARD_ONLY_MASTER)
+        )
     if types == usual and optimizer == ADAMW:
         return (
             stack if stack.base is None else replace(stack, **{name: getattr(base, name) for name in COUNTS})

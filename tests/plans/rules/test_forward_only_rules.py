@@ -29,16 +29,32 @@ LEGAL = [
 
 @pytest.mark.parametrize("plan", LEGAL, ids=str)
 def test_plans_of_forward_passes_are_legal(plan):
-    layout = {"dp_replicate": 4, "dp_shard": 4, "tp": 4} if "sharding" in plan else {"pp": 2, "dp_replicate": 8, "tp": 4}
+    layout = (
+        {"dp_replicate": 4, "dp_shard": 4, "tp": 4}
+        if "sharding" in plan
+        else {"pp": 2, "dp_replicate": 8, "tp": 4}
+    )
     assert problems(**{"layout": layout, "sharding": "none"} | plan) == []
 
 
 WRONG = [
-    ({"pipeline": {"schedule": "interleaved-1f1b", "virtual_stages": 2}}, "pipeline.schedule", "interleaved-1f1b"),
+    (
+        {"pipeline": {"schedule": "interleaved-1f1b", "virtual_stages": 2}},
+        "pipeline.schedule",
+        "interleaved-1f1b",
+    ),
     ({"pipeline": {"schedule": "zb-h1"}}, "pipeline.schedule", "zb-h1"),
     ({"pipeline": {"schedule": {"name": "1f1b", "in_flight": 4}}}, "pipeline.schedule.in_flight", 4),
-    ({"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}}, "pipeline.schedule.step_validation", "after"),
-    ({"pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}}, "pipeline.schedule.vocabulary", "vocab-1"),
+    (
+        {"pipeline": {"schedule": {"name": "1f1b", "step_validation": "after"}}},
+        "pipeline.schedule.step_validation",
+        "after",
+    ),
+    (
+        {"pipeline": {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}},
+        "pipeline.schedule.vocabulary",
+        "vocab-1",
+    ),
     ({"recompute": "full"}, "recompute", "full"),
     ({"offload": {"activations": 0.5}}, "offload.activations", 0.5),
     ({"offload": {"optimizer": "all"}}, "offload.optimizer", "all"),
@@ -64,7 +80,9 @@ def test_what_has_no_meaning_is_refused_by_name(plan, field, value):
 
 
 def test_split_needs_two_equal_halves():
-    found = problems(devices=48, optimizer=SPLIT, layout={"pp": 4, "dp_replicate": 3, "tp": 4}, sharding="none")
+    found = problems(
+        devices=48, optimizer=SPLIT, layout={"pp": 4, "dp_replicate": 3, "tp": 4}, sharding="none"
+    )
     wanted = ("workload.optimizer.perturbations", "split", "layout.dp_replicate: 4, or perturbations: both")
     assert wanted in found
 
@@ -73,7 +91,9 @@ def test_halves_share_no_experts():
     layout = {"dp_replicate": 8, "ep": 8, "tp": 8}
     assert problems(SPARSE, optimizer=SPLIT, layout=layout, sharding="none") == []
     wide = {"dp_replicate": 2, "ep": 8, "tp": 4, "pp": 8}
-    assert ("layout.ep", 8) in [(f, v) for f, v, _ in problems(SPARSE, optimizer=SPLIT, layout=wide, sharding="none")]
+    assert ("layout.ep", 8) in [
+        (f, v) for f, v, _ in problems(SPARSE, optimizer=SPLIT, layout=wide, sharding="none")
+    ]
     order = {"rank_order": ("dp_replicate", "tp", "cp", "dp_shard", "pp")}
     found = problems(SPARSE, optimizer=SPLIT, layout=layout | order, sharding="none")
     assert "layout.rank_order" in [field for field, *_ in found]

@@ -16,7 +16,13 @@ PLANS = {
     "context": Proven("llama", optimizer=BOTH, cp=2, dp_shard=2, **LAYERED),
     "experts": Proven("mixtral", optimizer=BOTH, tp=2, dp_replicate=2, ep=2, etp=2, sequence_parallel=True),
     "experts in another order": Proven(
-        "mixtral", optimizer=BOTH, dp_shard=4, ep=2, layers=2, expert_order=((2, 0, 5, 1, 4, 3), (1, 3, 0, 2, 5, 4)), **LAYERED
+        "mixtral",
+        optimizer=BOTH,
+        dp_shard=4,
+        ep=2,
+        layers=2,
+        expert_order=((2, 0, 5, 1, 4, 3), (1, 3, 0, 2, 5, 4)),
+        **LAYERED,
     ),
     "balanced experts": Proven(
         "qwen3_moe",
@@ -31,5 +37,11 @@ PLANS = {
     "split of experts": Proven("mixtral", optimizer=SPLIT, dp_replicate=4, ep=2, documents=9),
     "master copy": Proven("llama", optimizer=BOTH, dp_replicate=2, dtypes=(("master", "fp32"),)),
 }
-QUICK = ("stages of a tied table", "zero3 in stages", "experts in another order", "split with zero3", "balanced experts")
+QUICK = (
+    "stages of a tied table",
+    "zero3 in stages",
+    "experts in another order",
+    "split with zero3",
+    "balanced experts",
+)
 """Plans of every test run; the others are proven too."""

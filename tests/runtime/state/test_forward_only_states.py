@@ -1,9 +1,7 @@
 """Steps without backward passes: equal bits however the losses are shared, and nothing but parameters is held."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from checkpoint_runs import resumed, run_on
 from local_plans import run, small
 from tiny_models import tiny
@@ -17,11 +15,16 @@ ZERO3 = {"sharding": "zero3", "gather": "per-layer"}
 
 
 def bits(tensors):
-    return {name: tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()}
+    return {
+        name: tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        for name, tensor in tensors.items()
+    }
 
 
 @pytest.mark.parametrize(
-    ("replicas", "more"), [(1, {}), (2, ZERO3 | {"dp_shard": 2}), pytest.param(3, {}, marks=pytest.mark.slow)], ids=str
+    ("replicas", "more"),
+    [(1, {}), (2, ZERO3 | {"dp_shard": 2}), pytest.param(3, {}, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_split_over_2n_replicas_has_the_bits_of_both_over_n(replicas, more):
     batch = 6 * more.get("dp_shard", 1)

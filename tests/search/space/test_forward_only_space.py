@@ -43,7 +43,11 @@ def test_the_space_is_what_walking_through_all_plans_finds(kind, perturbations):
 def test_no_plan_takes_or_holds_less_than_its_bounds(kind, perturbations):
     setting = question(kind, perturbations, layers=8, seq_len=2048, batch=32, width=16).setting
     plans = enumerate_space(setting).plans
-    scores, coarse, tight = evaluate(plans, setting), VariantBounds(plans, setting).of(plans), tight_bounds(plans, setting)
+    scores, coarse, tight = (
+        evaluate(plans, setting),
+        VariantBounds(plans, setting).of(plans),
+        tight_bounds(plans, setting),
+    )
     assert len(np.unique(plans.pp)) > 1
     for seconds in (coarse.step_s, tight.step_s):
         assert (seconds <= scores.step_s * ROUNDED).all()

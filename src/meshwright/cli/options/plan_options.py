@@ -22,7 +22,9 @@ Fp8Recipe = Annotated[
 ]
 OptimizerText = Annotated[
     str,
-    typer.Option("--optimizer", help="adamw, sgd, lion, muon or zo-sgd; with options: '{name: muon, steps: 6}'."),
+    typer.Option(
+        "--optimizer", help="adamw, sgd, lion, muon or zo-sgd; with options: '{name: muon, steps: 6}'."
+    ),
 ]
 Documents = Annotated[
     str | None,

@@ -394,7 +394,10 @@ class _Same:
 
     def passes(self, block: int) -> Number:
         """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
-        return sum(total(self.group.prices.block(block, kind)) for kind in pass_kinds(self.choice, self.group.setting.stack))
+        return sum(
+            total(self.group.prices.block(block, kind))
+            for kind in pass_kinds(self.choice, self.group.setting.stack)
+        )
 
     def per_plan(self, value: Number) -> Floats:
         """Return the value with a row for every plan."""

@@ -19,7 +19,9 @@ NOISE_BYTES = 8
 """Bytes that a device moves in the time in which it makes one normal number."""
 
 
-def perturbation_seconds(held: Number, stack: Stack, forms: HardwareTimes, states: HostStates | None) -> Number:
+def perturbation_seconds(
+    held: Number, stack: Stack, forms: HardwareTimes, states: HostStates | None
+) -> Number:
     """Return the seconds of a rank that moves its ``held`` elements of parameters to another point."""
     source = stack.optimizer_bytes or stack.parameter_bytes
     return _pass(held, source + stack.parameter_bytes, forms, states)

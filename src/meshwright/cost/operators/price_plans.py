@@ -37,8 +37,8 @@ from meshwright.program.pass_items import Item, PassKind
 from meshwright.program.pipeline_vocabulary import share_items
 from meshwright.program.program import Program
 from meshwright.schedules.choice import ScheduleChoice
-from meshwright.stack.stack import Stack
 from meshwright.schedules.pipeline import returns_to_first
+from meshwright.stack.stack import Stack
 
 
 def setting_hardware_times(setting: Setting) -> HardwareTimes:
@@ -98,7 +98,9 @@ def array_prices(
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)
         for index, block in enumerate(setting.model.blocks)
-        for kind in dict.fromkeys(kind for choice in plans.schedules for kind in pass_kinds(choice, setting.stack))
+        for kind in dict.fromkeys(
+            kind for choice in plans.schedules for kind in pass_kinds(choice, setting.stack)
+        )
         if index not in setting.model.vocabulary
     }
     form = plans.schedules[int(plans.schedule[0])].form

@@ -58,7 +58,9 @@ def parameters_alone(case: RuleInput) -> Iterator[Problem]:
         yield Problem("gather", plan.gather, rule, f"gather: {FORWARD_ONLY_GATHER}")
     if plan.host_shares.optimizer:
         rule = f"{name} has no optimizer states"
-        yield Problem("offload.optimizer", getattr(plan.offload, "optimizer", None), rule, "offload.parameters")
+        yield Problem(
+            "offload.optimizer", getattr(plan.offload, "optimizer", None), rule, "offload.parameters"
+        )
     for key in NO_GRADIENT_TYPES:
         if key in plan.written_types:
             yield Problem(f"dtypes.{key}", plan.written_types[key], f"{name} has no gradients", "take it out")

@@ -180,4 +180,10 @@ def memory_as_declared(case: CheckedProgram) -> Iterator[Problem]:
             yield Problem(f"in_flight.{rank}", declared, rule, str(peak))
 
 
-LIST_RULES: tuple[Rule, ...] = (every_pass_once, perturbed_before_passes, data_before_use, every_message_once, memory_as_declared)
+LIST_RULES: tuple[Rule, ...] = (
+    every_pass_once,
+    perturbed_before_passes,
+    data_before_use,
+    every_message_once,
+    memory_as_declared,
+)

@@ -90,7 +90,10 @@ def lower(
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.computed_sequences // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
-    schedule, ways = _schedule(plan, micro_batches, workload, times), choice.ways(ranks, plan.pipeline.virtual_stages)
+    schedule, ways = (
+        _schedule(plan, micro_batches, workload, times),
+        choice.ways(ranks, plan.pipeline.virtual_stages),
+    )
     step = StepPlan(
         sharding=effective_sharding(plan.sharding, stack),
         mode=mode,
@@ -334,7 +337,9 @@ def _block_items(
     items = dict(share_items(model, choice.form)) if choice.form else {}
     for index, block in enumerate(model.blocks):
         for kind in block_passes(step.stack) if index not in model.vocabulary else ():
-            items[index, kind] = _live_items(BLOCK_PASSES[kind](block, step.shape, step.mode, step.stack), step)
+            items[index, kind] = _live_items(
+                BLOCK_PASSES[kind](block, step.shape, step.mode, step.stack), step
+            )
     return items
 
 

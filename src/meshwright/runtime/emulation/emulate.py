@@ -154,9 +154,7 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
     stages = EmulatedStages(program, times, clock, communicator)
     interpreter = Interpreter(
         plan,
-        EmulatedStates(
-            plan, optimizer, clock=clock, seconds=times.perturbation_s[plan.pipeline_rank]
-        ),
+        EmulatedStates(plan, optimizer, clock=clock, seconds=times.perturbation_s[plan.pipeline_rank]),
         hear=Listening(
             clock,
             steps_of(program) * len(program.lists[plan.pipeline_rank]),

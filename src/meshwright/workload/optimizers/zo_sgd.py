@@ -10,7 +10,13 @@ replica computes both losses, one after the other. ``split``: the first half of 
 second half L(θ − εz) of the same sequences.
 """
 
-from meshwright.workload.optimizers.optimizer_kind import OptimizerKind, Option, is_number, not_negative, one_name
+from meshwright.workload.optimizers.optimizer_kind import (
+    OptimizerKind,
+    Option,
+    is_number,
+    not_negative,
+    one_name,
+)
 
 BOTH, SPLIT = "both", "split"
 
