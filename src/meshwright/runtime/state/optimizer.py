@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.program.model_states.hidden_matrices import gathered
+from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.state.local_matrices import local_matrices
+from meshwright.runtime.state.matrix_part import matrix_part
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.sharded_unit import Unit
@@ -61,7 +65,19 @@ class Optimizer:
         if optimizer.forward_only:
             return []
         options = self.options.for_optimizer(optimizer, stack.muon_scale)
-        return [element_part(unit, optimizer, options, precision, None)]
+        if not optimizer.kind.of_matrices:
+            return [element_part(unit, optimizer, options, precision, None)]
+        matrices = local_matrices(self.plan.named_blocks, unit.layout, stack)
+        names = {t.name for t in unit.layout.tensors} - {matrix.name for matrix in matrices}
+        of_others = self.options.for_optimizer(optimizer.others, stack.muon_scale)
+        parts: list[OptimizerPart] = []
+        if matrices:
+            cut = gathered(sharded_name(self.plan.program))
+            shape = self.plan.program.shape
+            parts.append(matrix_part(unit, optimizer, options, matrices, shape, gathers=cut))
+        if names:
+            parts.append(element_part(unit, optimizer.others, of_others, precision, names))
+        return parts
 
     def squares(self) -> torch.Tensor:
         """Return the sum of squares of the gradients that this rank counts."""

@@ -85,7 +85,7 @@ class ReferenceOptimizer:
             undecided = averages[name] < least
             if undecided.any():
                 slack = self.slack.setdefault(name, torch.zeros_like(tensor))
-                slack += 2 * self.options.lr * undecided
+                slack += 2 * self.options.lr * undecided.to(tensor)
             rate = cast(float, options["weight_decay"]) * is_matrix(name, tensor.shape)
             state = {PARAMETER: tensor, FIRST: first[name]}
             new = lion(state, gradients[name], StepValues(self.steps, self.options.lr, rate, options))

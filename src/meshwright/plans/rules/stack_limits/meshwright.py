@@ -100,11 +100,12 @@ def _task(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.task", task, NOT_RUN, "pretrain or sft, which train all parameters")
 
 
-@limit("does not train with Muon")
+@limit("repeats no exchanges of matrices", "schedule")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if optimizer.kind.of_matrices:
-        yield Problem("workload.optimizer", str(optimizer), NOT_RUN, "adamw")
+    if optimizer.kind.of_matrices and plan.schedule.step_validation == "after":
+        rule = f"{optimizer.name} may exchange matrices in a step which may be undone: {NOT_RUN}"
+        yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
 
 
 @limit("gathers no parameters in fp8")
@@ -180,8 +181,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.optimizer",
-        runs="`adamw` `sgd` `lion`, with their options",
-        refused="`muon`",
+        runs="`adamw` `sgd` `lion` `muon`, with their options",
+        refused="`muon` with `step_validation: after`",
         limit=_optimizer,
     ),
     RuntimeLimit(
