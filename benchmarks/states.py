@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 from states_on_host import host_rows, read_questions
+from two_losses_on_hosts import two_loss_rows, two_loss_section
 
 from meshwright import __version__
 from meshwright.cost.operators.program_passes import rank_step_seconds
@@ -156,7 +157,7 @@ def price_rows() -> Iterator[str]:
         yield f"| {name} | {numbers} |"
 
 
-def page(table: str, on_hosts: str, prices: str) -> str:
+def page(table: str, on_hosts: str, prices: str, losses: str) -> str:
     """Return the page that is kept under ``benchmarks/``."""
     return f"""# Bytes of states
 
@@ -191,6 +192,8 @@ predicted; the states are those of the fullest rank.
 
 {prices}
 
+{two_loss_section(losses)}
+
 What narrow or fewer states, or another optimizer, do to the loss is not predicted.
 """
 
@@ -201,10 +204,10 @@ def main() -> int:
         recipes = [Recipe(**row) for row in csv.DictReader(file)]
     answers = [(asked, asked.best()) for asked in read_questions()]
     table, on_hosts = "\n".join(rows(recipes)), "\n".join(host_rows(answers))
-    prices = "\n".join(price_rows())
-    print(table, on_hosts, prices, sep="\n\n")
+    prices, losses = "\n".join(price_rows()), "\n".join(two_loss_rows())
+    print(table, on_hosts, prices, losses, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, prices), encoding="utf-8")
+        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, prices, losses), encoding="utf-8")
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")
     return 1 if failed else 0
