@@ -19,6 +19,7 @@ from pathlib import Path
 from adapters_on_one_card import adapter_rows
 from adapters_on_one_card import read_questions as read_adapters
 from states_on_host import host_rows, read_questions
+from two_losses_on_hosts import two_loss_rows, two_loss_section
 
 from meshwright import __version__
 from meshwright.cost.operators.program_passes import rank_step_seconds
@@ -158,7 +159,7 @@ def price_rows() -> Iterator[str]:
         yield f"| {name} | {numbers} |"
 
 
-def page(table: str, on_hosts: str, adapters: str, prices: str) -> str:
+def page(table: str, on_hosts: str, adapters: str, prices: str, losses: str) -> str:
     """Return the page that is kept under ``benchmarks/``."""
     return f"""# Bytes of states
 
@@ -201,6 +202,8 @@ predicted; the states are those of the fullest rank.
 
 {prices}
 
+{two_loss_section(losses)}
+
 What narrow or fewer states, or another optimizer, do to the loss is not predicted.
 """
 
@@ -213,11 +216,10 @@ def main() -> int:
     on_cards = [(asked, asked.best()) for asked in read_adapters()]
     table, on_hosts = "\n".join(rows(recipes)), "\n".join(host_rows(answers))
     adapters, prices = "\n".join(adapter_rows(on_cards)), "\n".join(price_rows())
-    print(table, on_hosts, adapters, prices, sep="\n\n")
+    parts = table, on_hosts, adapters, prices, "\n".join(two_loss_rows())
+    print(*parts, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(
-            page(table, on_hosts, adapters, prices), encoding="utf-8"
-        )
+        (Path(__file__).parent / "states.md").write_text(page(*parts), encoding="utf-8")
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     failed += [asked.question for asked, found in on_cards if asked.is_wrong(found)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")

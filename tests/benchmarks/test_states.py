@@ -55,6 +55,14 @@ def test_optimizers_with_fewer_moments_have_fewer_bytes(states, recipes):
     assert 8 < held["Muon"] < 9
 
 
+def test_losses_on_four_devices_are_three_times_quicker(states):
+    _, _, alone, pair, four = states.two_loss_rows()
+    quicker = [[float(cell) for cell in row.split("|")[3:-1:2]] for row in (alone, pair, four)]
+    assert quicker[0] == [1.0, 1.0, 1.0]
+    assert all(1.4 < times < 2 for times in quicker[1])
+    assert all(2.9 < times < 4 for times in quicker[2])
+
+
 def test_muon_costs_time_and_saves_memory(states):
     _, _, adamw, muon = states.price_rows()
     of_adamw, of_muon = ([float(cell) for cell in row.split("|")[2:-1]] for row in (adamw, muon))

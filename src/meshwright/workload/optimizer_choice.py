@@ -82,7 +82,7 @@ class Optimizer:
 
     @property
     def epsilon(self) -> float:
-        """How far parameters are moved along their noise."""
+        """Return the factor of the noise that perturbs parameters."""
         return float(cast(float, self.options["epsilon"]))
 
     @property

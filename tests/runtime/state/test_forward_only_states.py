@@ -1,9 +1,7 @@
 """Steps without backward passes: equal bits however the losses are shared, and nothing but parameters is held."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from checkpoint_runs import resumed, run_on
 from local_plans import run, small
 from tiny_models import tiny

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from meshwright.runtime.state.noise import GOLDEN, noise, noise_key, random_bits
 

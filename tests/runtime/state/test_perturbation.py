@@ -1,8 +1,7 @@
 """Places of a rank's elements in the whole parameter."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from meshwright.runtime.state.perturbation import whole_indices
 from meshwright.runtime.state.unit_layout import Cut, Tensor

@@ -9,7 +9,7 @@ way: noise has the same bits on all of them, in blocks of any size. It is within
 """
 
 from hashlib import blake2b
-from math import log, pi
+from math import factorial, log, pi
 
 import torch
 
@@ -21,7 +21,7 @@ QUARTER = 2**30
 """A quarter of the turns that 32 bits count."""
 LOGARITHM = (2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0)
 """Coefficients of ln m in odd powers of t = (m − 1)/(m + 1), the highest first."""
-COSINE = tuple((-1) ** k * (pi / 2) ** (2 * k) / f for k, f in reversed(tuple(enumerate((1, 2, 24, 720, 40320, 3628800, 479001600)))))  # fmt: skip
+COSINE = tuple((-1) ** k * (pi / 2) ** (2 * k) / factorial(2 * k) for k in reversed(range(7)))
 """Coefficients of cos(πy/2) in powers of y², the highest first."""
 ROOT_HALF = 0.5**0.5
 

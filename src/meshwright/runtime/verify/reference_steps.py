@@ -22,7 +22,8 @@ class Steps:
     """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors.
 
     ``slack``: by how much parameters may differ, where rounding decides. ``chosen``: per step the router's choices in
-    each routed layer, if the Program's exchanges depend on them.
+    each routed layer, if the Program's exchanges depend on them. Without backward passes losses are means of the two,
+    norms are magnitudes of the projected gradients, and ``gradients`` hold both losses and these.
     """
 
     losses: tuple[float, ...]

@@ -164,7 +164,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="balance of experts",
         runs="none, losses by sequence or micro-batch, corrections that move",
-        refused="corrections that move with `step_validation: after`",
+        refused="corrections that move with `step_validation: after`, or with `zo-sgd`",
         limit=_balance,
     ),
     RuntimeLimit(
@@ -181,7 +181,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.optimizer",
-        runs="`adamw` `sgd` `lion` `muon`, with their options",
+        runs="`adamw` `sgd` `lion` `muon` `zo-sgd`, with their options",
         refused="`muon` with `step_validation: after`",
         limit=_optimizer,
     ),
