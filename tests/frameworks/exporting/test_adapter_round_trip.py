@@ -61,7 +61,7 @@ def exported(target, adapter, model="llama-3.1-8b", sharding="none"):
     ids=str,
 )
 def test_adapters_come_back(target, adapter, tmp_path):
-    stack, name, sharding = FILES[target]
+    _, name, sharding = FILES[target]
     files = exported(target, adapter, sharding=sharding).files
     write_tree(tmp_path, files)
     request = ImportRequest(model="llama-3.1-8b", on=CLUSTER, seq_len=4096, global_batch=64)

@@ -7,7 +7,6 @@ stage has, so that everything is priced once per kind and then spread over the K
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -328,24 +327,19 @@ class PlanGroup:
         return all(elements.trained is None for elements in self.block_elements.values())
 
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
-        blocks = {
-            index: np.asarray(
-                held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
-            )
-            for index, each in (
-                self.optimizer_elements if kind == "optimizer" else self.block_elements
-            ).items()
-        }
-        return self.on_ranks(blocks)
+        of_kind = self.optimizer_elements if kind == "optimizer" else self.block_elements
+        counts = {index: self._per_plan_counts(each.of(kind)) for index, each in of_kind.items()}
+        held = {index: held_elements(each, kind, sharded, self.shape) for index, each in counts.items()}
+        return self.on_ranks({index: np.asarray(each.total) for index, each in held.items()})
 
-    def on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
+    def on_ranks(self, blocks: Mapping[int, Floats]) -> Floats:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
 
     def _per_plan_counts(self, elements: Elements) -> Elements:
-        own = self.per_plan(elements.own) if np.any(elements.own) else 0
-        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0, own=own)
+        dense, expert, own = map(self.per_plan, (elements.dense, elements.expert, elements.own))
+        return Elements(dense, expert, 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""

@@ -103,6 +103,8 @@ def cut_problems(adapter: Adapter, model: ModelGraph, cuts: Cuts) -> Iterator[Pr
 def _split_blocks(adapter: Adapter, model: ModelGraph, cuts: Cuts) -> Iterator[Problem]:
     """Yield the first matrix whose inputs tp splits inside of a block, and the first unit whose shards do."""
     size = QUANTISED[str(adapter.base)].block
+    if size == 1:
+        return
     for op, parameter in _quantised(model, adapter):
         axis = "etp" if op.place == "expert" else "tp"
         degree, inputs = getattr(cuts, axis), parameter.shape[-1]
