@@ -63,19 +63,19 @@ class Stretch:
 
 def stretches(rank: Rank) -> Iterator[Stretch]:
     """Yield every parameter, moment and buffer stretch that a rank holds."""
+    optimizer = rank.interpreter.states.optimizer
     for unit in rank.plan.all_units:
-        moments = rank.interpreter.states.optimizer.moments[unit.name]
-        states = {"first_moment": moments.first, "second_moment": moments.second}
-        buffers = {PARAMETER: unit.owned, **{name: state.values for name, state in states.items()}}
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
             owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
-            for state, buffer in buffers.items():
-                yield Stretch(state, tensors[name], of.start, owner, buffer[here])
-            for state, stored in states.items():
-                scale = stored.scale_at(here.start)
+            moments = list(optimizer.moments_at(unit, here))
+            yield Stretch(PARAMETER, tensors[name], of.start, owner, unit.owned[here])
+            for key, state, place in moments:
+                yield Stretch(key, tensors[name], of.start, owner, state.values[place])
+            for key, state, place in moments:
+                scale = state.scale_at(place.start)
                 if scale is not None:
-                    yield Stretch(f"{state}_scale", tensors[name], of.start, owner, scale)
+                    yield Stretch(f"{key}_scale", tensors[name], of.start, owner, scale)
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)
