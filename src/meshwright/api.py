@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.files.yaml_text import read_file
-from meshwright.plans.forms.short import CapacitySpec, OptimizerSpec, RoutingSpec, ShortPlan, WorkloadSpec
+from meshwright.plans.forms.short import (
+    AdapterSpec,
+    CapacitySpec,
+    OptimizerSpec,
+    RoutingSpec,
+    ShortPlan,
+    WorkloadSpec,
+)
 from meshwright.plans.resolve import Resolved, resolve, with_files_read
 from meshwright.plans.resolve_overrides import resolve_overrides
 from meshwright.result import Report
@@ -60,6 +67,7 @@ def plan(
     precision: str = "bf16",
     fp8_recipe: str | None = None,
     optimizer: str | OptimizerSpec = DEFAULT_OPTIMIZER,
+    adapter: AdapterSpec | None = None,
     task: str = "pretrain",
     objective: str = "throughput",
     budget_usd: float | None = None,
@@ -89,9 +97,9 @@ def plan(
     forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
     ``recommend``: "robust" orders plans by their regret under drawn errors of the predictions, "fastest" by predicted
     time. ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are
-    packed with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``optimizer`` as in a plan; ``routing``,
-    ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far it is. ``tokens``
-    and ``assume`` as of ``predict``.
+    packed with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``optimizer``, ``adapter`` as in a plan;
+    ``routing``, ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far it
+    is. ``tokens`` and ``assume`` as of ``predict``.
     Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.budget_and_deadline import Limits
@@ -106,6 +114,7 @@ def plan(
         precision=precision,
         fp8_recipe=fp8_recipe,
         optimizer=optimizer,
+        adapter=adapter,
         documents=None if documents is None else tuple(documents),
         routing=routing,
         capacity=capacity,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
+from meshwright.cli.options.plan_options import adapter as read_adapter
 from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import optimizer as read_optimizer
@@ -52,6 +53,7 @@ def plan(
     precision: str = "bf16",
     fp8_recipe: str | None = None,
     optimizer: str | Mapping[str, Any] = "adamw",
+    adapter: Mapping[str, Any] | None = None,
     documents: Iterable[int] | None = None,
     routing: str | float | None = None,
     capacity: float | Mapping[str, Any] | None = None,
@@ -92,6 +94,7 @@ def plan(
         precision=precision,
         fp8_recipe=fp8_recipe,
         optimizer=read_optimizer(optimizer if isinstance(optimizer, str) else json.dumps(dict(optimizer))),
+        adapter=read_adapter(None if adapter is None else json.dumps(dict(adapter))),
         task=task,
         documents=None if documents is None else lengths(",".join(map(str, documents))),
         routing=read_routing(None if routing is None else str(routing)),

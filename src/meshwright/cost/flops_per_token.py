@@ -5,7 +5,8 @@ table counts once, as the head), no causal discount, no recomputation; latent at
 query-key and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311,
 appendix B, made exact for these cases), linear attention head_dim of them: what its recurrence takes. Where sequences
 are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l tokens that are
-not cut. ``mfu_causal`` counts only unmasked positions; HFU adds what is recomputed.
+not cut. Frozen parameters count 4 in place of 6: they have no weight gradient. ``mfu_causal`` counts only unmasked
+positions; HFU adds what is recomputed.
 """
 
 from meshwright.cost.operators.attended_positions import mean_attended_positions
@@ -21,9 +22,19 @@ def model_flops_per_token(
     active = model.parameters_active - model.parameters_embedding
     if model.architecture.tied_embeddings:
         active += model.architecture.vocab * model.architecture.hidden
-    return 6.0 * active + 3.0 * sum(
-        _attention_flops(model.blocks[index], seq_len, causal, documents) * repeat
+    frozen = sum(
+        model.blocks[index].frozen_parameters_active * repeat
         for index, repeat in model.chain
+        if model.blocks[index].kind != "embed"
+    )
+    return (
+        6.0 * active
+        - 2.0 * frozen
+        + 3.0
+        * sum(
+            _attention_flops(model.blocks[index], seq_len, causal, documents) * repeat
+            for index, repeat in model.chain
+        )
     )
 
 

@@ -90,7 +90,7 @@ def job_nodes(setting: Setting) -> int:
 
 
 def checkpoint_bytes(setting: Setting) -> float:
-    """Working parameters and optimizer states of what is trained, once."""
+    """Working parameters and optimizer states of what is trained, once; all parameters if adapters change them."""
     whole = LocalShape(
         micro_batch=1, seq_len=1, cp=1, tp=1, ep=1, etp=1, vocab_multiple=setting.stack.vocab_multiple
     )
@@ -106,10 +106,15 @@ def checkpoint_bytes(setting: Setting) -> float:
     return float(
         sum(
             (
-                repeat * state_bytes(counted[block].of("optimizer"), kind, False, whole, stack)
+                repeat * state_bytes(_saved(counted[block], kind), kind, False, whole, stack)
                 for block, repeat in setting.model.chain
                 for kind, counted in states
             ),
             start=stack.matrix_optimizer_bytes * matrices,
         )
     )
+
+
+def _saved(elements: Elements, kind: StateKind) -> Elements:
+    trained = elements.of("optimizer")
+    return elements if kind == "parameter" and trained.own else trained

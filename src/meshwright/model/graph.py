@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.operators.operator_types import Attention, ExpertLinear, Operator
+from meshwright.model.operators.operator_types import Attention, ExpertLinear, ExpertLowRank, Operator
 
 BlockKind = Literal["embed", "layer", "head"]
 
@@ -54,13 +54,14 @@ class Block:
     @property
     def parameters_active(self) -> int:
         """Elements that one token passes through: of E experts only its k count."""
-        total = 0
-        for op in self.operators:
-            elements = sum(p.elements for p in op.parameters)
-            if isinstance(op, ExpertLinear):
-                elements = elements * op.experts_per_token // op.experts
-            total += elements
-        return total
+        return sum(_active(op, sum(p.elements for p in op.parameters)) for op in self.operators)
+
+    @property
+    def frozen_parameters_active(self) -> int:
+        """Elements of frozen parameters that one token passes through."""
+        return sum(
+            _active(op, sum(p.elements for p in op.parameters if not p.trained)) for op in self.operators
+        )
 
     def flops_per_token_forward(self, seq_len: int, *, causal: bool) -> float:
         """Return the forward FLOPs of one token at ``seq_len``.
@@ -68,6 +69,12 @@ class Block:
         Causal counts only the positions that are not masked.
         """
         return sum(op.flops_per_token(attended_positions(op, seq_len, causal)) for op in self.operators)
+
+
+def _active(op: Operator, elements: int) -> int:
+    if isinstance(op, ExpertLinear | ExpertLowRank):
+        return elements * op.experts_per_token // op.experts
+    return elements
 
 
 @dataclass(frozen=True)

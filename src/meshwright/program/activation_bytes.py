@@ -8,7 +8,8 @@ What is recomputed is not kept: an operator's inputs are dropped when the operat
 keeps besides when it is run again itself. Only the attention core's output stays (Megatron-Core discards outputs of
 every recomputed set but ``core_attn``). Everything is held until the end of B. Where the backward pass is split, I
 frees what only the input gradient needed (norm and activation inputs, scores), and W waits with the inputs of linear
-operators, recomputed ones included, and the gradients of their outputs.
+operators, recomputed ones included, and the gradients of their outputs. Operators whose weights are ``frozen`` keep no
+inputs for them; their adapters do.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,13 @@ from meshwright.model.operators.operator_types import (
     EnterTensor,
     ExpertActivation,
     ExpertLinear,
+    ExpertLowRank,
     GatedNorm,
     LeaveTensor,
     Linear,
     LinearAttention,
     Loss,
+    LowRank,
     Norm,
     Operator,
     Residual,
@@ -39,8 +42,10 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
 from meshwright.program.context_parallel.linear_attention_collectives import gathered_bytes, state_bytes
 from meshwright.program.local_shape import ACTIVATION_BYTES, STATISTIC_BYTES, LocalShape, Mode, Number
+from meshwright.program.model_states.state_elements import parameter_elements
 from meshwright.program.operator_recompute import keeps_products, kept_product_bytes
 from meshwright.stack.stack import Stack
+from meshwright.workload.base_types import QUANTISED
 
 MASK_BYTES = 1
 EAGER_NORM_BYTES = 8
@@ -66,13 +71,20 @@ def saved_tensors_by_operator(block: Block) -> dict[str, SavedTensors]:
     result = {}
     dropped = {ENTRY: False}
     for op, of in zip(block.operators, sources(block.operators).values(), strict=True):
+        of = of[1:] if isinstance(op, LowRank) else of  # of the result that it adds to it keeps nothing
         without = (all if isinstance(op, EnterTensor) else any)([dropped[source] for source in of])
-        result[op.name] = SavedTensors(not without, not block.recomputes(op.recompute))
+        again = block.recomputes(op.recompute)
+        result[op.name] = SavedTensors(not without and (again or not _drops_input(op)), not again)
         if isinstance(op, EnterTensor | LeaveTensor):
             dropped[op.name] = without and isinstance(op, EnterTensor)
         else:
             dropped[op.name] = drops_output(op, block)
     return result
+
+
+def _drops_input(op: Operator) -> bool:
+    """Return true for a product with frozen weights: its gradient needs no input."""
+    return op.frozen and isinstance(op, Linear | ExpertLinear)
 
 
 def drops_output(op: Operator, block: Block) -> bool:
@@ -102,17 +114,20 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
     kept: Number = 0
     gathered = replace(mode, sequence_parallel=False)
     for op in () if block.kind == "head" else block.operators:
-        if isinstance(op, Linear | ExpertLinear):
+        if op.frozen:
+            continue
+        if isinstance(op, Linear | ExpertLinear | LowRank):
             # the input that was gathered during I stays gathered until W
             of = gathered if op.place == "tensor" else mode
             kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
+            kept = kept + (inner_bytes(op, shape, mode, stack) if isinstance(op, LowRank) else 0)
         elif isinstance(op, Embedding):
             kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
     return kept
 
 
-def _output_gradient(op: Linear | ExpertLinear, shape: LocalShape, mode: Mode) -> Number:
-    if isinstance(op, ExpertLinear):
+def _output_gradient(op: Linear | ExpertLinear | LowRank, shape: LocalShape, mode: Mode) -> Number:
+    if isinstance(op, ExpertLinear | ExpertLowRank):
         rows = shape.busiest_rows(mode, op.experts_per_token)
         return ACTIVATION_BYTES * op.outputs * rows / (shape.etp if op.split == "column" else 1)
     tokens = shape.tokens if op.place == "tensor" else shape.sequence_tokens(mode)
@@ -122,13 +137,19 @@ def _output_gradient(op: Linear | ExpertLinear, shape: LocalShape, mode: Mode) -
 def _everything(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     total: Number = 0
     for op in block.operators:
-        total = total + input_bytes(op, shape, mode, stack) + inner_bytes(op, shape, mode, stack)
+        inputs = (
+            0
+            if _drops_input(op) and not block.recomputes(op.recompute)
+            else input_bytes(op, shape, mode, stack)
+        )
+        total = total + inputs + inner_bytes(op, shape, mode, stack)
     return total
 
 
 def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes that exist only while a block's backward pass runs: what recomputation and other ranks bring back."""
     brought = sum(gathered_for_backward_bytes(op, shape, mode) for op in block.operators)
+    brought = brought + dequantised_bytes(block, shape)
     return brought + _everything(block, shape, mode, stack) - kept_bytes(block, shape, mode, stack)
 
 
@@ -137,6 +158,17 @@ def gathered_for_backward_bytes(op: Operator, shape: LocalShape, mode: Mode) -> 
     if isinstance(op, Attention):
         return attention_exchange_buffer_bytes(op, shape, mode)
     return gathered_bytes(op, shape, mode) if isinstance(op, LinearAttention) else 0
+
+
+def dequantised_bytes(block: Block, shape: LocalShape) -> Number:
+    """Bytes of a block's largest quantised matrix in 16 bits: one at a time is dequantised."""
+    largest: Number = 0
+    for op in block.operators:
+        for parameter in op.parameters:
+            if parameter.storage in QUANTISED:
+                elements = parameter_elements(parameter, shape, expert=op.place == "expert")
+                largest = np.maximum(largest, ACTIVATION_BYTES * elements)
+    return largest
 
 
 def logit_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
@@ -172,7 +204,7 @@ def _norm(op: Norm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     return size * op.width * op.instances * _tokens(op, shape, mode) / cut
 
 
-def _linear(op: Linear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+def _linear(op: Linear | LowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     if not op.saves_input:
         return 0
     if op.split == "row":
@@ -232,7 +264,20 @@ def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Numb
     return MASK_BYTES * op.width * shape.sequence_tokens(mode) if op.dropout else 0
 
 
-def _expert_linear(op: ExpertLinear, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+def _low_rank(op: LowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of the input that it shares with its operator, which keeps none."""
+    return (_expert_linear if isinstance(op, ExpertLowRank) else _linear)(op, shape, mode, stack)
+
+
+def _low_rank_inner(op: LowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of x·Aᵀ: as many as ``rank`` for each token and matrix, partial sums where A is cut."""
+    rows = _tokens(op, shape, mode)
+    if isinstance(op, ExpertLowRank):
+        rows = shape.busiest_rows(mode, op.experts_per_token)
+    return ACTIVATION_BYTES * op.rank * len(op.matrices) * rows
+
+
+def _expert_linear(op: ExpertLinear | ExpertLowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     rows = shape.busiest_rows(mode, op.experts_per_token)
     return shape.product_input_bytes * op.inputs * rows / (shape.etp if op.split == "row" else 1)
 
@@ -268,6 +313,8 @@ _INPUTS: dict[type[Operator], _Rule] = {
     GatedNorm: _gated_norm_inputs,
     Activation: _activation,
     ExpertLinear: _expert_linear,
+    LowRank: _low_rank,
+    ExpertLowRank: _low_rank,
     ExpertActivation: _expert_activation,
     Combine: _combine,
 }
@@ -276,5 +323,7 @@ _INNER: dict[type[Operator], _Rule] = {
     LinearAttention: _linear_attention_inner,
     GatedNorm: _gated_norm_inner,
     Residual: _residual,
+    LowRank: _low_rank_inner,
+    ExpertLowRank: _low_rank_inner,
     Loss: _loss,
 }

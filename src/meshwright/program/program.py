@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from meshwright.model.graph import Block
+from meshwright.model.operators.operator_types import LowRank
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
@@ -217,6 +218,8 @@ def matrix_elements(program: Program, rank: int) -> int:
 def sharded_name(program: Program) -> str:
     """Return the ZeRO name of what the state table cuts."""
     cut = {e.kind for e in program.states if any(axis.endswith("shard") for axis in e.layout)}
+    if "parameter" in cut:
+        return "zero3"
     return [name for name, kinds in SHARDED.items() if cut.issuperset(kinds)][-1]
 
 
@@ -245,6 +248,11 @@ def _identity(program: Program) -> Iterator[object]:
         yield "documents are kept apart"
     if program.shape.capacity is not None:
         yield str(program.shape.capacity)
+    if any(entry.packed_bytes is not None for entry in program.states):
+        yield [entry.packed_bytes for entry in program.states]
+    products = [op for block in program.blocks for op in block.operators if isinstance(op, LowRank)]
+    if products:
+        yield [(op.name, op.rank, op.scale, op.matrices) for op in products]
     if program.changed_types:
         yield sorted(program.changed_types.items())
     if program.stack.deduplicates_exchange:

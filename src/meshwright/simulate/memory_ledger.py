@@ -15,6 +15,7 @@ from meshwright.cost.memory.zero_unsharded_buffers import (
     ZeroBufferRule,
     stage_buffer_bytes,
     unit_buffer_bytes,
+    whole_parameter_bytes,
 )
 from meshwright.plans.forms.short import ShardingName
 from meshwright.program.activation_bytes import kept_bytes, logit_bytes, working_bytes
@@ -116,7 +117,8 @@ def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -
     """Return the most bytes that a list makes whole at the same time."""
     stages = program.stages_of(rank)
     sizes = [add(*(blocks[b] for b in stage.blocks)) for stage in stages]
-    every, trained = [size.count for size in sizes], [size.of("gradient").count for size in sizes]
+    every = [whole_parameter_bytes(size) for size in sizes]
+    trained = [size.of("gradient").count for size in sizes]
     whole = peak_unsharded_stages(program.lists[rank], [stage.index for stage in stages], program.overlapped)
     return max(
         int(unit_buffer_bytes(_times(parameters, every), _times(gradients, trained), program.stack))

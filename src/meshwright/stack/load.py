@@ -24,6 +24,8 @@ from meshwright.plans.forms.spellings import stack_in_our_words
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import OWN_STACK, Stack, file_fields
+from meshwright.workload.adapter import FORMS as FORMS_OF_ADAPTERS
+from meshwright.workload.base_types import QUANTISED
 from meshwright.workload.fp8_recipe import Fp8Recipe
 from meshwright.workload.optimizers import OPTIMIZERS
 from meshwright.workload.optimizers.muon import SCALES
@@ -40,6 +42,8 @@ ContextName = Annotated[
 StateKey = Literal["gradient", "reduce", "gather", "master", "first_moment", "second_moment"]
 OptimizerName: Any = Literal.__getitem__(tuple(OPTIMIZERS))
 ScaleName: Any = Literal.__getitem__(SCALES)
+AdapterForm: Any = Literal.__getitem__(FORMS_OF_ADAPTERS)
+QuantisedType: Any = Literal.__getitem__(tuple(QUANTISED))
 FormName: Any = Literal.__getitem__(tuple(FORMS))
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}$")]
 Bytes = Annotated[int, Field(ge=1, le=64)]
@@ -70,6 +74,8 @@ NARROWED: dict[str, Any] = {
     "optimizers": Annotated[tuple[OptimizerName, ...], Field(min_length=1)],
     "muon_shardings": tuple[ShardingName, ...],
     "muon_scale": ScaleName,
+    "adapter_forms": tuple[AdapterForm, ...],
+    "base_types": tuple[QuantisedType, ...],
     "joint_matrices": tuple[Literal["qkv", "ffn_up", "shared_up", "expert_up"], ...],
     "vocab_multiple": Annotated[int, Field(ge=1, le=2**20)],
     "host_s_per_layer": Annotated[float, Field(ge=0, le=1)],

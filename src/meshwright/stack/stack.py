@@ -64,6 +64,8 @@ class Stack:
         optimizers that it has, and the shardings that Muon runs under.
     muon_scale
         the scale of Muon where a plan says nothing (``workload/optimizers/muon.py``).
+    adapter_forms, base_types
+        forms of adapters that it trains itself, and quantised types of the frozen matrices (``workload/adapter.py``).
     joint_matrices
         operators whose matrices Muon orthogonalises as one, stacked along their outputs.
     narrow_shardings
@@ -204,6 +206,8 @@ class Stack:
     optimizers: tuple[str, ...] = ("adamw", "sgd")
     muon_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     muon_scale: str = "match-rms-adamw"
+    adapter_forms: tuple[str, ...] = ()
+    base_types: tuple[str, ...] = ()
     joint_matrices: tuple[str, ...] = ()
     fused_gradient_accumulation: bool = False
     gradient_reduction: GradientReduction = "reduce-scatter"
@@ -268,6 +272,10 @@ class Stack:
     def id(self) -> str:
         """``name@release``."""
         return f"{self.name}@{self.release}"
+
+    def cuts_parameters(self, sharding: str) -> bool:
+        """Return whether parameters are sharded under a ZeRO name."""
+        return sharding == "zero3" or (sharding == "zero2" and self.zero2_cuts_parameters)
 
     def device_recipe(self, device: str, precision: str) -> DeviceRecipe:
         """Return what the recipes do on a family of devices: the first row of it at this precision."""

@@ -39,16 +39,19 @@ from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.host_offload import Offload
+from meshwright.plans.setting import Setting
 from meshwright.program.program import matrix_elements
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.stack.state_types import with_types
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.expert_routing import Routing
 from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.packed_documents import Documents
 
+OWN_ADAPTERS = Adapter(form="hd-pissa", rank=4, targets=("q", "k", "v", "o"))
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
 SOME = 4
@@ -246,6 +249,26 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster, 
     chosen = family(model, cluster, "megatron-core", count, seed=1)
     setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
     hold_together(replace(chosen, setting=setting))
+
+
+@pytest.mark.quick_cases(4)
+@COUNTS
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stack", ["generic", "torchtitan"])
+@pytest.mark.parametrize(
+    "adapter",
+    [Adapter(targets=("q", "v", "down"), rank=8), Adapter(base="int8"), Adapter(base="nf4"), OWN_ADAPTERS],
+    ids=str,
+)
+def test_closed_forms_equal_the_simulated_program_with_adapters_of_a_plan(adapter, stack, model, count):
+    chosen = family(model, "h100-sxm-80gb x 24", stack, count, seed=8)
+    setting = with_adapter(chosen.setting, adapter)
+    hold_together(replace(chosen, setting=setting))
+
+
+def with_adapter(setting, adapter):
+    workload = replace(setting.workload, task="lora", adapter=adapter)
+    return Setting.of(setting.model, setting.cluster, workload, setting.stack)
 
 
 @COUNTS

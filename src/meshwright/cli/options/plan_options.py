@@ -10,7 +10,7 @@ import typer
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from meshwright.plans.forms.short import CapacitySpec, OptimizerSpec, RoutingSpec
+    from meshwright.plans.forms.short import AdapterSpec, CapacitySpec, OptimizerSpec, RoutingSpec
     from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 MAX_DIGITS = 12
@@ -23,6 +23,14 @@ Fp8Recipe = Annotated[
 OptimizerText = Annotated[
     str,
     typer.Option("--optimizer", help="adamw, sgd, lion or muon; with options: '{name: muon, steps: 6}'."),
+]
+AdapterText = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        metavar="MAPPING",
+        help="What task lora trains: '{rank: 16, base: nf4}'. Also form, alpha, targets.",
+    ),
 ]
 Documents = Annotated[
     str | None,
@@ -149,6 +157,24 @@ def optimizer(text: str) -> "str | OptimizerSpec":
         return validated(OptimizerSpec, value)
     except InputError as error:
         wrong = [replace(problem, field=f"workload.optimizer.{problem.field}") for problem in error.problems]
+        raise InputError(wrong) from None
+
+
+def adapter(text: str | None) -> "AdapterSpec | None":
+    """Parse a mapping of adapters; None without one. Raises InputError if it is none."""
+    if text is None:
+        return None
+    from meshwright.plans.files.validation_messages import validated
+    from meshwright.plans.files.yaml_text import read_value
+    from meshwright.plans.forms.short import AdapterSpec
+
+    value = read_value(text, "adapter")
+    if not isinstance(value, Mapping):
+        raise InputError(Problem("workload.adapter", text, "must be a mapping", "'{rank: 16}'"))
+    try:
+        return validated(AdapterSpec, value)
+    except InputError as error:
+        wrong = [replace(problem, field=f"workload.adapter.{problem.field}") for problem in error.problems]
         raise InputError(wrong) from None
 
 

@@ -7,6 +7,7 @@ stage has, so that everything is priced once per kind and then spread over the K
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +62,9 @@ from meshwright.program.model_states.hidden_matrices import (
     stage_matrices,
 )
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
+from meshwright.program.model_states.state_elements import NOT_PACKED, Elements, StateKind, block_elements
 from meshwright.program.model_states.states_on_host import HostStates
-from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements, held_packed
 from meshwright.program.pass_items import Body, Collective, PassKind
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
 from meshwright.schedules.action import Kind
@@ -302,6 +303,19 @@ class PlanGroup:
         return self._held[key]
 
     @cached_property
+    def held_packed_bytes(self) -> Floats | float:
+        """Bytes of frozen parameters with a type of their own on every pipeline rank: (n, P), or 0."""
+        if all(elements.packed is NOT_PACKED for elements in self.block_elements.values()):
+            return 0.0
+        sharded, nothing = "parameter" in SHARDED[self.sharding], np.zeros(len(self.plans))
+        return self._on_ranks(
+            {
+                index: nothing + held_packed(self.per_plan_elements(each), sharded, self.shape).bytes
+                for index, each in self.block_elements.items()
+            }
+        )
+
+    @cached_property
     def _held(self) -> dict[tuple[bool, str], Floats]:
         return {}
 
@@ -313,24 +327,22 @@ class PlanGroup:
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         blocks = {
             index: np.asarray(
-                held_elements(self._per_plan_counts(each.of(kind)), kind, sharded, self.shape).total
+                held_elements(self.per_plan_elements(each.of(kind)), kind, sharded, self.shape).total
             )
             for index, each in (
                 self.optimizer_elements if kind == "optimizer" else self.block_elements
             ).items()
         }
+        return self._on_ranks(blocks)
+
+    def _on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
+        """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
 
-    def _per_plan_counts(self, elements: Elements) -> Elements:
-        return Elements(self.per_plan(elements.dense), self.per_plan(elements.expert), 0)
-
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
-        counts = elements.dense, elements.expert, elements.whole, elements.partial
-        dense, expert, whole, partial = map(self.per_plan, counts)
-        trained = None if elements.trained is None else self.per_plan_elements(elements.trained)
-        return Elements(dense, expert, whole, trained, partial)
+        return elements.mapped(self.per_plan)
 
     def per_plan(self, value: object) -> Floats:
         """Spread a value per distinct shape (or a scalar) over plans."""

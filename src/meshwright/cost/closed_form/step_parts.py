@@ -21,6 +21,7 @@ from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds,
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_passes
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
+from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
@@ -32,6 +33,7 @@ from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
 from meshwright.program.lowering.step_collectives import NORM_BYTES, overlapped_kinds, tied_reduction
+from meshwright.program.model_states.base_changes import CHANGE_AXES, change_gather
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -258,7 +260,23 @@ def optimizer(group: PlanGroup) -> Floats:
     if states is not None:
         return np.asarray(step_seconds(owned, states, forms)).max(1)
     seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
-    return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+    of_kinds = [a + b for a, b in zip(_orthogonalisations(group), _base_changes(group), strict=True)]
+    return np.asarray(seconds + group.per_rank(group.spread(of_kinds))).max(1)
+
+
+def _base_changes(group: PlanGroup) -> list[Floats]:
+    """Return the seconds in which adapters of each rank change the base of each kind of stage."""
+    nothing, blocks = np.zeros(len(group.plans)), group.setting.model.blocks
+    adapter = group.setting.workload.adapter
+    if adapter is None or not adapter.of_each_replica:
+        return [nothing for _ in group.stage_kinds]
+    ranks, gathered = group.mesh.group(CHANGE_AXES)[0], group.sharding == "zero3"
+    return [
+        nothing
+        + group.seconds_of(change_gather(elements, ranks, "stage"))
+        + change_seconds((blocks[b] for b in kind), ranks, gathered, group.shape, group.forms)
+        for kind, elements in zip(group.stage_kinds, group.kind_elements, strict=True)
+    ]
 
 
 def _orthogonalisations(group: PlanGroup) -> list[Floats]:

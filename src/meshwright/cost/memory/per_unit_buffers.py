@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.memory.zero_unsharded_buffers import unit_buffer_bytes
+from meshwright.cost.memory.zero_unsharded_buffers import unit_buffer_bytes, whole_parameter_bytes
 from meshwright.cost.pipeline_time.per_unit_exchange_streams import unit_lists
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists, stages_of_ranks
 from meshwright.program.lowering.step_collectives import overlapped_kinds
@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 def unit_buffers(group: PlanGroup) -> Floats:
     """Bytes of every plan and pipeline rank: (n, P)."""
     stack, overlapped = group.setting.stack, overlapped_kinds(group.setting.stack)
-    parameters = [unit_buffer_bytes(stage.count, 0, stack) for stage in group.kind_elements]
+    parameters = [whole_parameter_bytes(stage) for stage in group.kind_elements]
     gradients = [unit_buffer_bytes(0, stage.of("gradient").count, stack) for stage in group.kind_elements]
     sizes = np.stack([np.asarray(size, dtype=np.float64) for size in parameters + gradients], 1)
     shared = np.stack(

@@ -84,7 +84,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
         held = {kind: elements - states.on_host(kind, elements) for kind, elements in held.items()}
     gradients = bytes_per_element("gradient", stack) * held["gradient"]
     return {
-        "parameters": bytes_per_element("parameter", stack) * held["parameter"],
+        "parameters": bytes_per_element("parameter", stack) * held["parameter"] + group.held_packed_bytes,
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
         "optimizer": copies
         * (

@@ -58,15 +58,21 @@ def stage_buffer_bytes(rule: ZeroBufferRule, stage: Elements, stack: Stack) -> N
     """Bytes that are whole during all passes of one stage (or of one rank, for all its stages together)."""
     result: Number = 0
     if rule.parameters_are_whole:
-        result = result + GATHERED_BYTES * stage.count
+        result = result + whole_parameter_bytes(stage)
     if rule.gradients_are_whole:
-        result = result + bytes_per_element("gradient", stack) * stage.of("gradient").count
+        gradient = stage.of("gradient")
+        result = result + bytes_per_element("gradient", stack) * (gradient.count + gradient.own)
     return result
+
+
+def whole_parameter_bytes(elements: Elements) -> Number:
+    """Bytes of parameters that are gathered from shards: 16 bits each, or as they are stored."""
+    return GATHERED_BYTES * elements.count + elements.packed.bytes
 
 
 def gathered_bytes(rule: ZeroBufferRule, *blocks: Elements) -> Number:
     """Bytes of the parameters of blocks that are gathered at the same time."""
-    return sum((GATHERED_BYTES * block.count for block in blocks), start=0) if rule.by_layer else 0
+    return sum((whole_parameter_bytes(block) for block in blocks), start=0) if rule.by_layer else 0
 
 
 def own_gradient_bytes(rule: ZeroBufferRule, block: Elements) -> Number:
@@ -79,6 +85,6 @@ def message_bytes(rule: ZeroBufferRule, block: Elements, stack: Stack) -> Number
     return stack.gradient_communication_bytes * block.of("gradient").count if rule.gradients_pass else 0
 
 
-def unit_buffer_bytes(parameters: Number, gradients: Number, stack: Stack) -> Number:
-    """Buffers for so many elements of parameters and of gradients that are whole at once."""
-    return GATHERED_BYTES * parameters + bytes_per_element("gradient", stack) * gradients
+def unit_buffer_bytes(parameter_bytes: Number, gradients: Number, stack: Stack) -> Number:
+    """Buffers for so many bytes of parameters and elements of gradients that are whole at once."""
+    return parameter_bytes + bytes_per_element("gradient", stack) * gradients

@@ -22,19 +22,22 @@ from meshwright.model.operators.operator_types import (
     Embedding,
     ExpertActivation,
     ExpertLinear,
+    ExpertLowRank,
     GatedNorm,
     Linear,
     LinearAttention,
     Loss,
+    LowRank,
     Norm,
     Operator,
     Residual,
 )
 from meshwright.program.local_shape import LocalShape, Mode, Number
-from meshwright.program.model_states.state_elements import parameter_elements
+from meshwright.program.model_states.state_elements import packed_bytes, parameter_elements
 from meshwright.program.pass_items import Phase
 from meshwright.stack.device_recipe import DeviceRecipe
 from meshwright.stack.stack import Stack
+from meshwright.workload.base_types import QUANTISED
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +101,57 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
     outputs = outputs / tp if op.split == "column" else outputs
     m = local.tokens(op)
     if phase == "F":
-        return local.forms.gemm(m, inputs, outputs)
+        return local.forms.gemm(m, inputs, outputs) + _dequantised(op, local)
     if phase == "I":
-        return local.forms.gemm(m, outputs, inputs)
+        return local.forms.gemm(m, outputs, inputs) + _dequantised(op, local)
     fused = local.stack.fused_gradient_accumulation
     inside, after = _accumulation(inputs * outputs, local.shape.shard, local, fused)
     return local.forms.gemm(inputs, m, outputs, inside) + after
+
+
+def _dequantised(op: Operator, local: Local) -> Number:
+    """Seconds to read an operator's quantised matrices and write them in 16 bits."""
+    seconds: Number = 0.0
+    for parameter in op.parameters:
+        if parameter.storage in QUANTISED:
+            elements = parameter_elements(parameter, local.shape, expert=op.place == "expert")
+            packed = packed_bytes(parameter, elements, local.shape, expert=op.place == "expert")
+            seconds = seconds + local.forms.pass_(packed + BYTES_16 * elements)
+    return seconds
+
+
+def _low_rank(op: LowRank, phase: Phase, local: Local) -> Number:
+    """Two small products for each matrix; the second adds to what is there, which its kernel reads."""
+    forms, tp = local.forms, local.shape.etp if isinstance(op, ExpertLowRank) else local.shape.tp
+    inputs: Number = op.inputs / tp if op.split == "row" else op.inputs
+    rank = op.rank * len(op.matrices)
+    outputs = [matrix.outputs / (tp if op.split == "column" else 1) for matrix in op.matrices]
+    product, rows = _product(op, local)
+    if phase == "F":
+        return product(inputs, rank, 0.0) + sum(
+            product(op.rank, width, BYTES_16 * rows * width) for width in outputs
+        )
+    if phase == "I":
+        return product(rank, inputs, BYTES_16 * rows * inputs) + sum(
+            product(width, op.rank, 0.0) for width in outputs
+        )
+    parameters = sum(parameter_elements(p, local.shape, expert=op.place == "expert") for p in op.parameters)
+    shard = local.shape.expert_shard if isinstance(op, ExpertLowRank) else local.shape.shard
+    _, added = _accumulation(parameters, shard, local, fused=False)
+    sides = [(inputs, rank), *((op.rank, width) for width in outputs)]
+    if isinstance(op, ExpertLowRank):
+        return added + sum(product(k, n, 0.0) for k, n in sides)
+    return added + sum(forms.gemm(k, rows, n) for k, n in sides)
+
+
+def _product(op: LowRank, local: Local) -> tuple[Callable[[Number, Number, Number], Number], Number]:
+    """Return the seconds of a product with (k, n) that moves more bytes, and its rows on a rank."""
+    if isinstance(op, ExpertLowRank):
+        rows = local.shape.busiest_rows(local.mode, op.experts_per_token)
+        experts = op.experts / local.shape.ep
+        return lambda k, n, more: local.forms.grouped_gemm(rows, experts, k, n, more), rows
+    tokens = local.tokens(op)
+    return lambda k, n, more: local.forms.gemm(tokens, k, n, more), tokens
 
 
 def _accumulation(parameters: Number, shard: Number, local: Local, fused: bool) -> tuple[Number, Number]:
@@ -236,7 +284,7 @@ def _expert_linear(op: ExpertLinear, phase: Phase, local: Local) -> Number:
     if local.device_recipe.fuses_experts:
         imbalance = imbalance / c["fused_expert_rate"]
     if phase != "W":
-        return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs)
+        return imbalance * local.forms.grouped_gemm(rows, experts, inputs, outputs) + _dequantised(op, local)
     parameters = sum(parameter_elements(p, shape, expert=True) for p in op.parameters)
     fused = local.stack.fused_gradient_accumulation
     inside, after = _accumulation(parameters, shape.expert_shard, local, fused)
@@ -277,6 +325,8 @@ RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
     Activation: _activation,
     Residual: _residual,
     ExpertLinear: _expert_linear,
+    LowRank: _low_rank,
+    ExpertLowRank: _low_rank,
     ExpertActivation: _expert_activation,
     Dispatch: _dispatch,
     Loss: _loss,

@@ -1,10 +1,12 @@
 """Seconds of the passes and optimizer steps of a Program, copies of states included."""
 
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
+from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import Parts, Prices, add_parts, total
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.program.model_states.base_changes import CHANGE_AXES
 from meshwright.program.model_states.hidden_matrices import stage_matrices
 from meshwright.program.program import Program, matrix_elements, sharded_name
 from meshwright.schedules.action import Kind
@@ -28,6 +30,11 @@ def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
     owned = program.held_elements(rank, "optimizer") - matrices
     seconds = optimizer_seconds(owned, stack, forms, matrices)
     for stage in program.stages_of(rank):
+        exchanged = prices.collectives(program.collectives.get((stage.index, "STEP"), ()))
+        blocks = [program.blocks[block] for block in stage.blocks]
+        replicas, gathered = program.group_size(CHANGE_AXES), sharded_name(program) == "zero3"
+        changed = change_seconds(blocks, replicas, gathered, program.shape, forms)
+        seconds = seconds + exchanged + changed
         of_stage = stage_matrices((program.blocks[block] for block in stage.blocks), stack)
         seconds = seconds + orthogonalisation_seconds(
             of_stage, sharded_name(program), program.shape, stack, prices.mesh, forms

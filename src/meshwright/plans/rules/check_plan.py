@@ -17,6 +17,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.conversion import shorten
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.activation_offload import OFFLOAD_RULES
+from meshwright.plans.rules.adapters import ADAPTER_RULES
 from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
 from meshwright.plans.rules.context_parallel import CONTEXT_RULES
 from meshwright.plans.rules.degrees import DEGREE_RULES
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     *TYPE_RULES,
     *DEVICE_RULES,
     *ROUTING_RULES,
+    *ADAPTER_RULES,
 )
 
 

@@ -9,6 +9,7 @@ from meshwright.model.transforms.norm_kernels import fused_sets
 from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.activation_offload import offloading_by_stack
+from meshwright.plans.rules.adapters import adapters_by_stack
 from meshwright.plans.rules.context_parallel import stack_contexts
 from meshwright.plans.rules.expert_order import expert_order_by_stack
 from meshwright.plans.rules.offload_of_states import states_by_stack
@@ -194,5 +195,6 @@ STACK_RULES: tuple[Rule, ...] = (
     state_types_by_stack,
     expert_order_by_stack,
     capacity_by_stack,
+    adapters_by_stack,
 )
 """What the keys of a stack's file say that it cannot do."""

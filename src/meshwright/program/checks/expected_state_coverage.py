@@ -17,7 +17,9 @@ from meshwright.program.model_states.hidden_matrices import matrix_names
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
+    PARTS,
     STATE_KINDS,
+    Part,
     StateKind,
     embedding_names,
 )
@@ -29,11 +31,11 @@ DENSE_AXES, EXPERT_AXES = ("tp",), ("ep", "etp")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The parameters of one block of a stage on one mesh: what one row of each kind of state is for."""
+    """A part of the parameters of one block of a stage: what one row of each kind of state is for."""
 
     stage: int
     name: str
-    expert: bool
+    part: Part
     layers: tuple[int, ...]
     parameters: tuple[Parameter, ...]
     matrices: frozenset[str] = frozenset()
@@ -47,6 +49,11 @@ class Unit:
         held = tuple(p for p in self.parameters if (p.trained or kind == "parameter") and p.name not in apart)
         if held:
             yield replace(self, parameters=held)
+
+    @property
+    def expert(self) -> bool:
+        """True if it lies on the mesh of the experts."""
+        return self.part.expert
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -76,14 +83,14 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     of_muon = program.stack.optimizer.kind.of_matrices
     for stage in program.parts:
         for block, layers in _layers_of(stage, model).items():
-            for expert in (False, True):
-                parameters = _parameters(model, model.blocks[block], expert, ends_together(program))
+            for of in PARTS:
+                parameters = _parameters(model, model.blocks[block], of, ends_together(program))
                 if stage in program.shares:
                     parameters = tuple(_part(parameter, stage.rank, program) for parameter in parameters)
-                name = model.blocks[block].name + (".experts" if expert else "")
+                name = model.blocks[block].name + of.suffix
                 if parameters:
                     apart = matrix_names([model.blocks[block]]) if of_muon else frozenset[str]()
-                    yield Unit(stage.index, name, expert, layers, parameters, apart)
+                    yield Unit(stage.index, name, of, layers, parameters, apart)
 
 
 def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:
@@ -163,12 +170,11 @@ def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _parameters(model: ModelGraph, block: Block, expert: bool, together: bool) -> tuple[Parameter, ...]:
+def _parameters(model: ModelGraph, block: Block, part: Part, together: bool) -> tuple[Parameter, ...]:
     shared = embedding_names(model.blocks) if together and block.kind != "embed" else frozenset[str]()
     return tuple(
         parameter
         for op in block.operators
-        if (op.place == "expert") is expert
         for parameter in op.parameters
-        if parameter.name not in shared
+        if part.has(parameter, op) and parameter.name not in shared
     )

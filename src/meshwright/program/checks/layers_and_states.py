@@ -10,6 +10,7 @@ from meshwright.program.model_states.hidden_matrices import MATRICES, stage_matr
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
+    OWN,
     STATE_KINDS,
     StateEntry,
     StateKind,
@@ -114,14 +115,16 @@ def sharded_alike(case: CheckedProgram) -> Iterator[Problem]:
     """Require each kind of state to be sharded everywhere or nowhere, and gathered states to be kept sharded."""
     sharded: dict[str, set[bool]] = {kind: set() for kind in STATE_KINDS}
     for row in case.program.states:
-        sharded[row.kind].add(any(axis.endswith("shard") for axis in row.layout))
+        if not row.name.endswith(OWN.suffix):
+            sharded[row.kind].add(any(axis.endswith("shard") for axis in row.layout))
     for kind, found in sharded.items():
         if len(found) > 1:
             yield Problem("states", kind, "is sharded in some rows only", "all rows of a kind alike")
-    order = [any(sharded[kind]) for kind in STATE_KINDS]  # parameter ⇒ gradient ⇒ optimizer
+    sharded = {kind: found for kind, found in sharded.items() if found}
+    order = [any(sharded[kind]) for kind in sharded]  # parameter ⇒ gradient ⇒ optimizer
     if order != sorted(order):
         rule = "a sharded parameter has sharded gradients, a sharded gradient sharded optimizer states"
-        yield Problem("states", dict(zip(STATE_KINDS, order, strict=True)), rule, "shard the optimizer first")
+        yield Problem("states", dict(zip(sharded, order, strict=True)), rule, "shard the optimizer first")
 
 
 def bodies_hold_stages(case: CheckedProgram) -> Iterator[Problem]:

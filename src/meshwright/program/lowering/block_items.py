@@ -29,7 +29,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from meshwright.model.graph import Block
-from meshwright.model.operators.data_flow import users
+from meshwright.model.operators.data_flow import sources, users
 from meshwright.model.operators.operator_types import (
     Attention,
     Combine,
@@ -39,6 +39,7 @@ from meshwright.model.operators.operator_types import (
     LeaveTensor,
     LinearAttention,
     Loss,
+    LowRank,
     Operator,
     Residual,
 )
@@ -76,18 +77,37 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
     items: list[Item] = []
     if block.full_recompute or walks:
         items += [_again(item) for item in _walked(block, shape, mode, stack)]
-    for before, op in reversed(list(zip((None, *block.operators), block.operators, strict=False))):
+    regathered = _regathered_inputs(block) if mode.sequence_parallel and stack.tp_regathers_input else {}
+    for op in reversed(block.operators):
         for run in runs.get(op.name, ()):
             items += [_again(item) for item in _run_again(run, block, shape, mode, stack)]
         gradient = _input_gradient(op, shape, mode, stack)
-        if isinstance(before, EnterTensor) and mode.sequence_parallel and stack.tp_regathers_input:
+        enter = regathered.get(op.name)
+        if enter is not None:
             gradient = [
-                _overlapped([Compute(op, "I")], _tp("all-gather", before.width, shape.tokens, "W", op.name))
+                _overlapped([Compute(op, "I")], _tp("all-gather", enter.width, shape.tokens, "W", op.name))
             ]
         items += gradient
     if block.kind == "head":
         items += _weight_gradients(block)
     return tuple(items)
+
+
+def _regathered_inputs(block: Block) -> dict[str, EnterTensor]:
+    """Return, by operator, the entering edge whose result its weight gradient needs again.
+
+    That is the operator behind the edge, or its first adapter where its own weights are frozen.
+    """
+    found: dict[str, EnterTensor] = {}
+    of = sources(block.operators)
+    for before, op in zip(block.operators, block.operators[1:], strict=False):
+        if not isinstance(before, EnterTensor):
+            continue
+        reading = (op, *(o for o in block.operators if isinstance(o, LowRank) and before.name in of[o.name]))
+        needing = next((reader for reader in reading if not reader.frozen), None)
+        if needing is not None:
+            found[needing.name] = before
+    return found
 
 
 def _walked(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Iterator[Item]:

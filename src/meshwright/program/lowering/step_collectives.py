@@ -5,8 +5,9 @@ with REDUCE right after a stage's last backward action where the stack overlaps 
 schedule where not: it must not hold up a message), REDUCE_MIRRORED of each stage where other ranks have its layers too
 (``program/model_states/bidirectional_gradient_reduction.py``), REDUCE_TIED where two ranks share the embedding
 table, NORM (with more around it where steps are validated after they are taken: ``optimizer_post_validation.py``),
-STEP, and GATHER again at the end where the stack does not overlap it with the next forward pass. With ``gather:
-per-unit`` GATHER, FREE and REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduce.py``).
+STEP (with the exchange of adapters that change the base: ``program/model_states/base_changes.py``), and GATHER again at
+the end where the stack does not overlap it with the next forward pass. With ``gather: per-unit`` GATHER, FREE and
+REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduce.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from meshwright.program.layouts.rank_mesh import RankGrid
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
 from meshwright.program.lowering.pass_bodies import Shared
+from meshwright.program.model_states.base_changes import CHANGE_AXES, change_gather
 from meshwright.program.model_states.bidirectional_gradient_reduction import (
     MIRRORED,
     mirrored_reduction,
@@ -141,6 +143,8 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
             result[stage.index, "REDUCE"] = step.live(
                 unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
             )
+        changed = change_gather(elements, step.group_size(CHANGE_AXES), what)
+        result[stage.index, "STEP"] = step.live(changed)
         units = reduced_units([step.elements[block] for block in stage.blocks], step.mode.gather)
         mirrored = mirrored_reduction(units, step.shape, step.stack, what)
         result[stage.index, "REDUCE_MIRRORED"] = step.live(mirrored)

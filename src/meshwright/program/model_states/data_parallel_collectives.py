@@ -12,7 +12,9 @@ With ``gradient_reduction: all-reduce`` a stack all-reduces gradients over the s
 The shard axes are (cp, dp_shard) for dense and edp_shard for expert parameters; what is left is all-reduced over
 dp_replicate or edp_replicate (Rajbhandari et al., arXiv 1910.02054; hybrid sharding: Zhao et al., arXiv
 2304.11277, section 3.2.2). Sequence parallelism leaves partial gradients of the parameters that tp does not
-cut, and norms of single heads have them without it: they are all-reduced over tp before all else.
+cut, and norms of single heads and adapters have them without it: they are all-reduced over tp before all else. Frozen
+parameters with a type of their own are gathered as they are stored. Tensors that every data-parallel rank trains for
+itself are all-reduced over cp, and never cut.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,21 +29,27 @@ from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_REPLICA_AXES,
     EXPERT_SHARD_AXES,
+    NOT_PACKED,
     Elements,
+    Packed,
 )
 from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
 from meshwright.stack.stack import Stack
 
 GATHERED_BYTES = 2
 """Bytes per element of a parameter that is whole on a rank; on the wire it may have fewer."""
+OWN_AXES = ("cp",)
+"""Ranks that have the sequences of a data-parallel rank, whose own tensors only they share."""
 
 
 def gathers(elements: Elements, stack: Stack, what: str) -> tuple[Collective, ...]:
     """All-gathers that make a unit's sharded parameters whole on every rank."""
-    size = stack.parameter_wire_bytes
+    size, packed = stack.parameter_wire_bytes, elements.packed
     return _nonzero(
         _collective("all-gather", DENSE_SHARD_AXES, size, elements.dense, what),
         _collective("all-gather", EXPERT_SHARD_AXES, size, elements.expert, what),
+        _collective("all-gather", DENSE_SHARD_AXES, 1, packed.dense_bytes, f"{what} as stored"),
+        _collective("all-gather", EXPERT_SHARD_AXES, 1, packed.expert_bytes, f"{what} as stored"),
     )
 
 
@@ -55,8 +63,10 @@ def reductions(
 ) -> tuple[Collective, ...]:
     """Return the collectives that reduce a unit's local gradients for the optimizer."""
     size, elements = stack.gradient_communication_bytes, elements.of("gradient")
+    own = _collective("all-reduce", OWN_AXES, size, elements.own, what)
     if sharding == "none":
         return _nonzero(
+            own,
             _collective("all-reduce", DENSE_SHARD_AXES + DENSE_REPLICA_AXES, size, elements.dense, what),
             _collective("all-reduce", EXPERT_SHARD_AXES + EXPERT_REPLICA_AXES, size, elements.expert, what),
         )
@@ -65,6 +75,7 @@ def reductions(
     dense_shard = np.ceil(elements.dense / shape.shard)
     expert_shard = np.ceil(elements.expert / shape.expert_shard)
     return _nonzero(
+        own,
         _collective(kind, DENSE_SHARD_AXES, size, elements.dense, what),
         _collective("all-reduce", DENSE_REPLICA_AXES, size, dense_shard, what),
         _collective(kind, EXPERT_SHARD_AXES, size, elements.expert, what),
@@ -138,7 +149,13 @@ def _added(parts: Sequence[Elements]) -> Elements:
         partial=sum((p.partial for p in parts), start=0),
         dense_tensors=sum(p.dense_tensors for p in parts),
         expert_tensors=sum(p.expert_tensors for p in parts),
+        packed=_packed([p.packed for p in parts if p.packed is not NOT_PACKED]),
+        own=sum((p.own for p in parts), start=0),
     )
+
+
+def _packed(parts: Sequence[Packed]) -> Packed:
+    return Packed(*map(sum, zip(*parts, strict=True))) if parts else NOT_PACKED
 
 
 def _collective(

@@ -24,7 +24,7 @@ class ExchangeTiming(NamedTuple):
 
 def effective_sharding(sharding: ShardingName, stack: Stack) -> ShardingName:
     """Return the sharding that a stack carries out for the name ``sharding``."""
-    return "zero3" if sharding == "zero2" and stack.zero2_cuts_parameters else sharding
+    return "zero3" if stack.cuts_parameters(sharding) else sharding
 
 
 def exchange_timing(sharding: ShardingName, gather: str, stack: Stack, *, pipeline: bool) -> ExchangeTiming:

@@ -1,20 +1,22 @@
 """Parameter elements on one rank after tp, ep and etp sharding, and the type of a row of the state table.
 
-Dense and expert elements are apart, because the two live on different meshes. Uneven cuts are rounded up, as frameworks
-pad them. What ZeRO cuts further: ``zero_sharding.py``.
+Dense and expert elements are apart, because the two live on different meshes. So are frozen parameters with a type of
+their own (``packed``), and tensors that every data-parallel rank trains for itself (``own``). Uneven cuts are rounded
+up, as frameworks pad them. What ZeRO cuts further: ``zero_sharding.py``.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from meshwright.model.graph import Block
-from meshwright.model.operators.operator_types import Norm, Operator, Parameter
+from meshwright.model.operators.operator_types import LowRank, Norm, Operator, Parameter
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import SCALE_BYTES
+from meshwright.workload.base_types import BASE_TYPES
 
 StateKind = Literal["parameter", "gradient", "optimizer"]
 STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
@@ -44,13 +46,31 @@ EXPERT_MESH = StateMesh("etp", EXPERT_SHARD_AXES, EXPERT_REPLICA_AXES)
 """That of the experts, besides ep, which cuts their number."""
 
 
+class Packed(NamedTuple):
+    """Frozen parameters with a type of their own on one rank: their elements, and their bytes with all scales."""
+
+    dense: Number = 0
+    expert: Number = 0
+    dense_bytes: Number = 0
+    expert_bytes: Number = 0
+
+    @property
+    def bytes(self) -> Number:
+        """Dense and expert bytes together."""
+        return self.dense_bytes + self.expert_bytes
+
+
+NOT_PACKED = Packed()
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Elements of a block's parameters on one rank before data-parallel sharding.
 
     ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers), ``partial`` the part of that
     which every tp rank uses on heads of its own. ``trained`` are those that have gradients, None where all have.
-    ``dense_tensors`` and ``expert_tensors`` count the parameters themselves.
+    ``dense_tensors`` and ``expert_tensors`` count the parameters themselves. What is ``packed``, and ``own`` elements,
+    count nowhere else but in ``whole`` and ``partial``.
     """
 
     dense: Number
@@ -60,6 +80,8 @@ class Elements:
     partial: Number = 0
     dense_tensors: int = 0
     expert_tensors: int = 0
+    packed: Packed = NOT_PACKED
+    own: Number = 0
 
     @property
     def count(self) -> Number:
@@ -69,6 +91,19 @@ class Elements:
     def of(self, kind: StateKind) -> "Elements":
         """Return the elements with a state of this kind: frozen ones have no gradient and no optimizer states."""
         return self if kind == "parameter" or self.trained is None else self.trained
+
+    def mapped(self, change: Callable[[Number], Number]) -> "Elements":
+        """Return the same with ``change`` applied to every number of elements or bytes."""
+        return replace(
+            self,
+            dense=change(self.dense),
+            expert=change(self.expert),
+            whole=change(self.whole),
+            partial=change(self.partial),
+            trained=self.trained and self.trained.mapped(change),
+            packed=self.packed if self.packed is NOT_PACKED else Packed(*map(change, self.packed)),
+            own=change(self.own) if np.any(self.own) else 0,
+        )
 
 
 def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together: bool) -> dict[int, Elements]:
@@ -118,9 +153,17 @@ def _sum(parameters: Sequence[tuple[Parameter, Operator]], shape: LocalShape) ->
     expert: Number = 0
     whole: Number = 0
     partial: Number = 0
+    own: Number = 0
+    packed = NOT_PACKED
     for parameter, op in parameters:
         elements = parameter_elements(parameter, shape, expert=op.place == "expert")
-        if op.place == "expert":
+        if parameter.storage is not None:
+            packed = _with_packed(packed, parameter, elements, shape, expert=op.place == "expert")
+        elif parameter.of_each_replica:
+            own = own + elements
+            whole = whole + (elements if parameter.tp_dim is None else 0)
+            partial = partial + (elements if is_partial(parameter, op) else 0)
+        elif op.place == "expert":
             expert = expert + elements
         else:
             dense = dense + elements
@@ -134,12 +177,33 @@ def _sum(parameters: Sequence[tuple[Parameter, Operator]], shape: LocalShape) ->
         partial=partial,
         dense_tensors=len(parameters) - experts,
         expert_tensors=experts,
+        packed=packed,
+        own=own,
     )
 
 
+def _with_packed(
+    packed: Packed, parameter: Parameter, elements: Number, shape: LocalShape, *, expert: bool
+) -> Packed:
+    """Add a frozen parameter with a type of its own."""
+    size = packed_bytes(parameter, elements, shape, expert=expert)
+    more = Packed(0, elements, 0, size) if expert else Packed(elements, 0, size, 0)
+    return Packed(*(a + b for a, b in zip(packed, more, strict=True)))
+
+
+def packed_bytes(parameter: Parameter, elements: Number, shape: LocalShape, *, expert: bool) -> Number:
+    """Return the bytes of a rank's ``elements`` of a frozen parameter; the rows of a matrix are its outputs."""
+    assert parameter.storage is not None
+    *rows, _ = parameter.shape
+    cut_rows = None if parameter.tp_dim == len(rows) else parameter.tp_dim
+    outputs = replace(parameter, shape=tuple(rows), tp_dim=cut_rows)
+    of_outputs = parameter_elements(outputs, shape, expert=expert)
+    return np.ceil(BASE_TYPES[parameter.storage].bytes(elements, of_outputs))
+
+
 def is_partial(parameter: Parameter, op: Operator) -> bool:
-    """Return true if each tp rank applies a whole parameter to only a part of the work (head norms)."""
-    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm)
+    """Return true if each tp rank applies a whole parameter to only a part of the work (head norms, adapters)."""
+    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm | LowRank)
 
 
 def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool) -> Number:
@@ -166,11 +230,37 @@ def bytes_per_element(kind: StateKind, stack: Stack) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a block's parameters that has rows of its own in the state table; their names end with ``suffix``."""
+
+    suffix: str
+    expert: bool = False
+    packed: bool = False
+    own: bool = False
+
+    def has(self, parameter: Parameter, op: Operator) -> bool:
+        """Return whether a parameter belongs to this part."""
+        kinds = op.place == "expert", parameter.storage is not None, parameter.of_each_replica
+        return kinds == (self.expert, self.packed, self.own)
+
+
+OWN = Part(".own", own=True)
+PARTS = (
+    Part(""),
+    Part(".experts", expert=True),
+    Part(".base", packed=True),
+    Part(".experts.base", expert=True, packed=True),
+    OWN,
+)
+
+
+@dataclass(frozen=True, slots=True)
 class StateEntry:
     """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
 
     ``layout`` names the axes over which the elements are cut, in order of application. ``scales`` are the fp32 scales
-    of a unit's narrow moments, one for each parameter.
+    of a unit's narrow moments, one for each parameter. ``packed_bytes`` are those of one unit where its frozen
+    parameters have a type of their own; None: ``bytes_per_element`` each.
     """
 
     name: str
@@ -182,8 +272,11 @@ class StateEntry:
     layout: tuple[str, ...]
     layers: tuple[int, ...]
     scales: int = 0
+    packed_bytes: int | None = field(default=None, repr=False)
 
     @property
     def total_bytes(self) -> int:
         """Bytes on one rank."""
+        if self.packed_bytes is not None:
+            return self.repeat * self.packed_bytes
         return self.repeat * (self.elements * self.bytes_per_element + self.scales * SCALE_BYTES)

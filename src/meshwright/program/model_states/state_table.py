@@ -1,4 +1,7 @@
-"""Build the state table of a plan: one row per stage, block, mesh (dense or expert) and kind of state.
+"""Build the state table of a plan: one row per stage, block, part of its parameters and kind of state.
+
+Parts are dense and expert parameters (on meshes of their own), frozen ones of either with a type of their own, and
+those that every data-parallel rank trains for itself.
 
 Blocks of one name have equal states, whatever they run again in the backward pass: they share a row. The states of
 matrices that Muon takes have a row of each stage (``hidden_matrices.py``).
@@ -6,19 +9,24 @@ What a rank holds of each: ``zero_sharding.py``.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 
 from meshwright.model.graph import ModelGraph
+from meshwright.program.local_shape import Number
 from meshwright.program.lowering.step_collectives import StepPlan
 from meshwright.program.model_states.hidden_matrices import MATRICES, held_matrices, stage_matrices
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
+    PARTS,
     STATE_KINDS,
+    Elements,
+    Part,
     StateEntry,
     StateKind,
     bytes_per_element,
 )
-from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements, held_packed
 from meshwright.program.program import Stage
 
 
@@ -37,8 +45,8 @@ def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEn
     rows = []
     for block, numbers in layers.items():
         for kind in STATE_KINDS:
-            for expert in (False, True):
-                row = _row(stage, block, tuple(numbers), kind, expert, step, model)
+            for part in PARTS:
+                row = _row(stage, block, tuple(numbers), kind, part, step, model)
                 rows += [row] if row.elements else []
     return rows + _matrix_rows(stage, step, model)
 
@@ -74,23 +82,40 @@ def _row(
     block: int,
     layers: tuple[int, ...],
     kind: StateKind,
-    expert: bool,
+    part: Part,
     step: StepPlan,
     model: ModelGraph,
 ) -> StateEntry:
-    sharded = kind in SHARDED[step.sharding]
-    elements = (step.optimizer_elements or step.elements) if kind == "optimizer" else step.elements
-    held = held_elements(elements[block], kind, sharded, step.shape)
-    trained = elements[block].of(kind)
-    tensors = trained.expert_tensors if expert else trained.dense_tensors
+    sharded = kind in SHARDED[step.sharding] and not part.own
+    elements = ((step.optimizer_elements or step.elements) if kind == "optimizer" else step.elements)[block]
+    trained = elements.of(kind)
+    tensors = trained.expert_tensors if part.expert else trained.dense_tensors
+    count, packed_bytes = _held(elements, kind, part, sharded, step)
     return StateEntry(
-        name=model.blocks[block].name + (".experts" if expert else ""),
+        name=model.blocks[block].name + part.suffix,
         kind=kind,
         stage=stage.index,
         repeat=max(1, len(layers)),
-        elements=int(held.expert if expert else held.dense),
+        elements=int(count),
         bytes_per_element=bytes_per_element(kind, step.stack),
-        layout=_layout(expert, sharded),
+        layout=_layout(part.expert, sharded),
         layers=layers,
         scales=tensors * step.stack.scaled_moments if kind == "optimizer" else 0,
+        packed_bytes=packed_bytes,
     )
+
+
+def _held(
+    elements: Elements, kind: StateKind, part: Part, sharded: bool, step: StepPlan
+) -> tuple[Number, int | None]:
+    """Return the elements of a part of a block that a rank holds, and its bytes if they are packed."""
+    if part.own:
+        return elements.of(kind).own, None
+    if part.packed:
+        packed = held_packed(elements.of(kind), sharded, step.shape)
+        count, size = (
+            (packed.expert, packed.expert_bytes) if part.expert else (packed.dense, packed.dense_bytes)
+        )
+        return count, int(size)
+    held = held_elements(replace(elements.of(kind), own=0), "parameter", sharded, step.shape)
+    return held.expert if part.expert else held.dense, None

@@ -9,7 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.program.local_shape import LocalShape, Number
-from meshwright.program.model_states.state_elements import Elements, StateKind, bytes_per_element
+from meshwright.program.model_states.state_elements import (
+    NOT_PACKED,
+    Elements,
+    Packed,
+    StateKind,
+    bytes_per_element,
+)
 from meshwright.stack.stack import Stack
 
 SHARDED: dict[str, tuple[StateKind, ...]] = {
@@ -34,15 +40,28 @@ class HeldElements(NamedTuple):
 
 
 def held_elements(elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape) -> HeldElements:
-    """Return what a rank holds of a block's states of one kind; ``sharded``: cut over the shard axes."""
+    """Return what a rank holds of a block's states of one kind; ``sharded``: cut over the shard axes.
+
+    What is packed is apart (``held_packed``); what a rank has of its own is never cut.
+    """
     elements = elements.of(kind)
     if not sharded:
-        return HeldElements(elements.dense, elements.expert)
-    return HeldElements(np.ceil(elements.dense / shape.shard), np.ceil(elements.expert / shape.expert_shard))
+        return HeldElements(elements.dense + elements.own, elements.expert)
+    dense = np.ceil(elements.dense / shape.shard) + elements.own
+    return HeldElements(dense, np.ceil(elements.expert / shape.expert_shard))
+
+
+def held_packed(elements: Elements, sharded: bool, shape: LocalShape) -> Packed:
+    """Return what a rank holds of a block's packed parameters."""
+    packed, shards = elements.packed, (shape.shard, shape.expert_shard)
+    if not sharded or packed is NOT_PACKED:
+        return packed
+    return Packed(*(np.ceil(size / shards[at % 2]) for at, size in enumerate(packed)))
 
 
 def state_bytes(
     elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape, stack: Stack
 ) -> Number:
     """Bytes of one kind of state on one rank."""
-    return bytes_per_element(kind, stack) * held_elements(elements, kind, sharded, shape).total
+    held = bytes_per_element(kind, stack) * held_elements(elements, kind, sharded, shape).total
+    return held + held_packed(elements, sharded, shape).bytes if kind == "parameter" else held

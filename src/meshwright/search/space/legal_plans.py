@@ -29,6 +29,7 @@ from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import ScheduleKind
+from meshwright.search.space.adapter_limits import cut_adapters
 from meshwright.search.space.choices import VariantChecks
 from meshwright.search.space.constraints import Forbidden, Keep, SearchConstraints, exclusion_reason
 from meshwright.search.space.plan_space import Space
@@ -142,6 +143,7 @@ def enumerate_space(
     cutter.cut_limits()
     cutter.multiply(("sharding", "gather"), options.sharding)
     _cut_shardings(cutter, setting, schedules)
+    cut_adapters(cutter.cut, cutter.table, setting, schedules)
     _cut_excluded(cutter, constraints, schedules)
     cutter.cut_limits()
     base = PlanArrays(

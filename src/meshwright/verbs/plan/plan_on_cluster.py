@@ -12,8 +12,10 @@ from meshwright.cost.lower_bounds.state_memory import state_memory_bound
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
+from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import load_nouns
+from meshwright.plans.rules.adapters import model_problems, stack_problems
 from meshwright.plans.rules.not_in_this_release import unsupported_workload, workload_of
 from meshwright.plans.rules.routing_and_capacity import capacity_problems, routing_problems
 from meshwright.plans.rules.stack_limits import broken_by_every_plan
@@ -23,6 +25,7 @@ from meshwright.search.algorithms.exhaustive import RankedPlans
 from meshwright.search.partition.balance import BALANCES
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
+from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes
 from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
@@ -35,6 +38,7 @@ from meshwright.verbs.plan.search_space import Progress, Scope, search, search_s
 from meshwright.verbs.plan.searched_values import SpaceValues, space_values
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.workload import Workload
 
 FAR_TOO_LARGE = "states alone exceed the memory of a device"
@@ -231,6 +235,8 @@ def setting_of(header: ShortPlan) -> Setting:
     if workload is not None and model is not None:
         problems += _length_problems(model.architecture, workload)
         problems += routing_problems(workload, model.architecture)
+    if workload is not None and workload.adapter is not None:
+        problems += _adapter_problems(workload.adapter, workload, model, stack)
     if stack is not None and model is not None:
         problems += missing_model(model.architecture, stack)
     if workload is not None and workload.capacity is not None and stack is not None:
@@ -238,6 +244,17 @@ def setting_of(header: ShortPlan) -> Setting:
     if problems or model is None or cluster is None or stack is None or workload is None:
         raise InputError(problems)
     return Setting.of(model, cluster, workload, stack, header.dtypes)
+
+
+def _adapter_problems(
+    adapter: Adapter, workload: Workload, model: ModelGraph | None, stack: Stack | None
+) -> Iterator[Problem]:
+    """Yield problems with adapters that no plan could mend."""
+    if model is not None:
+        yield from model_problems(adapter, model)
+    if stack is not None:
+        of_stack = stack_problems(adapter, stack, workload.optimizer)
+        yield from (problem for problem in of_stack if problem.severity == "error")
 
 
 def _cluster_problems(cluster: Cluster, workload: Workload) -> Iterator[Problem]:
