@@ -17,7 +17,8 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Steps:
-    """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors.
+    """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors
+    without frozen ones.
 
     ``slack``: by how much parameters may differ, where rounding decides. ``chosen``: per step the router's choices in
     each routed layer, if the Program's exchanges depend on them.
@@ -33,7 +34,7 @@ class Steps:
 
 def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
     """Return the loss of a batch under these tensors, and the gradients of all parameters."""
-    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    trained = _trained(trial, tensors)
     loss = _loss(trial, tensors, batch)
     loss.backward()
     return loss.item(), {name: _gradient(tensor) for name, tensor in trained.items()}
@@ -42,7 +43,7 @@ def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tu
 def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
     tensors, options = trial.tensors(), trial.options
-    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    trained = _trained(trial, tensors)
     optimizer = ReferenceOptimizer(trial.program, options, trained)
     losses, norms, gradients, chosen = [], [], [], []
     bounded = trial.bounded
@@ -57,8 +58,15 @@ def reference_steps(trial: VerifyCase) -> Steps:
         corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
         optimizer.step()
         tensors |= corrections
-    parameters = {name: tensor.detach() for name, tensor in tensors.items()}
+    frozen = named_parameters(trial.model).keys() - trained.keys()
+    parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
+
+
+def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the parameters that have gradients."""
+    named = named_parameters(trial.model).items()
+    return {name: tensors[name].requires_grad_() for name, parameter in named if parameter.trained}
 
 
 def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
