@@ -5,12 +5,19 @@ from dataclasses import replace
 from covering_plans import Proven
 
 ADAPTER = (("rank", 4), ("alpha", 6.0))
+INT8, NF4 = ((*ADAPTER, ("base", base)) for base in ("int8", "nf4"))
 ATTENTION = (("rank", 3), ("targets", ("q", "v")))
 
 
 def adapted(model="llama", adapter=ADAPTER, **choices):
     """A plan that trains adapters."""
     return Proven(model, adapter=adapter, **choices)
+
+
+def blocks(model="llama", **choices):
+    """A plan that trains adapters on NF4, with matrices that blocks of 64 divide."""
+    sizes = (("hidden_size", 128), ("intermediate_size", 256), ("head_dim", 32))
+    return adapted(model, NF4, sizes=sizes, **choices)
 
 
 QUICK = {
@@ -20,6 +27,7 @@ QUICK = {
         adapter=ATTENTION, pp=2, dp_shard=2, sharding="zero1", schedule="zb-h1", micro_batches=4, layers=4
     ),
     "experts": adapted("mixtral", dp_shard=2, ep=2, sharding="zero2"),
+    "nf4": blocks(tp=2, dp_shard=2, sharding="zero3"),
 }
 """Plans that are in every test run."""
 PLANS = QUICK | {
@@ -62,6 +70,9 @@ PLANS = QUICK | {
         "deepseek_v3", (("rank", 3), ("targets", ("kv_b",))), tp=2, sequence_parallel=True
     ),
     "linear attention": adapted("minimax", tp=2, sequence_parallel=True),
+    "int8": adapted(adapter=INT8, tp=2, dp_shard=2, sharding="zero3", sequence_parallel=True),
+    "nf4 experts": blocks("mixtral", dp_shard=2, ep=2, sharding="zero3"),
+    "nf4 split backward": blocks(pp=2, schedule="zb-h1", recompute="full", layers=4),
     "muon": adapted(dp_shard=2, sharding="zero3", optimizer="muon"),
     "narrow gradients": replace(QUICK["tp"], dtypes=(("gradient", "bf16"), ("reduce", "bf16"))),
 }

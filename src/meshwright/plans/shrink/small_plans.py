@@ -54,6 +54,7 @@ from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
+from meshwright.workload.base_types import QUANTISED
 from meshwright.workload.optimizer_choice import ADAMW
 
 STAGE_AXES = ("dp_shard", "dp_replicate", "cp", "tp")
@@ -146,6 +147,7 @@ def _small(
         etp=degrees["etp"],
         seq_len=SEQ_LEN,
         full_seq_len=short.workload.seq_len,
+        block=_block(short.workload.adapter),
     )
     pipeline = ShortPipeline(
         schedule=Schedule.of(_small_knobs(short, schedule, (degrees["pp"], chunks), count)),
@@ -265,6 +267,12 @@ def _adapter(short: ShortPlan) -> AdapterSpec | None:
         return None
     alpha = None if spec.alpha is None else spec.alpha * ADAPTER_RANK / spec.rank
     return spec.model_copy(update={"rank": ADAPTER_RANK, "alpha": alpha})
+
+
+def _block(spec: AdapterSpec | None) -> int:
+    """Return the elements that no cut of the base may split."""
+    base = spec and spec.adapter.quantised
+    return QUANTISED[base].block if base else 1
 
 
 def _offload(short: ShortPlan) -> Offload | None:

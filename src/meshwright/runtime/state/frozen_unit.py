@@ -2,13 +2,13 @@
 
 Frozen parameters have no gradients and no optimizer states. A rank keeps its parts of them as one buffer of bytes, with
 wide elements first, so that every tensor is aligned. Where parameters are sharded the bytes are cut into equal pieces,
-and a gather moves them as they are.
+and a gather moves them as they are. A quantised matrix is opened each time it is used, and dropped after that.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from itertools import pairwise
+from math import ceil, prod
 from typing import NamedTuple
 
 import torch
@@ -19,13 +19,16 @@ from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.shard_pieces import places_of
 from meshwright.runtime.state.sharded_unit import Steps
-from meshwright.runtime.state.unit_layout import UnitLayout
+from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
+from meshwright.runtime.weights.base_quantisation import QUANTISERS, first_row
+from meshwright.workload.base_types import BASE_TYPES, HALF
 
-BYTES_16 = 2
+VALUES = "values"
+"""The one piece of a tensor that is not quantised."""
 
 
 class StoredPlace(NamedTuple):
-    """The bytes of a tensor in a unit's buffer."""
+    """The bytes of a piece of a tensor in a unit's buffer."""
 
     start: int
     stop: int
@@ -33,7 +36,7 @@ class StoredPlace(NamedTuple):
     shape: tuple[int, ...]
 
     def of(self, buffer: torch.Tensor) -> torch.Tensor:
-        """Return the tensor's view of the buffer."""
+        """Return the piece's view of the buffer."""
         return buffer[self.start : self.stop].view(self.dtype).view(self.shape)
 
 
@@ -49,9 +52,15 @@ class FrozenUnit:
     whole: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
-        self._places = dict(self._placed())
+        self._tensors = {tensor.name: tensor for tensor in self.layout.tensors}
+        self._places: dict[str, dict[str, StoredPlace]] = {name: {} for name in self._tensors}
+        at = 0
+        for name, piece, dtype, shape in sorted(self._pieces(), key=lambda piece: -piece[2].itemsize):
+            stop = at + dtype.itemsize * prod(shape)
+            self._places[name][piece] = StoredPlace(at, stop, dtype, shape)
+            at = stop
         self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
-        self.owned = torch.zeros(-(-self.bytes // self.layout.parts), dtype=torch.uint8, device=self.device)
+        self.owned = torch.zeros(-(-at // self.layout.parts), dtype=torch.uint8, device=self.device)
         self._rows: torch.Tensor | None = None
 
     @property
@@ -59,18 +68,19 @@ class FrozenUnit:
         """The device of all buffers."""
         return self.communicator.device
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all tensors on a rank, before they are sharded."""
-        return max((place.stop for place in self._places.values()), default=0)
-
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Set this rank's bytes from whole tensors by name."""
+        """Set this rank's bytes from whole tensors by name; a matrix is quantised before it is cut."""
         flat = torch.zeros(len(self.owned) * self.layout.parts, dtype=torch.uint8, device=self.device)
         for tensor in self.layout.tensors:
-            part = self._places[tensor.name].of(flat)
-            given = tensors[tensor.name][places_of(tensor.cuts, tensor.whole_shape)].to(part)
-            part[tuple(slice(0, length) for length in given.shape)] = given
+            whole = tensors[tensor.name]
+            if tensor.storage in QUANTISERS:
+                quantiser = QUANTISERS[tensor.storage]
+                given = quantiser.cut(quantiser.pieces(whole.to(self.precision.compute)), tensor.cuts)
+            else:
+                given = {VALUES: whole[places_of(tensor.cuts, tensor.whole_shape)]}
+            for piece, values in given.items():
+                part = self._places[tensor.name][piece].of(flat)
+                part[tuple(slice(0, length) for length in values.shape)] = values.to(part)
         self.owned.copy_(flat.view(self.layout.parts, -1)[self.part])
 
     def gather(self, items: Sequence[Collective]) -> Steps:
@@ -82,7 +92,8 @@ class FrozenUnit:
             self._rows = torch.empty(
                 self.layout.parts * len(self.owned), dtype=torch.uint8, device=self.device
             )
-        yield self.communicator.start(items[0], self.owned, 1, out=self._rows, elements=self._counted)
+        counted = sum(map(counted_bytes, self.layout.tensors))
+        yield self.communicator.start(items[0], self.owned, 1, out=self._rows, elements=counted)
         self.whole = self._rows
 
     def free(self) -> None:
@@ -91,10 +102,15 @@ class FrozenUnit:
             self.whole = self._rows = None
 
     def view(self, name: str) -> torch.Tensor:
-        """Return a parameter of this rank. Raises RunError if it is not gathered."""
+        """Return a parameter of this rank, opened if it is quantised. Raises RunError if it is not gathered."""
         if self.whole is None:
             raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
-        return self._places[name].of(self.whole)
+        pieces = {piece: place.of(self.whole) for piece, place in self._places[name].items()}
+        tensor = self._tensors[name]
+        if tensor.storage not in QUANTISERS:
+            return pieces[VALUES]
+        opened = QUANTISERS[tensor.storage].opened(pieces, first_row(tensor.cuts, len(tensor.shape)))
+        return opened.to(self.precision.compute)
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
         """Return adjacent matrices as one: (sum of outputs, inputs)."""
@@ -102,24 +118,28 @@ class FrozenUnit:
         if len(names) == 1:
             return first
         assert self.whole is not None
-        places = [self._places[name] for name in names]
-        assert all(before.stop == place.start for before, place in itertools.pairwise(places)), names
+        places = [self._places[name][VALUES] for name in names]
+        assert all(before.stop == place.start for before, place in pairwise(places)), names
         whole = self.whole[places[0].start : places[-1].stop]
         return whole.view(places[0].dtype).view(-1, places[0].shape[-1])
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the local shape of a parameter."""
-        return self._places[name].shape
+        return self._tensors[name].shape
 
-    @property
-    def _counted(self) -> int:
-        """The bytes that the Program counts: 16 bits for each element, also in a proof, which has wider ones."""
-        return sum(BYTES_16 * tensor.elements for tensor in self.layout.tensors)
-
-    def _placed(self) -> Iterator[tuple[str, StoredPlace]]:
-        at = 0
+    def _pieces(self) -> Iterator[tuple[str, str, torch.dtype, tuple[int, ...]]]:
+        """Yield the pieces of every tensor: its name, the piece's, dtype and shape on this rank."""
         for tensor in self.layout.tensors:
-            dtype = self.precision.compute
-            size = dtype.itemsize * prod(tensor.shape)
-            yield tensor.name, StoredPlace(at, at + size, dtype, tensor.shape)
-            at += size
+            if tensor.storage not in QUANTISERS:
+                yield tensor.name, VALUES, self.precision.compute, tensor.shape
+                continue
+            quantiser = QUANTISERS[tensor.storage]
+            whole = quantiser.pieces(torch.empty(tensor.whole_shape, device="meta"))
+            for piece, part in quantiser.cut(whole, tensor.cuts).items():
+                yield tensor.name, piece, part.dtype, tuple(part.shape)
+
+
+def counted_bytes(tensor: Tensor) -> int:
+    """Return a tensor's bytes as the Program counts them: 16 bits an element where a proof has wider ones."""
+    size = BASE_TYPES[tensor.storage or HALF].bytes(tensor.elements, prod(tensor.shape[:-1]))
+    return ceil(size)

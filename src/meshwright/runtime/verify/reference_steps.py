@@ -11,6 +11,7 @@ from meshwright.runtime.reference.decoder import reference_choices, reference_co
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
 from meshwright.runtime.verify.verify_case import Batch, VerifyCase
+from meshwright.runtime.weights.base_quantisation import QUANTISERS, rounded
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -42,7 +43,7 @@ def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tu
 
 def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
-    tensors, options = trial.tensors(), trial.options
+    tensors, options = _stored(trial, trial.tensors()), trial.options
     trained = _trained(trial, tensors)
     optimizer = ReferenceOptimizer(trial.program, options, trained)
     losses, norms, gradients, chosen = [], [], [], []
@@ -61,6 +62,13 @@ def reference_steps(trial: VerifyCase) -> Steps:
     frozen = named_parameters(trial.model).keys() - trained.keys()
     parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
+
+
+def _stored(trial: VerifyCase, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with quantised matrices as they are after they were stored."""
+    named = named_parameters(trial.model)
+    types = {name: p.storage for name, p in named.items() if p.storage in QUANTISERS}
+    return {**tensors, **{name: rounded(tensors[name], str(storage)) for name, storage in types.items()}}
 
 
 def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:

@@ -92,7 +92,7 @@ def _dropout(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("model", plan.arch.name, "dropout is left out", "set its rates to 0", "warning")
 
 
-@limit("trains adapters of a written form, in 16 bits")
+@limit("trains adapters of a written form")
 def _adapters(plan: PlanValues) -> Iterator[Problem]:
     task, adapter = plan.workload.task, plan.workload.adapter
     if task != "lora":
@@ -103,8 +103,6 @@ def _adapters(plan: PlanValues) -> Iterator[Problem]:
         return
     if adapter.form != LORA:
         yield Problem("workload.adapter.form", adapter.form, NOT_RUN, f"form: {LORA}")
-    if adapter.quantised:
-        yield Problem("workload.adapter.base", adapter.base, NOT_RUN, "base: bf16")
 
 
 @limit("repeats no exchanges of an optimizer's step", "schedule", "tp", "etp", "sharding")
@@ -186,7 +184,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="workload.task",
         runs="`pretrain` `sft` `lora` with `adapter: {form: lora}`",
-        refused="`lora` without `adapter`; `form: hd-pissa`; `base: int8` `nf4`",
+        refused="`lora` without `adapter`; `form: hd-pissa`",
         limit=_adapters,
     ),
     RuntimeLimit(
