@@ -8,7 +8,9 @@ from lattice_plans import MODELS, SPARSE, TIED, UNTIED
 from meshwright.cost.flops_per_token import model_flops_per_token, recomputed_flops_per_token
 from meshwright.model.architecture import LatentAttention
 from meshwright.model.operators.blocks import build_graph
+from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.model.transforms.recomputed_layers import with_recompute
+from meshwright.workload.adapter import Adapter
 
 SEQ_LEN = 2048
 
@@ -85,3 +87,28 @@ def test_recomputation_adds_what_it_runs_again():
     assert again(("core_attn",)) == scores
     assert again(("mlp",)) == matrices
     assert again(("mlp", "core_attn")) == scores + matrices
+
+
+def test_frozen_matrices_have_no_weight_gradients():
+    plain = build_graph(replace(UNTIED, windows=(None,) * 18))
+    model = with_adapters(plain, Adapter(rank=8, targets=("q", "down")))
+    tables = (UNTIED.vocab + UNTIED.max_positions) * UNTIED.hidden
+    trained = 18 * 8 * (2 * UNTIED.hidden + UNTIED.hidden + UNTIED.intermediate)
+    attention = 12 * UNTIED.layers * UNTIED.heads * UNTIED.head_dim * SEQ_LEN
+    expected = 4 * (plain.parameters - tables) + 6 * trained + attention
+    assert model_flops_per_token(model, SEQ_LEN, causal=False) == expected
+
+
+def test_adapters_of_experts_count_as_often_as_a_token_passes_them():
+    plain = build_graph(SPARSE)
+    model, other = (with_adapters(plain, Adapter(rank=rank, targets=("down",))) for rank in (8, 16))
+    moe = SPARSE.moe
+    widths = {
+        "dense": SPARSE.intermediate,
+        "shared": moe.shared_intermediate,
+        "experts": moe.experts_per_token * moe.intermediate,
+    }
+    in_dense = 8 * (SPARSE.hidden + widths["dense"])
+    in_routed = 8 * ((1 + moe.experts_per_token) * SPARSE.hidden + widths["shared"] + widths["experts"])
+    more = [model_flops_per_token(each, SEQ_LEN, causal=False) for each in (model, other)]
+    assert more[1] - more[0] == 6 * (in_dense + 16 * in_routed)

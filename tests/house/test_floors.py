@@ -39,6 +39,7 @@ FLOORS: dict[str, float] = {
     "__main__": 5,
 }
 SAME_FLOOR = {
+    ("model", "workload"),  # the adapters of a workload are a part of the model that trains
     ("plans", "model"),
     ("plans", "cluster"),
     ("plans", "stack"),

@@ -37,9 +37,7 @@ def plan(
     capacity: options.Capacity = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",
     keep: options.Keep = None,
-    forbid: Annotated[
-        list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
-    ] = None,
+    forbid: options.Forbid = None,
     allow: options.Allow = None,
     top: Annotated[int, typer.Option("--top", help="Number of plans to show.")] = 5,
     stages: Annotated[
@@ -96,12 +94,11 @@ def plan(
             assume=assume or (),
             progress=ProgressLine(),
         )
-        files = answer.proposals[0].files(output) if output else {}
-        write_all(files)
+        best = answer.proposals[0]
+        write_all(files := best.files(output) if output else {})
         if as_json:
             print_json(answer.to_json())
             return
-        best = answer.proposals[0]
         print_remarks(best.report.remarks)
         render_plan_answer(answer.to_json(), best.reasons, [str(path) for path in files], why=why)
 

@@ -5,7 +5,7 @@ name of the one matrix where a model has matrices of another kind; others' names
 targets are those of the seven that it has. Embedding, head, norms, routers and gates of shared experts take none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from meshwright.model.graph import ModelGraph
 from meshwright.model.operators.operator_types import ExpertLinear, Linear, Operator
@@ -98,6 +98,23 @@ def chosen_targets(model: ModelGraph, written: Iterable[str] | None) -> tuple[st
         return tuple(target for target in has if target in USUAL_TARGETS)
     wanted = {ours for name in written for ours in OTHER_NAMES.get(name, (name,))}
     return tuple(target for target in has if target in wanted)
+
+
+def own_names(model: ModelGraph, written: Iterable[str]) -> tuple[str, ...]:
+    """Return targets in our names: the usual ones where these stand for the same matrices."""
+    chosen = chosen_targets(model, written)
+    own = set(_target_matrices(model, chosen))
+    usual = [
+        t for t in model_targets(model) if t in USUAL_TARGETS and set(_target_matrices(model, (t,))) <= own
+    ]
+    return tuple(usual) if set(_target_matrices(model, usual)) == own else chosen
+
+
+def _target_matrices(model: ModelGraph, targets: Iterable[str]) -> Iterator[str]:
+    wanted = set(targets)
+    for block in model.blocks:
+        for op in block.operators if block.kind == "layer" else ():
+            yield from (matrix for matrix in matrices_of(op) if wanted & set(targets_of(op, matrix)))
 
 
 def unknown_targets(model: ModelGraph, written: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.stack.stack import Stack
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 
 HALF = "16-bit"
@@ -78,6 +79,17 @@ def usual_types(stack: Stack, precision: str) -> StateTypes:
 def master_is_parameter(stack: Stack) -> bool:
     """Return true if the parameter itself is the fp32 copy, as in FSDP."""
     return stack.parameter_bytes == BYTES["fp32"]
+
+
+def stays_on_devices(adapter: Adapter | None, stack: Stack, name: str) -> str | None:
+    """Return why ``optimizer`` or ``parameters`` do not leave the devices with these adapters; None if they may."""
+    if adapter is None:
+        return None
+    if adapter.of_each_replica:
+        return f"{adapter.form} steps on the devices"
+    if name == "parameters" and (adapter.quantised or master_is_parameter(stack.base or stack)):
+        return "frozen parameters with a type of their own stay on the devices"
+    return None
 
 
 def allowed_types(stack: Stack, precision: str) -> dict[str, tuple[str, ...]]:

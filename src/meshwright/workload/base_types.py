@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 HALF = "half"
 Count = Any
 """A number, or an array with one for each plan."""
@@ -39,7 +37,7 @@ def _int8(elements: Count, rows: Count) -> Count:
 
 
 def _nf4(elements: Count, rows: Count) -> Count:
-    shared = elements / (NF4_BLOCK * rows) * np.ceil(rows / NF4_SHARED_BLOCKS)
+    shared = elements / (NF4_BLOCK * rows) * -(-rows // NF4_SHARED_BLOCKS)
     return elements / 2 + elements / NF4_BLOCK + SCALE_BYTES * shared
 
 

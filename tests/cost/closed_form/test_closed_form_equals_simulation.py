@@ -29,9 +29,10 @@ from lattice_plans import (
     in_other_contexts,
     spread_plans,
 )
-from step_traffic import array_traffic, program_traffic
+from plan_comparison import hold_together
+from step_traffic import array_traffic
 
-from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups, seconds_by_part
+from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups
 from meshwright.cost.memory.rank_ledgers import host_bytes
 from meshwright.model.operators.blocks import build_graph
 from meshwright.model.transforms.lora_adapters import with_adapters
@@ -39,19 +40,15 @@ from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.host_offload import Offload
-from meshwright.plans.setting import Setting
 from meshwright.program.program import matrix_elements
 from meshwright.schedules.choice import ScheduleChoice
-from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.stack.state_types import with_types
-from meshwright.workload.adapter import Adapter
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.expert_routing import Routing
 from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.packed_documents import Documents
 
-OWN_ADAPTERS = Adapter(form="hd-pissa", rank=4, targets=("q", "k", "v", "o"))
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
 SOME = 4
@@ -60,7 +57,6 @@ COUNTS = pytest.mark.parametrize(
 )
 """The first plans of a family in every test run, all of them in a proof."""
 SPREAD_PER_FAMILY = 20
-TIME_BOUND = 0.03
 EACH = ("none", "zero2", "zero3")
 EXCHANGES = {
     "reduced behind each pass": {"reduces_each_micro_batch": EACH, "overlap_gradient_reduction": False},
@@ -249,26 +245,6 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster, 
     chosen = family(model, cluster, "megatron-core", count, seed=1)
     setting = replace(chosen.setting, model=with_adapters(chosen.setting.model))
     hold_together(replace(chosen, setting=setting))
-
-
-@pytest.mark.quick_cases(4)
-@COUNTS
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("stack", ["generic", "torchtitan"])
-@pytest.mark.parametrize(
-    "adapter",
-    [Adapter(targets=("q", "v", "down"), rank=8), Adapter(base="int8"), Adapter(base="nf4"), OWN_ADAPTERS],
-    ids=str,
-)
-def test_closed_forms_equal_the_simulated_program_with_adapters_of_a_plan(adapter, stack, model, count):
-    chosen = family(model, "h100-sxm-80gb x 24", stack, count, seed=8)
-    setting = with_adapter(chosen.setting, adapter)
-    hold_together(replace(chosen, setting=setting))
-
-
-def with_adapter(setting, adapter):
-    workload = replace(setting.workload, task="lora", adapter=adapter)
-    return Setting.of(setting.model, setting.cluster, workload, setting.stack)
 
 
 @COUNTS
@@ -462,37 +438,6 @@ def offloading(chosen, offload):
     groups = (group for _, group in pipeline_groups(from_shorts(list(plans)), chosen.setting))
     assert sum(bool(host_bytes(group).any()) * len(group.plans) for group in groups) >= len(plans) / 4
     return replace(chosen, plans=plans)
-
-
-def hold_together(chosen):
-    """Bytes equal, times within the bound."""
-    setting = chosen.setting
-    plans = replace(from_shorts(list(chosen.plans)), layer_recomputes=chosen.of_layers)
-    estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
-    of_parts = sum(seconds_by_part(plans, setting).values())
-    assert of_parts == pytest.approx(estimates.step_s, rel=1e-12)
-    estimated_on_hosts = host_peaks(plans, setting)
-    errors = []
-    for row, plan in enumerate(chosen.plans):
-        program, simulated = lower_and_simulate(chosen.long(plan), setting)
-        ledgers = [rank_ledger(program, rank, plan.sharding) for rank in range(program.pipeline_ranks)]
-        worst = max(ledgers, key=lambda ledger: sum(ledger.values()))
-        assert {kind: estimates.memory[kind][row] for kind in worst} == worst, plan
-        assert {name: int(traffic[name][row]) for name in traffic} == program_traffic(program), plan
-        on_hosts = [peak_host_bytes(program, rank) for rank in range(program.pipeline_ranks)]
-        assert estimated_on_hosts[row] == max(on_hosts), plan
-        errors.append(float(estimates.step_s[row]) / simulated.step_s - 1)
-    largest = int(np.argmax(np.abs(errors)))
-    print(f"largest error of a step time {errors[largest]:+.2%}")
-    assert abs(errors[largest]) < TIME_BOUND, chosen.plans[largest]
-
-
-def host_peaks(plans, setting):
-    """The most that a device of each plan has on its host."""
-    peaks = np.zeros(len(plans))
-    for rows, group in pipeline_groups(plans, setting):
-        peaks[rows] = host_bytes(group).max(1)
-    return peaks
 
 
 @pytest.mark.quick_cases(5)

@@ -64,6 +64,9 @@ Schedules = Annotated[
         help="Schedules to search; auto: all, with their parameters. Excludes --keep schedule=NAME.",
     ),
 ]
+Forbid = Annotated[
+    list[str] | None, typer.Option("--forbid", help="Exclude a value: tp=8, recompute=full. Repeatable.")
+]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the recommended plan to this file.")
 ]

@@ -7,7 +7,6 @@ stage has, so that everything is priced once per kind and then spread over the K
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +39,7 @@ from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
 from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.plans.forms.host_offload import HostShares
 from meshwright.plans.forms.long import Pipeline
 from meshwright.plans.forms.short import Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
@@ -62,9 +62,9 @@ from meshwright.program.model_states.hidden_matrices import (
     stage_matrices,
 )
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding
-from meshwright.program.model_states.state_elements import NOT_PACKED, Elements, StateKind, block_elements
+from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
 from meshwright.program.model_states.states_on_host import HostStates
-from meshwright.program.model_states.zero_sharding import SHARDED, held_elements, held_packed
+from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.pass_items import Body, Collective, PassKind
 from meshwright.program.pipeline_vocabulary import SHARE_PASSES, share_blocks, share_exchanges, share_kept
 from meshwright.schedules.action import Kind
@@ -283,6 +283,8 @@ class PlanGroup:
     def held_matrices(self) -> Floats:
         """Elements of matrices whose optimizer states each pipeline rank holds: (n, P)."""
         stack, nothing = self.setting.stack, np.zeros(len(self.plans))
+        if not stack.optimizer.kind.of_matrices:
+            return np.zeros((len(self.plans), self.ranks))
         held = (held_matrices(matrices, self.sharding, self.shape, stack) for matrices in self.kind_matrices)
         return self.per_rank(self.spread([nothing + dense + expert for dense, expert in held]))
 
@@ -303,19 +305,6 @@ class PlanGroup:
         return self._held[key]
 
     @cached_property
-    def held_packed_bytes(self) -> Floats | float:
-        """Bytes of frozen parameters with a type of their own on every pipeline rank: (n, P), or 0."""
-        if all(elements.packed is NOT_PACKED for elements in self.block_elements.values()):
-            return 0.0
-        sharded, nothing = "parameter" in SHARDED[self.sharding], np.zeros(len(self.plans))
-        return self._on_ranks(
-            {
-                index: nothing + held_packed(self.per_plan_elements(each), sharded, self.shape).bytes
-                for index, each in self.block_elements.items()
-            }
-        )
-
-    @cached_property
     def _held(self) -> dict[tuple[bool, str], Floats]:
         return {}
 
@@ -325,20 +314,19 @@ class PlanGroup:
         return all(elements.trained is None for elements in self.block_elements.values())
 
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
-        blocks = {
-            index: np.asarray(
-                held_elements(self.per_plan_elements(each.of(kind)), kind, sharded, self.shape).total
-            )
-            for index, each in (
-                self.optimizer_elements if kind == "optimizer" else self.block_elements
-            ).items()
-        }
-        return self._on_ranks(blocks)
+        of_kind = self.optimizer_elements if kind == "optimizer" else self.block_elements
+        counts = {index: self._per_plan_counts(each.of(kind)) for index, each in of_kind.items()}
+        held = {index: held_elements(each, kind, sharded, self.shape) for index, each in counts.items()}
+        return self.on_ranks({index: np.asarray(each.total) for index, each in held.items()})
 
-    def _on_ranks(self, blocks: Mapping[int, NDArray[Any]]) -> Floats:
+    def on_ranks(self, blocks: Mapping[int, Floats]) -> Floats:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
+
+    def _per_plan_counts(self, elements: Elements) -> Elements:
+        dense, expert, own = map(self.per_plan, (elements.dense, elements.expert, elements.own))
+        return Elements(dense, expert, 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
@@ -382,13 +370,18 @@ class PlanGroup:
         copies = states.copies([self.block_elements[block] for block in blocks], kind)
         return add_parts(parts, {OFFLOAD: exposed_copies(copies, total(parts), prices.local.forms)})
 
+    @cached_property
+    def host_shares(self) -> HostShares:
+        """Return the shares of model states on the hosts, which all plans of the group have."""
+        return shared_host_shares(self.plans)
+
     def host_states(self, shape: LocalShape, mesh: Mesh, axes: int = 1) -> HostStates | None:
         """Return the model states on the hosts, a row per row of ``shape``; None if there are none."""
-        ways = PipelineWays(
-            self.kind.chains, self.schedule.form is not None, self.setting.model.architecture.moe
-        )
-        own = shared_host_shares(self.plans), self.sharding, self.mode, self.setting.stack
-        return array_host_states(*own, shape, mesh, ways, axes)
+        shares, setting = self.host_shares, self.setting
+        if not shares.some:
+            return None
+        ways = PipelineWays(self.kind.chains, self.schedule.form is not None, setting.model.architecture.moe)
+        return array_host_states(shares, self.sharding, self.mode, setting.stack, shape, mesh, ways, axes)
 
     @cached_property
     def forward_s(self) -> Floats:

@@ -17,12 +17,12 @@ from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passe
 from meshwright.cost.memory.per_unit_buffers import unit_buffers
 from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
-from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.program.activation_bytes import logit_bytes
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states import states_on_host
 from meshwright.program.model_states.data_parallel_collectives import add
-from meshwright.program.model_states.state_elements import STATE_KINDS, bytes_per_element
+from meshwright.program.model_states.state_elements import NOT_PACKED, STATE_KINDS, bytes_per_element
+from meshwright.program.model_states.zero_sharding import SHARDED, held_packed
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.state_types import SCALE_BYTES
@@ -84,7 +84,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
         held = {kind: elements - states.on_host(kind, elements) for kind, elements in held.items()}
     gradients = bytes_per_element("gradient", stack) * held["gradient"]
     return {
-        "parameters": bytes_per_element("parameter", stack) * held["parameter"] + group.held_packed_bytes,
+        "parameters": bytes_per_element("parameter", stack) * held["parameter"] + _packed_bytes(group),
         "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
         "optimizer": copies
         * (
@@ -96,10 +96,23 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
     }
 
 
+def _packed_bytes(group: PlanGroup) -> Floats | float:
+    """Bytes of frozen parameters with a type of their own: (n, P), or 0."""
+    if all(elements.packed is NOT_PACKED for elements in group.block_elements.values()):
+        return 0.0
+    sharded, nothing = "parameter" in SHARDED[group.sharding], np.zeros(len(group.plans))
+    return group.on_ranks(
+        {
+            index: nothing + held_packed(group.per_plan_elements(each), sharded, group.shape).bytes
+            for index, each in group.block_elements.items()
+        }
+    )
+
+
 def _scale_bytes(group: PlanGroup) -> Floats | float:
     """Bytes of the scales of narrow moments, one for each parameter: (P,), or 0."""
     scales = group.setting.stack.scaled_moments
-    if not scales or shared_host_shares(group.plans).optimizer == 1:
+    if not scales or group.host_shares.optimizer == 1:
         return 0.0
     trained = {block: elements.of("optimizer") for block, elements in group.optimizer_elements.items()}
     tensors = {block: elements.dense_tensors + elements.expert_tensors for block, elements in trained.items()}
@@ -200,7 +213,7 @@ def host_memory_suffices(group: PlanGroup) -> Bools:
     """Return the mask of plans whose offloaded activations and states fit the node's host memory."""
     pool = group.setting.cluster.pool
     capacity = pool.node.host_memory_bytes
-    nothing = group.copied is None and not shared_host_shares(group.plans).some
+    nothing = group.copied is None and not group.host_shares.some
     if nothing or capacity is None:
         return np.ones(len(group.plans), dtype=np.bool_)
     return np.asarray(fits_host_memory(pool.devices_of_host * host_bytes(group).max(1), capacity))

@@ -6,7 +6,7 @@ and the scripts of TRL read, and as environment variables for scripts of another
 transformers 5.23.0, ``training_args.py``. ``--gradient_checkpointing`` recomputes every decoder layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meshwright.frameworks.exporting.export_result import Refusal
 from meshwright.frameworks.exporting.sequence_packing import packing_refusals
@@ -14,8 +14,8 @@ from meshwright.frameworks.exporting.uniform_plan import UniformPlan
 from meshwright.frameworks.option_names import Option, bash_array
 
 OPTIMIZERS = {"adamw": "adamw_torch", "sgd": "sgd"}
-LENGTH_OPTIONS = {"pretrain": "--block_size", "sft": "--max_length"}
-"""What run_clm.py and TRL's sft.py call the sequence length."""
+LENGTH_OPTIONS = {"pretrain": "--block_size", "sft": "--max_length", "lora": "--block_size"}
+"""What run_clm.py, TRL's sft.py and our script of adapters call the sequence length."""
 RUN_OPTIONS = ("--max_steps", "--learning_rate", "--output_dir")
 LAYERS = "whole decoder layers"
 """What transformers recomputes."""
@@ -42,16 +42,29 @@ def script_refusals(plan: UniformPlan) -> list[Refusal]:
     return refusals
 
 
-def script_lines(plan: UniformPlan, options: Sequence[Option]) -> list[str]:
-    """Shell lines: the script, the numbers of the plan, and what a site chooses."""
+OWN_SCRIPT = (
+    "# The training script is yours: one that reads Hugging Face's TrainingArguments, as run_clm.py of",
+    "# transformers and the scripts of TRL do. Its model and data come behind: bash launch.sh --config_name …",
+    'TRAIN_SCRIPT="${TRAIN_SCRIPT:?a script that reads transformers.TrainingArguments}"',
+)
+ADAPTER_SCRIPT = (
+    "# train.py trains adapters with PEFT: bash launch.sh --model NAME --data TEXTS.jsonl. A script of your own",
+    "# that reads transformers.TrainingArguments finds the adapters in the variables.",
+    'TRAIN_SCRIPT="${TRAIN_SCRIPT:-${HERE}/train.py}"',
+)
+
+
+def script_lines(
+    plan: UniformPlan, options: Sequence[Option], adapter: Mapping[str, str] | None = None
+) -> list[str]:
+    """Shell lines: the script, the numbers of the plan, and what a site chooses; ``adapter`` are its variables."""
     work = plan.long.workload
     return [
-        "# The training script is yours: one that reads Hugging Face's TrainingArguments, as run_clm.py of",
-        "# transformers and the scripts of TRL do. Its model and data come behind: bash launch.sh --config_name …",
-        'TRAIN_SCRIPT="${TRAIN_SCRIPT:?a script that reads transformers.TrainingArguments}"',
+        *(OWN_SCRIPT if adapter is None else ADAPTER_SCRIPT),
         "# What the configuration has no key for; a script of another kind finds it in these variables.",
         f"export MICRO_BATCH={plan.micro_batch} ACCUMULATION={plan.micro_batches}",
         f"export SEQ_LEN={work.seq_len} GLOBAL_BATCH={work.global_batch} RECOMPUTE={plan.recompute}",
+        *([] if adapter is None else ["export " + " ".join(f"{k}={v}" for k, v in adapter.items())]),
         bash_array("TRAINER_ARGS", options),
         "RUN_ARGS=(",
         f'  "${{SEQ_LEN_OPTION:-{LENGTH_OPTIONS[work.task]}}}" "${{SEQ_LEN}}"',

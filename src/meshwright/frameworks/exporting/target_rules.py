@@ -2,14 +2,13 @@
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.errors import Problem, UnsupportedError
+from meshwright.frameworks.exporting.adapter_words import adapter_problems
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
-
-WRITTEN = ("pretrain", "sft")
-"""Tasks that files are written for."""
 
 
 def stack_of_target(target: str, stack: Stack) -> Stack:
@@ -23,9 +22,7 @@ def refuse_unsayable(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack:
     problems = [problem for problem in found if problem.severity == "error"]
     if len(cluster.pools) == 1:
         problems += _unequal_nodes(cluster)
-    if plan.workload.task not in WRITTEN:
-        rule = "files that train adapters are not written yet"
-        problems.append(Problem("workload.task", plan.workload.task, rule, " or ".join(WRITTEN)))
+    problems += adapter_problems(workload_of(plan), model, stack.name)
     if problems:
         raise UnsupportedError(problems)
 

@@ -4,14 +4,17 @@
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from meshwright.frameworks.importing.imported_file import Fact, ImportedFile
+from meshwright.workload.base_types import QUANTISED
 
 LAUNCHER = "launch.sh"
 OURS = re.compile(r"\A#!.*\n# meshwright \S+ for (?:deepspeed|accelerate) ")
-EXPORTED = re.compile(r"(?m)^export ((?:[A-Z_]+=[a-z0-9]+ ?)+)$")
+EXPORTED = re.compile(r"(?m)^export ((?:[A-Z_]+=[a-z0-9_.,]+ ?)+)$")
 NUMBERS = {
     "MICRO_BATCH": "pipeline.micro_batch",
     "SEQ_LEN": "workload.seq_len",
@@ -39,4 +42,19 @@ def with_launcher(file: ImportedFile, launcher: str) -> ImportedFile:
     }
     if values.get("RECOMPUTE") in ("none", "full"):
         facts["recompute"] = Fact(values["RECOMPUTE"], f"{LAUNCHER}: RECOMPUTE={values['RECOMPUTE']}")
+    facts |= _adapter(values)
     return replace(file, facts=facts | dict(file.facts))
+
+
+def _adapter(values: Mapping[str, str]) -> dict[str, Fact]:
+    """Return the adapters that the launcher tells its training script of."""
+    found = {name: values.get(f"ADAPTER_{name.upper()}", "") for name in ("rank", "alpha", "targets", "base")}
+    if not found["rank"].isdecimal():
+        return {}
+    words = f"{LAUNCHER}: ADAPTER_RANK={found['rank']}"
+    adapter: dict[str, Any] = {"rank": int(found["rank"]), "targets": found["targets"].split(",")}
+    if found["alpha"].replace(".", "", 1).isdecimal():
+        adapter["alpha"] = float(found["alpha"])
+    if found["base"] in QUANTISED:
+        adapter["base"] = found["base"]
+    return {"workload.task": Fact("lora", words), "workload.adapter": Fact(adapter, words)}

@@ -14,7 +14,9 @@ from meshwright.errors import Problem, attempted
 from meshwright.frameworks.importing.explicit_stages import spread_layers, uneven_stages
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.frameworks.importing.stack_from_facts import said_types
+from meshwright.model.adapter_targets import chosen_targets, own_names, unknown_targets
 from meshwright.model.architecture import Architecture
+from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
@@ -63,7 +65,7 @@ def assemble(foreign: ImportedFile, target: Target, arch: Architecture) -> Assem
     gather = foreign.value("gather")
     if gather:
         data["gather"] = gather
-    data["workload"] = _workload(foreign, target, data, problems)
+    data["workload"] = _workload(foreign, target, data, problems, arch)
     data |= _dtypes(foreign, target.stack, data["workload"]["precision"])
     data |= _offload(foreign)
     wrong: list[Problem] = []
@@ -173,7 +175,11 @@ def _pipeline(foreign: ImportedFile, arch: Architecture, problems: list[Problem]
 
 
 def _workload(
-    foreign: ImportedFile, target: Target, data: Mapping[str, Any], problems: list[Problem]
+    foreign: ImportedFile,
+    target: Target,
+    data: Mapping[str, Any],
+    problems: list[Problem],
+    arch: Architecture,
 ) -> dict[str, Any]:
     layout, micro_batch = data["layout"], data["pipeline"]["micro_batch"]
     accumulation = foreign.value("accumulation", 1)
@@ -194,11 +200,30 @@ def _workload(
         **({} if capacity is None else {"capacity": capacity}),
         **({} if recipe is None or usual else {"fp8_recipe": recipe}),
         "task": foreign.value("workload.task", "pretrain"),
+        **_adapter(foreign, arch),
         "seq_len": seq_len or 1,
         "global_batch": batch,
         "precision": precision,
         "optimizer": _optimizer(foreign, load_stack(target.stack).muon_scale),
     }
+
+
+def _adapter(foreign: ImportedFile, arch: Architecture) -> dict[str, Any]:
+    """Return the adapters of the file in our names, without what is usual."""
+    said = foreign.value("workload.adapter")
+    if said is None:
+        return {}
+    model, adapter = build_graph(arch), dict(said)
+    written = adapter.pop("targets", None)
+    if written is not None and not unknown_targets(model, written):
+        own = own_names(model, written)
+        if own != chosen_targets(model, None):
+            adapter["targets"] = own
+    elif written is not None:
+        adapter["targets"] = tuple(written)
+    if adapter.get("alpha") == adapter["rank"]:
+        del adapter["alpha"]
+    return {"adapter": adapter}
 
 
 def _optimizer(foreign: ImportedFile, scale: str) -> str | dict[str, Any]:

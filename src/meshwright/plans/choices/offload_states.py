@@ -10,6 +10,7 @@ from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput,
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.host_offload import Offload, Share, share_number
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.stack.state_types import stays_on_devices
 
 NONE: Share = "none"
 
@@ -46,6 +47,8 @@ def _leaves_devices(name: str, given: ChoiceRuleInput, own: Share) -> Iterator[t
         gathered = given.base.gather == GATHERS.index("per-layer")
         cut = np.array([sharding != "none" for sharding in SHARDINGS], dtype=np.bool_)[given.base.sharding]
         yield "parameters are not fetched from the host layer by layer", ~cut | gathered
+    stays = stays_on_devices(given.setting.workload.adapter, stack, name)
+    yield stays or "", np.full(len(given.base), stays is None)
     ways = [way for way in stack.state_offloads if way.has_part(name, share)]
     alone = given.base.dp_replicate * given.base.dp_shard * given.base.cp == 1
     runs = [

@@ -17,6 +17,7 @@ from meshwright.plans.forms.short import ShardingName
 from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 from meshwright.schedules.choice import validates_afterwards
 from meshwright.stack.stack import Stack
+from meshwright.stack.state_types import stays_on_devices
 from meshwright.workload.adapter import FIELD, HD_PISSA, Adapter
 from meshwright.workload.base_types import QUANTISED
 from meshwright.workload.optimizer_choice import Optimizer
@@ -102,6 +103,8 @@ def cut_problems(adapter: Adapter, model: ModelGraph, cuts: Cuts) -> Iterator[Pr
 def _split_blocks(adapter: Adapter, model: ModelGraph, cuts: Cuts) -> Iterator[Problem]:
     """Yield the first matrix whose inputs tp splits inside of a block, and the first unit whose shards do."""
     size = QUANTISED[str(adapter.base)].block
+    if size == 1:
+        return
     for op, parameter in _quantised(model, adapter):
         axis = "etp" if op.place == "expert" else "tp"
         degree, inputs = getattr(cuts, axis), parameter.shape[-1]
@@ -188,10 +191,13 @@ def adapters_under_layout(case: RuleInput) -> Iterator[Problem]:
 
 
 def _passes_and_hosts(adapter: Adapter, plan: LongPlan, case: RuleInput) -> Iterator[Problem]:
-    shares = plan.host_shares
-    if (adapter.quantised or adapter.of_each_replica) and (shares.optimizer or shares.parameters):
-        rule = "a quantised base, or adapters of each rank, keep their states on the devices"
-        yield Problem("offload", str(plan.offload), rule, "leave it out")
+    for name, share in (
+        ("optimizer", plan.host_shares.optimizer),
+        ("parameters", plan.host_shares.parameters),
+    ):
+        stays = stays_on_devices(adapter, case.stack, name) if share else None
+        if stays:
+            yield Problem(f"offload.{name}", share, stays, f"offload.{name}: none")
     if not adapter.of_each_replica:
         return
     if plan.pipeline.chains > 1:

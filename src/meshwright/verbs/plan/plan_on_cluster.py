@@ -27,6 +27,7 @@ from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes
+from meshwright.verbs.plan.adapter_exports import with_export_remark
 from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
@@ -173,7 +174,7 @@ def answer(
     proposals = in_new_order(before, proposals, recommend)[: question.top]
     quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
     first, *others = (with_node_remark(one, setting.cluster.pool) for one in proposals)
-    proposals = (network_advised(first, setting), *others)
+    proposals = (with_export_remark(network_advised(first, setting), setting), *others)
     return PlanAnswer(
         considered=space.considered,
         legal=len(space),

@@ -10,7 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 
 from meshwright.cluster.cluster import Cluster
+from meshwright.errors import UnsupportedError
+from meshwright.frameworks.accelerate.exporting.adapter_script import (
+    SCRIPT,
+    library_refusals,
+    script_problems,
+)
 from meshwright.frameworks.accelerate.options import TABLE
+from meshwright.frameworks.exporting.adapter_words import script_variables
 from meshwright.frameworks.exporting.export_result import Export, Refusal, foreign_stack_refusals
 from meshwright.frameworks.exporting.hugging_face_script import (
     LAYERS,
@@ -28,6 +35,7 @@ from meshwright.frameworks.option_table import nested, written_values
 from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.stack import Stack
 
 TARGET, RELEASE = TABLE.target, TABLE.release
@@ -47,6 +55,10 @@ def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     """Return the files that run ``plan``. Raises UnsupportedError with all that Accelerate cannot express."""
     refuse_unsayable(plan, model, cluster, stack_of_target(TARGET, stack))
     uniform = read_uniform(plan, model)
+    adapter = workload_of(plan).adapter
+    problems = [] if adapter is None else list(script_problems(adapter, uniform))
+    if problems:
+        raise UnsupportedError(problems)
     job = job_for(cluster, model.name, plan)
     facts = plan_facts(uniform, model.architecture, stack) | {"nodes": job.nodes}
     config, options = nested(written_values(TABLE.rows, facts)), _options(uniform)
@@ -54,7 +66,8 @@ def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
     run: list[Option] = [(name,) for name in (*LAUNCH_OPTIONS, *RUN_OPTIONS)]
     assert_known([*options, *run], TARGET, RELEASE)
     top = header(TARGET, RELEASE, uniform.summary())
-    body = [*_remarks(uniform), *script_lines(uniform, options), _start(job)]
+    variables = None if adapter is None else script_variables(adapter, model)
+    body = [*_remarks(uniform), *script_lines(uniform, options, variables), _start(job)]
     foreign = foreign_stack_refusals(stack, uniform.recompute, TARGET, RELEASE, selective=LAYERS)
     return Export(
         target=TARGET,
@@ -63,8 +76,14 @@ def export_accelerate(plan: LongPlan, model: ModelGraph, cluster: Cluster, stack
             "accelerate/config.yaml": "\n".join([top, *_yaml(config), ""]),
             "accelerate/launch.sh": launch_script(top, job, body, sources=()),
             "accelerate/job.sbatch": sbatch_script(top, job, '"$@"'),
+            **({} if adapter is None else {"accelerate/train.py": f"{top}\n{SCRIPT}"}),
         },
-        refused=(*foreign, *_state_refusals(uniform), *script_refusals(uniform)),
+        refused=(
+            *foreign,
+            *([] if adapter is None else library_refusals(adapter)),
+            *_state_refusals(uniform),
+            *script_refusals(uniform),
+        ),
     )
 
 

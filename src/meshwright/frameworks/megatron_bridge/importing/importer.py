@@ -22,6 +22,7 @@ from meshwright.frameworks.importing.imported_file import (
 from meshwright.frameworks.importing.unknown_keys import MOST
 from meshwright.frameworks.megatron.importing.importer import DEVICES
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
+from meshwright.frameworks.megatron_bridge.importing.adapters import adapter_facts, unread_adapter
 from meshwright.frameworks.megatron_bridge.importing.option_conflicts import config_rules
 from meshwright.frameworks.megatron_bridge.importing.options_to_plan import Facts, config_facts
 from meshwright.frameworks.megatron_bridge.importing.override_text import (
@@ -56,12 +57,13 @@ def import_bridge(text: str, outside: OutsideFacts = ALONE) -> ImportedFile:
     settings = _settings(said, problems)
     facts = config_facts(settings, outside)
     facts |= _recipe_facts(said, facts, problems) | _devices(said.options)
+    facts |= adapter_facts(settings)
     config_rules(settings, facts, said.variables)
     return ImportedFile(
         source="bridge",
         release=TABLE.full_name,
         facts=facts,
-        unread=(*_recipe_unread(said), *_unread(settings)),
+        unread=(*_recipe_unread(said), *unread_adapter(settings), *_unread(settings)),
         problems=tuple(problems),
     )
 
@@ -111,8 +113,9 @@ def _recipe_unread(said: BridgeOverrides) -> Iterator[UnmappedOption]:
     row = model_of(said.recipe) if said.recipe else None
     if said.recipe and row and row.remark:
         yield UnmappedOption("recipe", said.recipe, row.remark)
-    if said.recipe and "_peft_" in said.recipe:
-        yield UnmappedOption("recipe", said.recipe, "adapters: the plan trains the whole model")
+    if said.recipe and "_peft_" in said.recipe and "peft.dim" not in said.values:
+        why = "adapters: the plan trains the whole model, for the file has no section peft"
+        yield UnmappedOption("recipe", said.recipe, why)
 
 
 def _devices(options: Mapping[str, GivenOption]) -> Facts:
@@ -131,7 +134,7 @@ def _unread(settings: ConfigValues) -> Iterator[UnmappedOption]:
     options: dict[str, GivenOption] = {}
     labels: dict[str, str] = {}
     for path, value in settings.values.items():
-        if value in UNASKED:
+        if value in UNASKED or path.startswith("peft."):
             continue
         option = "--" + path.rpartition(".")[2].replace("_", "-")
         words = tuple(map(str, value)) if isinstance(value, tuple) else () if value is True else (str(value),)

@@ -23,7 +23,7 @@ from meshwright.plans.files.yaml_text import read_mapping, read_value
 
 SECTIONS = (
     *("model", "train", "ddp", "dataset", "optimizer", "dist", "mixed_precision", "comm_overlap"),
-    *("checkpoint", "tokenizer", "validation", "scheduler", "logger", "rng", "profiling"),
+    *("checkpoint", "tokenizer", "validation", "scheduler", "logger", "rng", "profiling", "peft"),
 )
 PLAN_NAME = re.compile(
     "parallel|pipeline|virtual|stage|layout|recompute|batch|overlap|shard|fsdp|seq_?len|sequence|instances"
