@@ -108,11 +108,7 @@ def lower(
         optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
     host = _host_states(plan, step, model.architecture)
-    collectives = {
-        **step_collectives(step),
-        **_share_collectives(choice, model, step),
-        **_matrix_collectives(model, step),
-    }
+    collectives = _collectives(choice, model, step)
     out = plan.offload_rule
     offloaded = tuple(_offloaded(out, part, model, shape, mode, stack) for part in parts)
     copied = with_offloads(
@@ -150,6 +146,17 @@ def lower(
         host_states=host,
         state_copies={} if host is None else _state_copies(host, step),
     )
+
+
+def _collectives(
+    choice: ScheduleChoice, model: ModelGraph, step: StepPlan
+) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """Return the collectives of all actions that are no passes."""
+    return {
+        **step_collectives(step),
+        **_share_collectives(choice, model, step),
+        **_matrix_collectives(model, step),
+    }
 
 
 def _matrix_collectives(

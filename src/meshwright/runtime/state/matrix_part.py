@@ -20,7 +20,7 @@ from meshwright.runtime.state.local_matrices import LocalMatrix, Segment, merged
 from meshwright.runtime.state.optimizer_parts import Moments, moments_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in
-from meshwright.runtime.state.update_rules.muon import (
+from meshwright.runtime.state.update_rules.orthogonalisation import (
     orthogonalised,
     orthogonalised_columns,
     scale_factor,

@@ -1,4 +1,4 @@
-"""Numbers of a run's optimizer that its plan does not contain, and those that replace the plan's."""
+"""Learning rate and clipping of a run, and replacements of its plan's optimizer options."""
 
 from dataclasses import dataclass
 

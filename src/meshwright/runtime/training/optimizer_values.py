@@ -28,8 +28,13 @@ def with_plan_values(options: TrainingOptions, optimizer: Optimizer) -> Training
     ]
     if problems:
         raise InputError(problems)
+    filled = {name: _of_plan(name, known) if value is None else value for name, value in given.items()}
     return replace(
-        options, **{n: _of_plan(n, known) if value is None else value for n, value in given.items()}
+        options,
+        beta1=filled["beta1"],
+        beta2=filled["beta2"],
+        eps=filled["eps"],
+        weight_decay=filled["weight_decay"],
     )
 
 

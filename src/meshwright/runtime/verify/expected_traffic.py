@@ -66,7 +66,7 @@ def expected_traffic(
 
 
 def parts_of(program: Program, rank: int) -> tuple[int, int]:
-    """Return a rank's places among those that share dense states, and experts'."""
+    """Return a rank's places among the ranks of its dense shards, and of its experts' shards."""
     dense = program.grid.group_of(rank, DENSE_SHARD_AXES).index(rank)
     return dense, program.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank)
 

@@ -81,7 +81,8 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     if resume is None:  # a run that goes on has its weights
         attempted(lambda: _check_weights(request, resolved), problems)
     if ours is not None and options is not None:
-        options = attempted(lambda: with_plan_values(options, ours.setting.workload.optimizer), problems)
+        given, optimizer = options, ours.setting.workload.optimizer
+        options = attempted(lambda: with_plan_values(given, optimizer), problems)
     if problems:
         raise InputError({str(problem): problem for problem in problems}.values())
     assert ours is not None

@@ -1,10 +1,10 @@
-"""What each optimizer does with parameters and gradients: by element here, by whole matrix in ``muon.py``."""
+"""Update rules of the optimizers: element by element; Muon's for matrices is in ``orthogonalisation.py``."""
 
 from collections.abc import Mapping
 
-from meshwright.runtime.state.update_rules.adamw import adamw
-from meshwright.runtime.state.update_rules.lion import lion
-from meshwright.runtime.state.update_rules.sgd import sgd
+from meshwright.runtime.state.update_rules.adamw_rule import adamw
+from meshwright.runtime.state.update_rules.lion_rule import lion
+from meshwright.runtime.state.update_rules.sgd_rule import sgd
 from meshwright.runtime.state.update_rules.update_rule import UpdateRule
 
 UPDATE_RULES: Mapping[str, UpdateRule] = {"adamw": adamw, "sgd": sgd, "lion": lion}

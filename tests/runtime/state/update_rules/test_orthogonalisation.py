@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from meshwright.runtime.state.update_rules.muon import orthogonalised, orthogonalised_columns, scale_factor
+from meshwright.runtime.state.update_rules.orthogonalisation import (
+    orthogonalised,
+    orthogonalised_columns,
+    scale_factor,
+)
 from meshwright.runtime.verify.reference_rules import orthogonal
 
 SHAPES = ((8, 8), (6, 20), (20, 6))
