@@ -139,8 +139,10 @@ class ModelGraph:
 
     @property
     def tied_head(self) -> bool:
-        """True if the embedding and the head train one table."""
-        return self.architecture.tied_embeddings and self.tied_gradients
+        """True if the embedding and the head train one table, or both hold it as a unit of frozen parameters has it."""
+        stored = any(p.storage is not None for op in self.embed.operators for p in op.parameters)
+        shared = self.tied_gradients or (stored and not self.vocabulary)
+        return self.architecture.tied_embeddings and shared
 
     @property
     def _copied_elements(self) -> int:

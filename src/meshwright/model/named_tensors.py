@@ -11,7 +11,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
-from meshwright.model.operators.operator_types import Parameter
+from meshwright.model.operators.operator_types import AdaptedMatrix, LowRank, Parameter
 
 TOKEN_TABLE = f"embed.{EMBEDDING_TABLE}"
 CORRECTION = "mlp.gate.e_score_correction_bias"
@@ -27,11 +27,11 @@ def runnable_numerics(arch: Architecture) -> Numerics:
 def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
     """Return every parameter of a model by name, in the order in which a token meets them.
 
-    Raises UnsupportedError for a model with low-rank adapters.
+    Raises UnsupportedError for a model with adapters that no ``workload.adapter`` describes.
     """
     if any(op.name.endswith(".adapter_in") for block in model.blocks for op in block.operators):
-        rule = "low-rank adapters can be planned, not run yet"
-        raise UnsupportedError(Problem("workload.task", model.name, rule, "train all parameters"))
+        rule = "adapters of no written form can be planned, not run"
+        raise UnsupportedError(Problem("workload.task", model.name, rule, "write workload.adapter"))
     return {
         f"{unit}.{parameter.name}": parameter
         for unit, block in units(model)
@@ -39,6 +39,27 @@ def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
         for parameter in operator.parameters
         if block.kind == "embed" or parameter.name != EMBEDDING_TABLE
     }
+
+
+def adapted_matrices(model: ModelGraph) -> Iterator[tuple[str, LowRank, AdaptedMatrix]]:
+    """Yield every matrix that an adapter adds to: the name of its unit, its adapter's operator, and itself."""
+    for unit, block in units(model):
+        for operator in block.operators:
+            if isinstance(operator, LowRank):
+                yield from ((unit, operator, matrix) for matrix in operator.matrices)
+
+
+def adapter_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every adapter's tensor by name: A, then B of each matrix."""
+    parameters = named_parameters(model)
+    names = (f"{unit}.{name}" for unit, _, m in adapted_matrices(model) for name in (m.down, m.up))
+    return {name: parameters[name].shape for name in names}
+
+
+def base_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor but the adapters' by name."""
+    adapters = adapter_shapes(model)
+    return {name: shape for name, shape in stored_shapes(model).items() if name not in adapters}
 
 
 def named_buffers(model: ModelGraph) -> dict[str, tuple[int, ...]]:

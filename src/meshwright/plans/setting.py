@@ -33,7 +33,7 @@ class Setting:
         the stack's states.
         """
         if workload.task == "lora":
-            halves = master_is_parameter(stack.base or stack)
+            halves = stack.frozen_apart or master_is_parameter(stack.base or stack)
             model = with_adapters(model, workload.adapter, halves=halves)
         own = with_types(stack, workload.precision, dtypes.written if dtypes else {}, workload.optimizer)
         return cls(model, cluster, workload, own)

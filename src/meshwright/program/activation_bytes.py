@@ -24,6 +24,7 @@ from meshwright.model.operators.operator_types import (
     Activation,
     Attention,
     Combine,
+    Dispatch,
     Embedding,
     EnterTensor,
     ExpertActivation,
@@ -102,12 +103,23 @@ def kept_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Num
         return block_input_bytes(block, shape, mode) + kept_product_bytes(block, shape, mode)
     kept: Number = 0
     rules = saved_tensors_by_operator(block)
+    adapted = {op.adapted for op in block.operators if isinstance(op, LowRank) and rules[op.name].inputs}
     for op in block.operators:
-        if rules[op.name].inputs:
+        if rules[op.name].inputs and op.name not in adapted:  # an adapter keeps the same tensor
             kept = kept + input_bytes(op, shape, mode, stack)
+        if isinstance(op, Dispatch) and rules[op.name].inputs and _alone_with_tokens(op, block):
+            kept = kept + ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
         if rules[op.name].inner:
             kept = kept + inner_bytes(op, shape, mode, stack)
     return kept
+
+
+def _alone_with_tokens(dispatch: Dispatch, block: Block) -> bool:
+    """Return true if a recomputed dispatch keeps the tokens that no frozen router, and no adapter, keeps as well."""
+    of = sources(block.operators)
+    tokens = of[dispatch.name][0]
+    readers = [op for op in block.operators if tokens in of[op.name] and isinstance(op, Linear | LowRank)]
+    return all(op.frozen for op in readers) and block.recomputes(dispatch.recompute)
 
 
 def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
@@ -124,7 +136,8 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
             # the input that was gathered during I stays gathered until W
             of = gathered if op.place == "tensor" else mode
             kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
-            kept = kept + (inner_bytes(op, shape, mode, stack) if isinstance(op, LowRank) else 0)
+            # x·Aᵀ and its gradient
+            kept = kept + (2 * inner_bytes(op, shape, mode, stack) if isinstance(op, LowRank) else 0)
         elif isinstance(op, Embedding):
             kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
     return kept

@@ -107,10 +107,10 @@ def _copies(program: Program, stage: Stage) -> bool:
 
 
 def _is_tied(program: Program, head: int) -> bool:
-    """Return true if the head trains the table of the embedding on its own rank."""
+    """Return true if the head uses the table of the embedding on its own rank."""
     names = embedding_names(program.blocks)
     tensors = [p for op in program.blocks[head].operators for p in op.parameters if p.name in names]
-    return ends_together(program) and any(p.trained for p in tensors)
+    return ends_together(program) and any(p.trained or p.storage for p in tensors)
 
 
 def _unit_buffers(program: Program, rank: int, blocks: Mapping[int, Elements]) -> int:

@@ -66,6 +66,8 @@ class Stack:
         the scale of Muon where a plan says nothing (``workload/optimizers/muon.py``).
     adapter_forms, base_types
         forms of adapters that it trains itself, and quantised types of the frozen matrices (``workload/adapter.py``).
+    frozen_apart
+        frozen parameters are gathered apart from trained ones, as they are stored.
     joint_matrices
         operators whose matrices Muon orthogonalises as one, stacked along their outputs.
     narrow_shardings
@@ -207,6 +209,7 @@ class Stack:
     muon_shardings: tuple[str, ...] = ("none", "zero1", "zero2", "zero3")
     muon_scale: str = "match-rms-adamw"
     adapter_forms: tuple[str, ...] = ()
+    frozen_apart: bool = False
     base_types: tuple[str, ...] = ()
     joint_matrices: tuple[str, ...] = ()
     fused_gradient_accumulation: bool = False

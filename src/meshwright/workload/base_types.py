@@ -4,9 +4,9 @@
 
 ``int8``: a byte for each element, and one fp32 scale for each output row.
 ``nf4`` (QLoRA; Dettmers et al., arXiv 2305.14314): four bits for each element, in blocks of 64 along the inputs; the
-scale of a block is a byte, and 256 of these scales share one in fp32. So an element has 0.5 + 1/64 + 4/(64·256) =
-0.516 bytes. A matrix is quantised before it is cut; a rank's part of n elements has the scales of its own rows or
-blocks and ⌈n/(64·256)⌉ shared ones.
+scale of a block is a byte, and those of the same inputs of 256 rows share one in fp32. So an element has 0.5 + 1/64 +
+4/(64·256) = 0.516 bytes. A matrix is quantised before it is cut; a rank's part has the scales of its own rows or
+blocks, and one shared scale for each 64 of its inputs and 256 of its rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ def _int8(elements: Count, rows: Count) -> Count:
 
 
 def _nf4(elements: Count, rows: Count) -> Count:
-    shared = -(-elements // (NF4_BLOCK * NF4_SHARED_BLOCKS))
+    shared = elements / (NF4_BLOCK * rows) * -(-rows // NF4_SHARED_BLOCKS)
     return elements / 2 + elements / NF4_BLOCK + SCALE_BYTES * shared
 
 

@@ -57,7 +57,8 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options.
+    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options. ``adapter``: the keys
+    of adapters, if that is what is trained.
     """
 
     model: str
@@ -97,6 +98,7 @@ class Proven:
     seq_len: int = SEQ_LEN
     dtypes: tuple[tuple[str, str], ...] = ()
     optimizer: str | tuple[tuple[str, object], ...] = "adamw"
+    adapter: tuple[tuple[str, object], ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -131,6 +133,7 @@ class Proven:
         cluster = in_nodes_of(load_cluster(plan.cluster), self.node)
         stack = replace(load_stack(OWN_STACK), deduplicates_exchange=self.once)
         legal = resolve_with(plan, model, cluster, stack)
+        model = legal.setting.model
         return lower(legal.long, model, cluster, legal.setting.workload, stack), model
 
     def trial(self):
@@ -154,6 +157,8 @@ class Proven:
         optimizer = self.optimizer if isinstance(self.optimizer, str) else dict(self.optimizer)
         work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
         work |= {"optimizer": optimizer}
+        if self.adapter:
+            work |= {"task": "lora", "adapter": dict(self.adapter)}
         return {
             "plan": 1,
             "model": self.model,

@@ -36,7 +36,7 @@ def with_adapters(model: ModelGraph, adapter: Adapter | None = None, *, halves: 
     """Return the model with adapters and everything else frozen; unchanged if it has some already.
 
     ``adapter`` None: one pair of matrices for each linear operator. ``halves``: frozen parameters have 16 bits where
-    the stack keeps trained ones in fp32.
+    the stack keeps trained ones in fp32, or gathers them apart.
     """
     if has_adapters(model):
         return model
@@ -64,8 +64,12 @@ def _with_products(block: Block, adapter: Adapter, targets: tuple[str, ...], hal
         matrices = _matrices(op, targets) if block.kind == "layer" else ()
         if matrices:
             inputs = tuple(results.get(name, name) for name in of[op.name])
-            product = _low_rank(op, matrices, adapter, inputs, saves_input=inputs not in kept)
-            kept.add(inputs)
+            of_pair = (
+                len(of.get(inputs[0], ())) > 1
+            )  # an edge with two results, of which the operator takes one
+            saved = (*inputs, op.name) if of_pair else inputs
+            product = _low_rank(op, matrices, adapter, inputs, saves_input=saved not in kept)
+            kept.add(saved)
             results[op.name] = product.name
             operators.append(product)
     return replace(block, operators=tuple(operators))

@@ -12,6 +12,7 @@ layers.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, lcm
 
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
@@ -56,20 +57,28 @@ def shrunk_model(
     full_seq_len: int,
     ep: int = 1,
     etp: int = 1,
+    block: int = 1,
 ) -> ModelGraph:
     """Return a model of ``layers`` layers whose widths ``tp`` divides, for sequences of ``seq_len`` tokens.
 
     Some of the ``last`` layers, those of one stage, are for multi-token prediction if the model has it. ``ep`` divides
     its experts, ``etp`` an expert's width; ``full_seq_len`` is the length that the model's windows and
-    rotations are meant for.
+    rotations are meant for. ``block`` divides the inputs of every matrix of a layer on its rank.
     """
     arch = model.architecture
+    wide = partial(_multiple, block)
     further = min(FURTHER, arch.next_token_layers, last)
     chosen = [*_chosen(arch, layers - further), *range(arch.layers - further, arch.layers)]
     lengths = _Lengths(seq_len, full_seq_len)
-    latent = arch.latent and replace(LATENT, q_rank=arch.latent.q_rank and LATENT.q_rank)
-    head_dim = latent.qk_nope_dim + latent.qk_rope_dim if latent else HEAD_DIM
-    moe = _experts(arch.moe, chosen, tp, ep, etp) if arch.moe else None
+    latent = arch.latent and replace(
+        LATENT,
+        q_rank=arch.latent.q_rank and wide(LATENT.q_rank or 1),
+        kv_rank=wide(LATENT.kv_rank),
+        qk_nope_dim=wide(LATENT.qk_nope_dim),
+        v_dim=wide(LATENT.v_dim),
+    )
+    head_dim = latent.qk_nope_dim + latent.qk_rope_dim if latent else wide(HEAD_DIM)
+    moe = _experts(arch.moe, chosen, tp, ep, etp, wide(EXPERT_WIDTH)) if arch.moe else None
     kv_heads = 1 if arch.kv_heads == 1 else tp * (2 if arch.kv_heads > tp else 1)
     queries = MOST_QUERIES - (arch.linear is not None)
     heads = kv_heads * min(queries, arch.heads // arch.kv_heads)
@@ -85,8 +94,8 @@ def shrunk_model(
         kv_heads=kv_heads,
         head_dim=head_dim,
         v_head_dim=latent.v_dim if latent else head_dim,
-        hidden=heads * head_dim + (HEAD_DIM * tp if narrow else 0),
-        intermediate=0 if moe and all(moe.layers) else WIDTH * tp,
+        hidden=wide(heads * head_dim + (HEAD_DIM * tp if narrow else 0)),
+        intermediate=0 if moe and all(moe.layers) else wide(WIDTH) * tp,
         latent=latent,
         moe=moe,
         linear=linear,
@@ -137,15 +146,20 @@ class _Lengths:
         return ceil(positions * self.seq_len / self.full)
 
 
-def _experts(moe: Experts, chosen: Sequence[int], tp: int, ep: int, etp: int) -> Experts:
+def _multiple(block: int, size: int) -> int:
+    """Return the least multiple of a block that is no less than a size."""
+    return -(-size // block) * block
+
+
+def _experts(moe: Experts, chosen: Sequence[int], tp: int, ep: int, etp: int, width: int) -> Experts:
     """Return a few experts, two per token if the model has more than one per token."""
     multiple = lcm(ep, GROUPS)
     return replace(
         moe,
         experts=multiple * ceil(EXPERTS / multiple),
         experts_per_token=min(moe.experts_per_token, EXPERTS_PER_TOKEN),
-        intermediate=EXPERT_WIDTH * etp,
-        shared_intermediate=EXPERT_WIDTH * tp if moe.shared_intermediate else 0,
+        intermediate=width * etp,
+        shared_intermediate=width * tp if moe.shared_intermediate else 0,
         layers=tuple(moe.layers[layer] for layer in chosen),
     )
 

@@ -66,6 +66,8 @@ def features(
         found["offload"] = Feature(f"activations wait on the host: {long.offload}")
     if short.workload.optimizer_in_full != ADAMW:
         found["optimizer"] = Feature(_optimizer(short))
+    if short.workload.adapter is not None:
+        found["adapter"] = Feature(f"{short.workload.adapter.adapter}")
     if long.dtypes is not None:
         types = ", ".join(f"{key} {word}" for key, word in long.written_types.items())
         found["dtypes"] = Feature(f"element types of states: {types}")

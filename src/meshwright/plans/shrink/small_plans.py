@@ -16,12 +16,14 @@ from math import ceil, prod
 
 from meshwright.model.architecture import Experts
 from meshwright.model.graph import ModelGraph
+from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.model.transforms.shrunk_model import layer_kinds, shrunk_model
 from meshwright.plans.context_parallel import Context, shortest
 from meshwright.plans.forms.conversion import expand, short_of_only_layout
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import (
+    AdapterSpec,
     CapacitySpec,
     Gather,
     Schedule,
@@ -50,7 +52,9 @@ from meshwright.plans.shrink.features import (
 )
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
+from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
+from meshwright.workload.base_types import QUANTISED
 from meshwright.workload.optimizer_choice import ADAMW
 
 STAGE_AXES = ("dp_shard", "dp_replicate", "cp", "tp")
@@ -61,6 +65,7 @@ SEQ_LEN = 16
 MICRO_BATCHES = 2
 DROPPING = 0.75
 """Experts with so many places for a mean token drop some, however balanced they are."""
+ADAPTER_RANK = 2
 USUAL = ScheduleChoice("1f1b")
 LEAST_LAYERS = 2
 DEVICE = "h100-sxm-80gb"
@@ -142,6 +147,7 @@ def _small(
         etp=degrees["etp"],
         seq_len=SEQ_LEN,
         full_seq_len=short.workload.seq_len,
+        block=_block(short.workload.adapter),
     )
     pipeline = ShortPipeline(
         schedule=Schedule.of(_small_knobs(short, schedule, (degrees["pp"], chunks), count)),
@@ -157,7 +163,12 @@ def _small(
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
         long = long.model_copy(update={"pipeline": uneven})
     node = AXIS_DEGREE * degrees["etp"] if degrees["ep"] > AXIS_DEGREE else None
-    return SmallPlan(long, small, tuple(chosen), node)
+    return SmallPlan(long, _adapted(small, one.workload.adapter), tuple(chosen), node)
+
+
+def _adapted(model: ModelGraph, spec: AdapterSpec | None) -> ModelGraph:
+    """Return the model with the adapters that a plan trains."""
+    return with_adapters(model, spec.adapter, halves=load_stack(OWN_STACK).frozen_apart) if spec else model
 
 
 def _degrees(short: ShortPlan, chosen: Mapping[str, Feature], ranks: int) -> dict[str, int]:
@@ -200,6 +211,8 @@ def _small_short(
         model=short.model,
         cluster=f"{DEVICE} x {prod(degrees[axis] for axis in AXES)}",
         workload=WorkloadSpec(
+            task="pretrain" if short.workload.adapter is None else "lora",
+            adapter=_adapter(short),
             seq_len=SEQ_LEN,
             global_batch=batch,
             precision="fp16" if short.dtypes and short.workload.precision == "fp16" else "bf16",
@@ -248,6 +261,21 @@ def _capacity(short: ShortPlan) -> CapacitySpec | None:
         return None
     spec = capacity if isinstance(capacity, CapacitySpec) else CapacitySpec(factor=capacity)
     return spec.model_copy(update={"factor": min(spec.factor, DROPPING)})
+
+
+def _adapter(short: ShortPlan) -> AdapterSpec | None:
+    """Return the plan's adapters with a small rank and the same scale."""
+    spec = short.workload.adapter
+    if spec is None:
+        return None
+    alpha = None if spec.alpha is None else spec.alpha * ADAPTER_RANK / spec.rank
+    return spec.model_copy(update={"rank": ADAPTER_RANK, "alpha": alpha})
+
+
+def _block(spec: AdapterSpec | None) -> int:
+    """Return the elements that no cut of the base may split."""
+    base = spec and spec.adapter.quantised
+    return QUANTISED[base].block if base else 1
 
 
 def _offload(short: ShortPlan) -> Offload | None:
@@ -338,6 +366,8 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append("dtypes " + ", ".join(f"{key} {word}" for key, word in short.dtypes.written.items()))
     if short.workload.optimizer_in_full != ADAMW:
         texts.append(str(short.workload.optimizer_in_full))
+    if short.workload.adapter is not None:
+        texts.append(str(short.workload.adapter.adapter))
     if short.workload.documents is not None:
         texts.append("packed documents")
     if short.workload.capacity is not None:

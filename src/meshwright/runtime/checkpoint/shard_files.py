@@ -64,7 +64,7 @@ class Stretch:
 def stretches(rank: Rank) -> Iterator[Stretch]:
     """Yield every parameter, moment and buffer stretch that a rank holds."""
     optimizer = rank.interpreter.states.optimizer
-    for unit in rank.plan.all_units:
+    for unit in rank.plan.trained_units:
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
             owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])

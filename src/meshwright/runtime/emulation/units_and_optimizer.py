@@ -57,7 +57,7 @@ class EmulatedOptimizer(Optimizer):
         """Take the time of a step."""
         start = self.clock.work(self.seconds)
         self.clock.record(Action("STEP"), start, self.clock.now, "compute")
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             unit.reduced = None
 
 

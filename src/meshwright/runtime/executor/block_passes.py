@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from meshwright.model.operators.data_flow import ENTRY
-from meshwright.model.operators.operator_types import EnterTensor, Linear, Operator
+from meshwright.model.operators.operator_types import EnterTensor, Linear, LowRank, Operator
 from meshwright.program.pass_items import Collective, Compute, Item, Overlap
 from meshwright.runtime.comm.communicator import Work
 from meshwright.runtime.executor.block_plan import BlockPlan
@@ -133,8 +133,8 @@ class BlockRun:
         return self._compute(op, value)
 
     def _compute(self, op: Operator, value: Value) -> Value:
-        visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
-        if isinstance(op, Linear) and source in self.gathered:
+        visit, source = self.visits[op.name], self.plan.inputs[op.name][0]
+        if isinstance(op, Linear | LowRank) and source in self.gathered:
             visit.source = self.gathered.take(source)
         y = self.plan.kernel(op).forward(value, visit)
         visit.source = None

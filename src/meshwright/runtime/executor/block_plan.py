@@ -6,7 +6,7 @@ from functools import cached_property
 
 from meshwright.model.graph import Block
 from meshwright.model.operators.data_flow import number_of_users, result_of, sources, users
-from meshwright.model.operators.operator_types import Operator
+from meshwright.model.operators.operator_types import LowRank, Operator
 from meshwright.program.activation_bytes import SavedTensors
 from meshwright.program.pass_items import Compute, Item, Overlap, PassKind
 from meshwright.runtime.kernels.kernel import Kernel
@@ -35,6 +35,19 @@ class BlockPlan:
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """The operators whose results each operator reads."""
         return sources(self.operators)
+
+    @cached_property
+    def inputs(self) -> Mapping[str, tuple[str, ...]]:
+        """The operators whose results are the inputs that each operator may save.
+
+        An adapter does not save the result that it adds to.
+        """
+        return {name: of[name in self.adapters :] for name, of in self.sources.items()}
+
+    @cached_property
+    def adapters(self) -> frozenset[str]:
+        """The names of adapters."""
+        return frozenset(op.name for op in self.operators if isinstance(op, LowRank))
 
     @cached_property
     def users(self) -> Mapping[str, tuple[Operator, ...]]:

@@ -8,7 +8,6 @@ import torch
 
 from meshwright.program.activation_bytes import SavedTensors
 from meshwright.runtime.batch.document_packing import Packing
-from meshwright.runtime.state.sharded_unit import Unit
 
 EVERYTHING = SavedTensors(inputs=True, inner=True)
 
@@ -41,12 +40,12 @@ class OperatorCall:
     """One operator on one micro-batch.
 
     ``kept`` holds the tensors that the operator saves from pass to pass; what is in it is live, everything else can be
-    freed. ``unit`` finds the unit of a parameter by name. ``source`` is the input before its all-gather over tp, if
-    there was one. ``others`` are the calls of all operators of the block; ``routes`` is where a dispatch sent its
-    rows, ``way`` how, ``counts`` the rows of each expert that W needs.
+    freed. ``unit`` finds the unit of a parameter by name, trained or frozen. ``source`` is the input before its
+    all-gather over tp, if there was one. ``others`` are the calls of all operators of the block; ``routes`` is where a
+    dispatch sent its rows, ``way`` how, ``counts`` the rows of each expert that W needs.
     """
 
-    unit: Callable[[str], Unit]
+    unit: Callable[[str], Any]
     batch: MicroBatch
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
     keep: SavedTensors = EVERYTHING

@@ -21,6 +21,7 @@ from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.precision import precision_of
 from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
+from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
@@ -92,7 +93,7 @@ def loaded_rank(
     precision = precision_of(job.precision, job.program.changed_types)
     plan = rank_plan(job.program, job.model, numerics, communicator, precision)
     for unit in plan.all_units:
-        unit.load(local_part(tensors, unit))
+        unit.load(tensors if isinstance(unit, FrozenUnit) else local_part(tensors, unit))
     for name, buffer in plan.buffers.items():
         buffer.copy_(tensors[name])
     return Rank(place, job, plan, Interpreter(plan, _states(plan, job)))

@@ -1,12 +1,13 @@
 """Build what one rank holds and executes from the Program and the model: units of parameters, and blocks with kernels.
 
 A rank's parts are its stages and, if the vocabulary is spread, a share of it, which counts as a stage after all others.
-A unit is a block if parameters are gathered layer by layer and a stage otherwise; experts have units of their own. Each
+A unit is a block if parameters are gathered layer by layer and a stage otherwise; experts and frozen parameters have
+units of their own. Each
 block of a stage gets the Program's items for its passes and a kernel for each operator; equal blocks differ in their
 layer's number, on which rotary embeddings and windows may depend.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from meshwright.program.activation_bytes import SavedTensors, saved_tensors_by_o
 from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH
+from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage, expert_order, sharded_name
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.executor.activation_offload import HostLink
@@ -29,11 +31,13 @@ from meshwright.runtime.kernels import kernel_of
 from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
 TABLE = f"embed.{EMBEDDING_TABLE}"
+AnyUnit = Unit | FrozenUnit
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Place:
 class RankPlan:
     """The places of each part of this rank in forward order, their block plans, and the units of each place.
 
-    A place has one unit, and a second one if it has experts, which lie on their own mesh. ``buffers`` are stored with
+    A place has up to four units: trained parameters, trained ones of experts, which lie on their own mesh, and frozen
+    ones of either. ``buffers`` are stored with
     the weights of these places, get no gradient, and are whole on every rank.
     """
 
@@ -63,8 +68,8 @@ class RankPlan:
     pipeline_rank: int
     places: Mapping[int, tuple[Place, ...]]
     blocks: Mapping[int, tuple[BlockPlan, ...]]
-    units: Mapping[int, tuple[tuple[Unit, ...], ...]]
-    unit_of: Mapping[str, Unit]
+    units: Mapping[int, tuple[tuple[AnyUnit, ...], ...]]
+    unit_of: Mapping[str, AnyUnit]
     buffers: Mapping[str, torch.Tensor]
     tally: RouterStatistics = field(default_factory=RouterStatistics)
 
@@ -88,9 +93,13 @@ class RankPlan:
         """The rank's blocks by the names of their places, in forward order."""
         return _named([place for of_part in self.places.values() for place in of_part], self.program)
 
-    def units_of(self, stage: int) -> tuple[Unit, ...]:
+    def units_of(self, stage: int) -> tuple[AnyUnit, ...]:
         """Return the distinct units of a stage or share."""
         return tuple({id(unit): unit for units in self.units[stage] for unit in units}.values())
+
+    def trained_units_of(self, stage: int) -> tuple[Unit, ...]:
+        """Return the distinct units of a stage or share that have gradients."""
+        return trained(self.units_of(stage))
 
     def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
         """Allocate a buffer for one message between pipeline ranks: (sequence, batch, hidden).
@@ -123,9 +132,34 @@ class RankPlan:
         return (ends["embed"], ends["head"]) if tied else None
 
     @property
-    def all_units(self) -> tuple[Unit, ...]:
+    def all_units(self) -> tuple[AnyUnit, ...]:
         """The distinct units of the rank."""
         return tuple(unit for part in self.places for unit in self.units_of(part))
+
+    @property
+    def trained_units(self) -> tuple[Unit, ...]:
+        """The distinct units of the rank that have gradients."""
+        return trained(self.all_units)
+
+
+def trained(units: Iterable[AnyUnit]) -> tuple[Unit, ...]:
+    """Return the units that have gradients."""
+    return tuple(unit for unit in units if not isinstance(unit, FrozenUnit))
+
+
+def dealt(
+    units: Sequence[AnyUnit], items: Sequence[Collective]
+) -> list[tuple[AnyUnit, tuple[Collective, ...]]]:
+    """Return each unit with the gather of its shards; the Program lists gathers in the order of the units."""
+    found, left = [], list(items)
+    for number, unit in enumerate(units):
+        own = unit.layout.over_own_mesh(left)
+        if any(later.layout.mesh == unit.layout.mesh for later in units[number + 1 :]):
+            own = own[: unit.layout.parts > 1]
+        found.append((unit, own))
+        left = [item for item in left if item not in own]
+    assert not left, (units, items)
+    return found
 
 
 def rank_plan(
@@ -135,8 +169,8 @@ def rank_plan(
     pipeline_rank = communicator.pipeline_rank
     shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
     places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
-    units: dict[int, tuple[tuple[Unit, ...], ...]] = {}
-    unit_of: dict[str, Unit] = {}
+    units: dict[int, tuple[tuple[AnyUnit, ...], ...]] = {}
+    unit_of: dict[str, AnyUnit] = {}
     for stage, of_stage in places.items():
         units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
@@ -229,7 +263,7 @@ def _units(
     communicator: Communicator,
     precision: Precision,
     held: frozenset[str],
-) -> tuple[tuple[Unit, ...], ...]:
+) -> tuple[tuple[AnyUnit, ...], ...]:
     """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
 
     def made(name: str, layout: UnitLayout) -> Unit:
@@ -244,24 +278,29 @@ def _units(
             parameter_width=program.stack.parameter_wire_bytes,
         )
 
-    def both(name: str, of: Sequence[Place]) -> tuple[Unit, ...]:
-        dense, experts = _layouts(of, program, communicator, held)
+    def every(name: str, of: Sequence[Place]) -> tuple[AnyUnit, ...]:
+        dense, experts, *frozen = _layouts(of, program, communicator, held)
         of_experts = (made(f"{name} experts", experts),) if experts.tensors else ()
-        return (made(name, dense), *of_experts)
+        still = tuple(
+            FrozenUnit(f"{name}{kind}", layout, communicator, precision)
+            for kind, layout in zip((" base", " experts base"), frozen, strict=True)
+            if layout.tensors
+        )
+        return (*(() if still and not dense.tensors else (made(name, dense),)), *of_experts, *still)
 
     if program.mode.gather != "per-layer":
-        return (both(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
+        return (every(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
     units = []
     for place in places:
-        units.append(both(place.name, [place]))
+        units.append(every(place.name, [place]))
         held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
     return tuple(units)
 
 
 def _layouts(
     places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
-) -> tuple[UnitLayout, UnitLayout]:
-    """Return the layouts of the places' dense and expert parameters, without the ``held`` ones."""
+) -> tuple[UnitLayout, ...]:
+    """Return the layouts of the places' parameters, without the ``held`` ones: dense, experts', then frozen ones."""
     tied_apart = len(program.end_ranks) > 1 and program.tied_apart
     dense, experts = (
         {
@@ -273,11 +312,15 @@ def _layouts(
         for experts in (False, True)
     )
     shared = (TABLE,) if tied_apart and TABLE in dense else ()
+    parts, expert_parts = int(program.shape.shard), int(program.shape.expert_shard)
+    frozen = [[t for t in of.values() if not t.trained] for of in (dense, experts)]
+    trains = [[t for t in of.values() if t.trained] for of in (dense, experts)]
+    cut = any(frozen) and sharded_name(program) == "zero3"
     return (
-        _owned(unit_layout(dense.values(), shared, int(program.shape.shard)), places, program),
-        _owned(
-            unit_layout(experts.values(), (), int(program.shape.expert_shard), EXPERT_MESH), places, program
-        ),
+        _owned(unit_layout(trains[0], shared, parts), places, program),
+        _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program),
+        unit_layout(frozen[0], (), parts if cut else 1),
+        unit_layout(frozen[1], (), expert_parts if cut else 1, EXPERT_MESH),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from meshwright.model.operators.data_flow import ENTRY
 from meshwright.model.operators.operator_types import EnterTensor, Operator, Residual
+from meshwright.model.transforms.lora_adapters import SUFFIX
 from meshwright.program.pass_items import Collective, Compute, Item
 from meshwright.runtime.executor.block_plan import BlockPlan
 from meshwright.runtime.executor.intermediate_values import Results, Value, of_all
@@ -55,7 +56,7 @@ class RecomputeSegment:
         self.results.put(self.doing, self.value)
         for user in self.plan.users[self.doing]:
             if self.plan.waits_for_input(user.name):
-                of = self.plan.sources[user.name]
+                of = self.plan.inputs[user.name]
                 parts = [self.results.held.get(name) for name in of] if self.doing in of else [self.value]
                 if all(part is not None for part in parts):
                     self.plan.kernel(user).restore(of_all(parts), self.visits[user.name])
@@ -76,6 +77,11 @@ class RecomputeSegment:
                 self.results.put(name, passed)
         return self.results.take(name) if name in self.results else None
 
+    def _kept_input(self, name: str) -> Value:
+        """Return the saved input of an operator, or of its adapter where its own weights are frozen."""
+        kept = self.visits[name].kept
+        return kept["input"] if "input" in kept else self.visits[name + SUFFIX].kept["input"]
+
     def _in_stream(self, name: str) -> bool:
         op = self.plan.named[name]
         return isinstance(op, Residual) or op.begins_stream
@@ -87,7 +93,7 @@ class RecomputeSegment:
             return kernel.kept_value(self.visits[op.name])
         if isinstance(item, Collective):
             behind = [name for name, of in self.plan.sources.items() if op.name in of]
-            return of_all([self.visits[name].kept["input"] for name in behind])
+            return of_all([self._kept_input(name) for name in behind if name not in self.plan.adapters])
         visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
         if source == ENTRY or self._in_stream(source):  # a residual also reads it
             self.results.put(source, visit.kept["input"])

@@ -16,8 +16,7 @@ from meshwright.runtime.executor.activation_offload import OffloadedPass
 from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
 from meshwright.runtime.executor.intermediate_values import Value, together
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
-from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
-from meshwright.runtime.state.sharded_unit import Unit
+from meshwright.runtime.executor.rank_plan import TABLE, AnyUnit, RankPlan, dealt, trained
 
 
 @dataclass
@@ -105,7 +104,7 @@ class StageRun:
             self.parcel.unpack()
             self.parcel = None
 
-    def _unit(self, name: str) -> Unit:
+    def _unit(self, name: str) -> AnyUnit:
         return self.plan.unit_of[name]
 
     def _pass(self, kind: PassKind) -> Iterator[int]:
@@ -158,7 +157,7 @@ class _OverlappedExchanges:
     stage: int
     kind: PassKind
     order: Sequence[int]
-    needed: tuple[tuple[Unit, ...], ...] = field(init=False)
+    needed: tuple[tuple[AnyUnit, ...], ...] = field(init=False)
     last_use: dict[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,20 +193,14 @@ class _OverlappedExchanges:
 
     def _gathers(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
-        going, left = [], list(items)
-        for unit in units:
-            mine = unit.layout.over_own_mesh(left)[: unit.layout.parts > 1]
-            going.append(PendingExchange(unit.gather(mine)).begin())
-            left = [item for item in left if item not in mine]
-        assert not left, (units, items)
-        return going
+        return [PendingExchange(unit.gather(own)).begin() for unit, own in dealt(units, items)]
 
     def _reductions(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         """Start the reductions of the block that comes before ``at`` in the order."""
-        units = self.plan.units[self.stage][self.order[at - 1]]
+        units = trained(self.plan.units[self.stage][self.order[at - 1]])
         return [PendingExchange(unit.reduce(unit.layout.over_own_mesh(items))).begin() for unit in units]
 
-    def _needed(self) -> tuple[tuple[Unit, ...], ...]:
+    def _needed(self) -> tuple[tuple[AnyUnit, ...], ...]:
         """Return the units to gather for the block at each place of the order."""
         blocks = [self.plan.places[self.stage][place].block for place in self.order]
         needed = units_needed(blocks, self.kind, self.plan.shared)
@@ -218,7 +211,7 @@ class _OverlappedExchanges:
             for units, block, of_blocks in zip(own, blocks, needed, strict=True)
         )
 
-    def _used(self, at: int) -> tuple[Unit, ...]:
+    def _used(self, at: int) -> tuple[AnyUnit, ...]:
         """Return the units that the block at a place of the order uses."""
         place = self.order[at]
         own = self.plan.units[self.stage][place]
@@ -226,5 +219,5 @@ class _OverlappedExchanges:
         is_tied_head = shared is not None and self.plan.places[self.stage][place].block == shared[1]
         return (*own, self.plan.unit_of[TABLE]) if is_tied_head else own
 
-    def _units_of_stage(self) -> tuple[Unit, ...]:
+    def _units_of_stage(self) -> tuple[AnyUnit, ...]:
         return self.plan.units_of(self.stage)

@@ -16,11 +16,13 @@ from meshwright.model.operators.operator_types import (
     EnterTensor,
     ExpertActivation,
     ExpertLinear,
+    ExpertLowRank,
     GatedNorm,
     LeaveTensor,
     Linear,
     LinearAttention,
     Loss,
+    LowRank,
     Norm,
     Operator,
     Residual,
@@ -42,6 +44,7 @@ from meshwright.runtime.kernels.linear_attention.linear_attention import (
     GatedNormKernel,
     LinearAttentionKernel,
 )
+from meshwright.runtime.kernels.low_rank import ExpertLowRankKernel, LowRankKernel
 from meshwright.runtime.kernels.moe.dispatch_combine import CombineKernel, DispatchKernel
 from meshwright.runtime.kernels.moe.expert_linear import ExpertLinearKernel
 from meshwright.runtime.kernels.moe.router import ROUTER, RouterKernel
@@ -59,11 +62,13 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     EnterTensor: BoundaryKernel,
     ExpertActivation: ActivationKernel,
     ExpertLinear: ExpertLinearKernel,
+    ExpertLowRank: ExpertLowRankKernel,
     GatedNorm: GatedNormKernel,
     LeaveTensor: BoundaryKernel,
     Linear: LinearKernel,
     LinearAttention: LinearAttentionKernel,
     Loss: LossKernel,
+    LowRank: LowRankKernel,
     Norm: NormKernel,
     Residual: ResidualKernel,
 }

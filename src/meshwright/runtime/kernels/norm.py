@@ -80,7 +80,8 @@ class NormKernel:
         scale, factor = self._inverse_root(wide), self._scale(weight.to(wide))
         centred = wide * scale
         product = wide_g * centred
-        self._add(0, product.flatten(0, -2).sum(0), visit)
+        if not self.op.frozen:
+            self._add(0, product.flatten(0, -2).sum(0), visit)
         mean = (product @ factor)[..., None] / self.op.width
         return (wide_g * factor).addcmul_(centred, mean, value=-1).mul_(scale).to(x)
 
@@ -95,10 +96,11 @@ class NormKernel:
         shape, epsilon = (self.op.width,), self.epsilon
         _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
         dx, dw, db = torch.ops.aten.native_layer_norm_backward(
-            g.contiguous(), x, shape, mean, scale, weight, bias, (True, True, True)
+            g.contiguous(), x, shape, mean, scale, weight, bias, (True, *[not self.op.frozen] * 2)
         )
-        self._add(0, dw, visit)
-        self._add(1, db, visit)
+        if not self.op.frozen:
+            self._add(0, dw, visit)
+            self._add(1, db, visit)
         return dx
 
     def _scale(self, weight: torch.Tensor) -> torch.Tensor:

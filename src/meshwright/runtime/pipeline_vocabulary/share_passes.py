@@ -15,13 +15,12 @@ from meshwright.program.pass_items import Compute, PassKind, Phase
 from meshwright.runtime.executor.block_passes import live_bytes
 from meshwright.runtime.executor.block_plan import BlockPlan
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
-from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.executor.rank_plan import AnyUnit, RankPlan
 from meshwright.runtime.kernels.kernel import Value
 from meshwright.runtime.kernels.linear import LinearKernel
 from meshwright.runtime.kernels.vocabulary.cross_entropy import ShareOfLossKernel
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import Softmax
 from meshwright.runtime.kernels.vocabulary.token_embedding import EmbeddingKernel
-from meshwright.runtime.state.sharded_unit import Unit
 
 K = TypeVar("K")
 Results = Mapping[tuple[type[Operator], Phase], Value]
@@ -123,5 +122,5 @@ class ShareRun:
         kernels = ((name, kernel) for block in self._blocks for name, kernel in block.kernels.items())
         return next((kernel, self.visits[name]) for name, kernel in kernels if isinstance(kernel, kind))
 
-    def _unit(self, name: str) -> Unit:
+    def _unit(self, name: str) -> AnyUnit:
         return self.plan.unit_of[name]

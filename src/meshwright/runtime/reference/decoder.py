@@ -20,6 +20,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import TOKEN_TABLE, named_buffers, runnable_numerics, stored_shapes
 from meshwright.model.numerics import Mixing, Numerics
+from meshwright.runtime.reference.adapters import with_products
 from meshwright.runtime.reference.elementwise import capped, linear, normed
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.reference.feedforward import dense, routed
@@ -122,7 +123,7 @@ def _run(
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
-    decoder = Decoder(model.architecture, numerics, tensors, begins_BL, bounded)
+    decoder = Decoder(model.architecture, numerics, with_products(model, tensors), begins_BL, bounded)
     hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
     plain = arch.main_layers
     for layer in range(plain):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
+from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.schedules.action import Action
 
 
@@ -20,7 +21,7 @@ class GradientReductions:
         if self.plan.program.mode.by_unit:
             self._end_begun()  # gradients of only one stage are reduced at a time
         items = self.plan.program.collectives[action.stage, "REDUCE"]
-        for unit in self.plan.units_of(action.stage):
+        for unit in self.plan.trained_units_of(action.stage):
             own = unit.layout.over_own_mesh(items)
             self.begun.append((PendingExchange(unit.reduce(own)).begin(), len(own)))
 
@@ -38,7 +39,7 @@ class GradientReductions:
         self.end()
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, action.kind]
-        for unit, item in zip(self.plan.units_of(action.stage), items, strict=True):
+        for unit, item in zip(self.plan.trained_units_of(action.stage), items, strict=True):
             assert unit.reduced is not None
             PendingExchange(unit.sum_over_ranks(item, unit.reduced)).begin().finish()
 
@@ -47,6 +48,7 @@ class GradientReductions:
         self.end()
         (item,) = self.plan.program.collectives[None, "REDUCE_TIED"]
         unit = self.plan.unit_of[TABLE]
+        assert not isinstance(unit, FrozenUnit), "a frozen table has no gradient"
         part = unit.tied()
         PendingExchange(unit.sum_over_ranks(item, part)).begin().finish()
         unit.set_tied(part)
@@ -54,7 +56,7 @@ class GradientReductions:
     def end(self) -> None:
         """End all reductions; gradients that no other rank shares need none."""
         self._end_begun()
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             if unit.reduced is None:
                 PendingExchange(unit.reduce(())).begin().finish()
 

@@ -52,7 +52,7 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         program, rank = self.plan.program, self.plan.communicator.rank
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             counted = {
                 t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
             }
@@ -82,7 +82,7 @@ class Optimizer:
     def squares(self) -> torch.Tensor:
         """Return the sum of squares of the gradients that this rank counts."""
         total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             assert unit.reduced is not None, f"{unit.name} has no gradient"
             for start, stop in self.counted[unit.name]:
                 total += sum_of_squares(unit.reduced[start:stop].to(total))
@@ -103,12 +103,14 @@ class Optimizer:
 
     def copies(self) -> Copies:
         """Return copies of everything that a step overwrites."""
-        return Copies(self.step, [tuple(b.clone() for b in self._buffers(u)) for u in self.plan.all_units])
+        return Copies(
+            self.step, [tuple(b.clone() for b in self._buffers(u)) for u in self.plan.trained_units]
+        )
 
     def restore(self, copies: Copies) -> None:
         """Restore parameters, moments and step number from copies."""
         self.step = copies.step
-        for unit, saved in zip(self.plan.all_units, copies.shards, strict=True):
+        for unit, saved in zip(self.plan.trained_units, copies.shards, strict=True):
             for buffer, copy in zip(self._buffers(unit), saved, strict=True):
                 buffer.copy_(copy)
 
@@ -121,7 +123,7 @@ class Optimizer:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
         self.step += 1
         clip, lr, wide = self.clipping(norm), self.options.lr * factor, self.plan.precision.statistic
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             assert unit.reduced is not None
             gradient = unit.reduced.to(wide) if clip == 1.0 else unit.reduced.to(wide).mul_(clip)
             with opened([StoredState(unit.owned, unit.owned[:0], ())], wide) as (parameters,):

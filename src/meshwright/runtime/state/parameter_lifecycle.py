@@ -12,7 +12,7 @@ import torch
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
-from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.executor.rank_plan import RankPlan, dealt
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
@@ -71,8 +71,8 @@ class StepStates:
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "GATHER"]
         self.gathering[action.stage] = [
-            PendingExchange(unit.gather(unit.layout.over_own_mesh(items))).begin()
-            for unit in self.plan.units_of(action.stage)
+            PendingExchange(unit.gather(own)).begin()
+            for unit, own in dealt(self.plan.units_of(action.stage), items)
         ]
 
     def ready(self, stage: int | None) -> None:

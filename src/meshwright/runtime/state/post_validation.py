@@ -65,7 +65,7 @@ class PostValidation:
     def take(self, sums: torch.Tensor, lr_factor: float) -> None:
         """Take a step on the sums of this rank and those before it, unless these sums already forbid it."""
         assert self.pending is None, "the step before was not validated"
-        so_far, units = StepResult.of(sums), self.plan.all_units
+        so_far, units = StepResult.of(sums), self.plan.trained_units
         self.pending = UnvalidatedStep(lr_factor, {u.name: u.reduced for u in units if u.reduced is not None})
         self.total = sums if self.last else None
         if so_far.finite and (self.last or self._unclipped(so_far)):
@@ -91,7 +91,7 @@ class PostValidation:
             pending.taken = False
         known(result)
         if not pending.taken:
-            for unit in self.plan.all_units:
+            for unit in self.plan.trained_units:
                 unit.reduced = pending.gradients[unit.name]
             self.optimizer.update(result.norm, pending.lr_factor)
         return not right

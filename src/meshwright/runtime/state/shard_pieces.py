@@ -53,7 +53,7 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
         local = flat.view(piece.shape)
         for cut in piece.cuts:  # drop the padding
             local = local.narrow(cut.dim, 0, cut.stop - cut.start)
-        whole[_places(whole, piece.cuts)] = local
+        whole[places_of(piece.cuts, piece.whole_shape)] = local
     for name, whole in wholes.items():
         assert not whole.isnan().any(), f"elements of {name} are missing"
     return wholes
@@ -62,12 +62,12 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
 def local_part(whole: Mapping[str, torch.Tensor], unit: Unit) -> dict[str, torch.Tensor]:
     """Return a unit's tensors as this rank holds them, without padding."""
     wholes = ((t, whole[t.name]) for t in unit.layout.tensors)
-    return {t.name: part[_places(part, t.cuts)] for t, part in wholes}
+    return {t.name: part[places_of(t.cuts, t.whole_shape)] for t, part in wholes}
 
 
-def _places(whole: torch.Tensor, cuts: Iterable[Cut]) -> tuple[slice | list[int], ...]:
+def places_of(cuts: Iterable[Cut], whole_shape: tuple[int, ...]) -> tuple[slice | list[int], ...]:
     """Return the index of cuts into a whole tensor, one entry per dim; at most one lists rows."""
-    found: list[slice | list[int]] = [slice(None)] * whole.dim()
+    found: list[slice | list[int]] = [slice(None)] * len(whole_shape)
     for dim, start, stop, rows in cuts:
         found[dim] = slice(start, stop) if rows is None else list(rows)
     return tuple(found)

@@ -64,7 +64,7 @@ class Tensor:
     """A parameter as one rank holds it: its full name, its local shape, and what decides its place.
 
     ``cuts`` are its part of the whole tensor, none if it is whole; ``widths_cut``: tp, or etp for experts, cuts one of
-    its dims.
+    its dims. ``storage`` is the type of a frozen one; None: as it is computed with.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Tensor:
     widths_cut: bool
     partial: bool
     trained: bool
+    storage: str | None = None
 
     @property
     def elements(self) -> int:
@@ -112,6 +113,7 @@ def local_tensor(
         widths_cut=parameter.tp_dim is not None,
         partial=is_partial(parameter, op),
         trained=parameter.trained,
+        storage=parameter.storage,
     )
 
 

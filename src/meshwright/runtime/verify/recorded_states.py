@@ -57,7 +57,7 @@ class StateRecord:
 
 def record_states(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> StateRecord:
     """Run all steps of a case and record them."""
-    units = {unit.name: unit for unit in rank.plan.all_units}
+    units = {unit.name: unit for unit in rank.plan.trained_units}
     record = StateRecord(rank.plan.pipeline_rank, {name: _layout(unit) for name, unit in units.items()})
     states = rank.interpreter.states
     states.after_norm = record.results.append
@@ -91,7 +91,7 @@ def _layout(unit: Unit) -> UnitRecord:
 def _parameters(rank: Rank) -> Iterator[Piece]:
     """Yield this rank's pieces of all parameters as passes see them, and its buffers."""
     gather, wide = rank.plan.precision.gather, torch.float64
-    for unit in rank.plan.all_units:
+    for unit in rank.plan.trained_units:
         yield from pieces_of(unit, unit.owned.to(gather).to(wide).cpu())
     for name, buffer in rank.plan.buffers.items():
         size = tuple(buffer.shape)

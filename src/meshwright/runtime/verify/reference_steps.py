@@ -13,13 +13,15 @@ from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
 from meshwright.runtime.verify.verify_case import Batch, VerifyCase
+from meshwright.runtime.weights.base_quantisation import QUANTISERS, rounded
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors.
+    """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors
+    without frozen ones.
 
     ``slack``: by how much parameters may differ, where rounding decides. ``chosen``: per step the router's choices in
     each routed layer, if the Program's exchanges depend on them. Without backward passes losses are means of the two,
@@ -36,7 +38,7 @@ class Steps:
 
 def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
     """Return the loss of a batch under these tensors, and the gradients of all parameters."""
-    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    trained = _trained(trial, tensors)
     loss = _loss(trial, tensors, batch)
     loss.backward()
     return loss.item(), {name: _gradient(tensor) for name, tensor in trained.items()}
@@ -67,8 +69,8 @@ def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
 
 
 def _gradient_steps(trial: VerifyCase) -> Steps:
-    tensors, options = trial.tensors(), trial.options
-    trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
+    tensors, options = _stored(trial, trial.tensors()), trial.options
+    trained = _trained(trial, tensors)
     optimizer = ReferenceOptimizer(trial.program, options, trained)
     losses, norms, gradients, chosen = [], [], [], []
     bounded = trial.bounded
@@ -83,8 +85,22 @@ def _gradient_steps(trial: VerifyCase) -> Steps:
         corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
         optimizer.step()
         tensors |= corrections
-    parameters = {name: tensor.detach() for name, tensor in tensors.items()}
+    frozen = named_parameters(trial.model).keys() - trained.keys()
+    parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
+
+
+def _stored(trial: VerifyCase, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with quantised matrices as they are after they were stored."""
+    named = named_parameters(trial.model)
+    types = {name: p.storage for name, p in named.items() if p.storage in QUANTISERS}
+    return {**tensors, **{name: rounded(tensors[name], str(storage)) for name, storage in types.items()}}
+
+
+def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:
+    """Return the parameters that have gradients."""
+    named = named_parameters(trial.model).items()
+    return {name: tensors[name].requires_grad_() for name, parameter in named if parameter.trained}
 
 
 def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:

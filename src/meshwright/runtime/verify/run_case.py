@@ -97,7 +97,7 @@ def run_case_with_clipping(trial: VerifyCase, report: ProgressCallback) -> Outco
 
 def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record:
     """Run all steps and record the results."""
-    record, units = Record(rank.plan.pipeline_rank), rank.plan.all_units
+    record, units = Record(rank.plan.pipeline_rank), rank.plan.trained_units
     states = rank.interpreter.states
     states.before_step = lambda: record.gradients.append(
         _two_losses(states) if isinstance(states, ForwardOnlyStates) else _pieces(units, _reduced)

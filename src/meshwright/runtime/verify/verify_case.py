@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from meshwright.model.graph import ModelGraph
+from meshwright.model.named_tensors import named_parameters
 from meshwright.program.program import Program
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
@@ -22,10 +23,12 @@ from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
+from meshwright.workload.base_types import QUANTISED
 
 STEPS = 3
 SEED = 0
 DEVIATION = 0.2
+WIDE_DEVIATION = 0.05
 MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
 """Fractions of masked labels, by sequence in turn."""
 BORDERS = (0.15, 0.6, 0.0, 0.3)
@@ -56,8 +59,9 @@ class VerifyCase:
         return self.program.sequences
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the initial parameters."""
-        return random_tensors(self.model, SEED, torch.float64, DEVIATION)
+        """Return the initial parameters: smaller ones where blocks of a quantised base make matrices wide."""
+        quantised = any(p.storage in QUANTISED for p in named_parameters(self.model).values())
+        return random_tensors(self.model, SEED, torch.float64, WIDE_DEVIATION if quantised else DEVIATION)
 
     def batches(self) -> list[Batch]:
         """Return one batch for each step."""

@@ -17,6 +17,7 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
+from meshwright.workload.adapter import LORA
 
 NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
@@ -93,11 +94,17 @@ def _dropout(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("model", plan.arch.name, "dropout is left out", "set its rates to 0", "warning")
 
 
-@limit("trains all parameters")
-def _task(plan: PlanValues) -> Iterator[Problem]:
-    task = plan.workload.task
-    if task == "lora":
-        yield Problem("workload.task", task, NOT_RUN, "pretrain or sft, which train all parameters")
+@limit("trains adapters of a written form")
+def _adapters(plan: PlanValues) -> Iterator[Problem]:
+    task, adapter = plan.workload.task, plan.workload.adapter
+    if task != "lora":
+        return
+    if adapter is None:
+        rule = f"without a form of adapters {NOT_RUN}"
+        yield Problem("workload.task", task, rule, "adapter: {form: lora}")
+        return
+    if adapter.form != LORA:
+        yield Problem("workload.adapter.form", adapter.form, NOT_RUN, f"form: {LORA}")
 
 
 @limit("repeats no exchanges of matrices", "schedule")
@@ -175,9 +182,9 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.task",
-        runs="`pretrain` `sft`",
-        refused="`lora`",
-        limit=_task,
+        runs="`pretrain` `sft` `lora` with `adapter: {form: lora}`",
+        refused="`lora` without `adapter`; `form: hd-pissa`",
+        limit=_adapters,
     ),
     RuntimeLimit(
         what="workload.optimizer",

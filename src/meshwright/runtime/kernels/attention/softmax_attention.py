@@ -149,7 +149,7 @@ class AttentionKernel(RotatedHeads):
             del visit.kept[name]
         out, of_out = (by_heads(part, self.op.v_dim) for part in (visit.kept.pop("output"), g))
         kept: Kept = {name: visit.kept.pop(name) for name in ROWS if name in visit.kept}
-        if self.sinks:
+        if self.sinks and not self.op.frozen:
             found = sink_gradients(of_out, out, kept["statistic"], self.sinks.of(visit))
             self.sinks.add_gradient(found, visit)
         form = self.form.within(visit.batch.packing)

@@ -183,8 +183,9 @@ class GatedNormKernel:
         squares, gate = visit.kept.pop("squares"), visit.kept.pop("gate")
         value, weight = visit.kept.pop("input"), visit.unit(self.name).view(self.name)
         open_, wide_g = torch.sigmoid(gate.to(squares)), g.to(squares)
-        with visit.unit(self.name).gradients.adding(self.name) as total:
-            total.add_((wide_g * open_ * normalised).flatten(0, 1).sum(0))
+        if not self.op.frozen:
+            with visit.unit(self.name).gradients.adding(self.name) as total:
+                total.add_((wide_g * open_ * normalised).flatten(0, 1).sum(0))
         of_gate = wide_g * normalised * weight * open_ * (1 - open_)
         mean = (products / self.op.width)[..., None]
         return ((through - normalised * mean) * self._scale(squares)).to(value), of_gate.to(value)

@@ -4,6 +4,7 @@ Rows are sorted by expert. The results of several matrices with one input (gate 
 row-parallel matrix is added by the first etp rank alone; every etp rank computes its gradient, as each has all rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,19 +44,26 @@ class ExpertLinearKernel:
         return self.forward(visit.kept["input"], visit)
 
     def restore(self, x: torch.Tensor, visit: OperatorCall) -> None:
-        """Save the recomputed input."""
-        visit.kept["input"] = x
+        """Save the recomputed input; a frozen layer has no use for it."""
+        if not self.op.frozen:
+            visit.kept["input"] = x
 
     def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         """Return dY·W of each row's expert; save dY and the rows' counts for W."""
         counts = routes_of(visit).own
-        visit.kept["output_gradient"], visit.counts = g, counts
+        if self.op.frozen:
+            visit.kept.pop("input", None)
+        else:
+            visit.kept["output_gradient"], visit.counts = g, counts
+            self._add_bias_gradients(g, counts, visit)
+        parts = zip(self.matrices, self._parts(g, self.matrices, visit), strict=True)
+        return sum(input_product(part, self._view(name, visit), counts) for name, part in parts)  # type: ignore[return-value]
+
+    def _add_bias_gradients(self, g: torch.Tensor, counts: Sequence[int], visit: OperatorCall) -> None:
         for name, part in zip(self.biases, self._parts(g, self.biases, visit), strict=True):
             expert = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(g.device)
             with visit.unit(name).gradients.adding(name) as total:
                 total.index_add_(0, expert, part.to(total))
-        parts = zip(self.matrices, self._parts(g, self.matrices, visit), strict=True)
-        return sum(input_product(part, self._view(name, visit), counts) for name, part in parts)  # type: ignore[return-value]
 
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add dYᵀ·x of each expert."""

@@ -40,7 +40,8 @@ class PositionsKernel:
 
     def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         """Return ``g`` unchanged, and save it for W."""
-        visit.kept["output_gradient"] = g
+        if not self.op.frozen:
+            visit.kept["output_gradient"] = g
         return g
 
     def weight_gradient(self, visit: OperatorCall) -> None:

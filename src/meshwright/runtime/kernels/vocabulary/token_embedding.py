@@ -51,7 +51,8 @@ class EmbeddingKernel:
 
     def input_gradient(self, g: torch.Tensor, visit: OperatorCall) -> None:
         """Save the gradient of the rows for W; tokens have no gradient."""
-        visit.kept["output_gradient"] = g
+        if not self.op.frozen:
+            visit.kept["output_gradient"] = g
 
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add each token's gradient to its row, and to its position."""
