@@ -8,7 +8,7 @@ layer's number, on which rotary embeddings and windows may depend.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -21,13 +21,16 @@ from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.state_elements import EXPERT_MESH
 from meshwright.program.program import Program, Stage, expert_order
 from meshwright.runtime.comm.communicator import Communicator
-from meshwright.runtime.executor.activation_offload import HostLink
+from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.executor.block_plan import BlockPlan
 from meshwright.runtime.executor.router_statistics import RouterStatistics
 from meshwright.runtime.kernels import kernel_of
 from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.state.hosted_unit import HostedUnit, Hosting
+from meshwright.runtime.state.leaving_gradients import LeavingLots
+from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
@@ -51,7 +54,8 @@ class RankPlan:
     """The places of each part of this rank in forward order, their block plans, and the units of each place.
 
     A place has one unit, and a second one if it has experts, which lie on their own mesh. ``buffers`` are stored with
-    the weights of these places, get no gradient, and are whole on every rank.
+    the weights of these places, get no gradient, and are whole on every rank. ``hosting`` is None where all model states
+    are on the device.
     """
 
     program: Program
@@ -65,11 +69,17 @@ class RankPlan:
     unit_of: Mapping[str, Unit]
     buffers: Mapping[str, torch.Tensor]
     tally: RouterStatistics = field(default_factory=RouterStatistics)
+    hosting: Hosting | None = None
 
     @cached_property
     def host(self) -> HostLink:
         """The connection to this rank's host."""
-        return HostLink(self.communicator.device)
+        return self.hosting.link if self.hosting else HostLink(self.communicator.device)
+
+    @property
+    def hosted_units(self) -> tuple[HostedUnit, ...]:
+        """The units with states on the host."""
+        return tuple(unit for unit in self.all_units if isinstance(unit, HostedUnit))
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -128,10 +138,11 @@ def rank_plan(
     pipeline_rank = communicator.pipeline_rank
     shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
     places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
+    hosting = _hosting(program, communicator)
     units: dict[int, tuple[tuple[Unit, ...], ...]] = {}
     unit_of: dict[str, Unit] = {}
     for stage, of_stage in places.items():
-        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
+        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of), hosting)
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
     routing = numerics.routing
     tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
@@ -171,6 +182,24 @@ def rank_plan(
         unit_of,
         buffers,
         tally,
+        hosting,
+    )
+
+
+def _hosting(program: Program, communicator: Communicator) -> Hosting | None:
+    """Return how the states of this rank are divided between device and host; None if none is on the host."""
+    states = program.host_states
+    if states is None:
+        return None
+    link, leaves = HostLink(communicator.device), bool(states.leave)
+    return Hosting(
+        lots=LeavingLots(link, communicator, program.stack.gradient_communication_bytes),
+        states=ShareCut(states.shares.optimizer),
+        parameters=ShareCut(states.shares.parameters),
+        leaves=leaves,
+        in_passes=leaves and program.mode.reduce == "per-micro-batch",
+        keeps_shard=states.sharding == "zero3",
+        width=program.stack.parameter_bytes,
     )
 
 
@@ -215,11 +244,13 @@ def _units(
     communicator: Communicator,
     precision: Precision,
     held: frozenset[str],
+    hosting: Hosting | None,
 ) -> tuple[tuple[Unit, ...], ...]:
     """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
 
-    def made(name: str, layout: UnitLayout) -> Unit:
-        return Unit(
+    def made(name: str, layout: UnitLayout, of: Sequence[Place]) -> Unit:
+        kind = Unit if hosting is None else partial(HostedUnit, hosting=hosting, blocks=_blocks(layout, of))
+        return kind(
             name=name,
             layout=layout,
             communicator=communicator,
@@ -232,8 +263,8 @@ def _units(
 
     def both(name: str, of: Sequence[Place]) -> tuple[Unit, ...]:
         dense, experts = _layouts(of, program, communicator, held)
-        of_experts = (made(f"{name} experts", experts),) if experts.tensors else ()
-        return (made(name, dense), *of_experts)
+        of_experts = (made(f"{name} experts", experts, of),) if experts.tensors else ()
+        return (made(name, dense, of), *of_experts)
 
     if program.mode.gather != "per-layer":
         return (both(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
@@ -242,6 +273,15 @@ def _units(
         units.append(both(place.name, [place]))
         held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
     return tuple(units)
+
+
+def _blocks(layout: UnitLayout, places: Sequence[Place]) -> list[list[str]]:
+    """Return the names of each place's parameters; the last one has a table of another stage."""
+    names: list[list[str]] = [[] for _ in places]
+    for tensor in layout.tensors:
+        at = (place for place, of in enumerate(places) if tensor.name.startswith(f"{of.name}."))
+        names[next(at, len(places) - 1)].append(tensor.name)
+    return names
 
 
 def _layouts(

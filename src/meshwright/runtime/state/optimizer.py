@@ -9,7 +9,7 @@ The norm counts every element of the model once: a shard by one owner among the 
 first tp rank, a table of two stages by the first of them. Clipping is torch's formula: min(1, limit / (norm + 1e-6)).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -17,13 +17,14 @@ from torch.optim.adamw import adamw
 
 from meshwright.model.named_tensors import is_matrix
 from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.state.gradient_norm import squares_of
+from meshwright.runtime.state.hosted_unit import HostedUnit, ShardPart
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, opened
+from meshwright.runtime.state.vector_lanes import Lanes, lanes, slices
 
 CLIP_EPSILON = 1e-6
-ROW = 4096
-"""Elements that are squared and summed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +40,12 @@ class AdamW:
 
 @dataclass
 class Moments:
-    """First and second moment of one unit's shard, and ranges of the shard.
-
-    ``counted`` are the ranges that this rank counts in the norm, ``decayed`` the matrices, ``others`` all else.
-    """
+    """First and second moment of one unit's shard, or a part of it: ``decayed`` are the matrices, ``others`` all else."""
 
     first: StoredState
     second: StoredState
-    counted: Ranges
-    decayed: Ranges
-    others: Ranges
+    decayed: Ranges | Lanes
+    others: Ranges | Lanes
 
 
 @dataclass(frozen=True)
@@ -61,36 +58,40 @@ class Copies:
 
 @dataclass
 class Optimizer:
-    """The optimizer of one rank's shards. ``step`` is the number of steps it has taken."""
+    """The optimizer of one rank's shards. ``step`` is the number of steps it has taken.
+
+    ``moments`` are those of each part that is stepped; ``counted`` are the ranges that this rank counts in the norm.
+    """
 
     plan: RankPlan
     options: AdamW
     step: int = 0
     moments: dict[str, Moments] = field(default_factory=dict)
+    counted: dict[str, Ranges] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         program, rank = self.plan.program, self.plan.communicator.rank
         for unit in self.plan.all_units:
-            names = {t.name for t in unit.layout.tensors}
             counted = {
                 t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
             }
+            self.counted[unit.name] = ranges(unit, counted)
+        for unit in stepped_parts(self.plan):
+            names = {t.name for t in unit.layout.tensors}
             matrices = {t.name for t in unit.layout.tensors if is_matrix(t.name, t.whole_shape)}
             self.moments[unit.name] = Moments(
                 StoredState.zeros(unit, self.plan.precision.first_moment),
                 StoredState.zeros(unit, self.plan.precision.second_moment),
-                ranges(unit, counted),
-                ranges(unit, matrices),
-                ranges(unit, names - matrices),
+                step_ranges(unit, matrices, self.plan.precision.statistic),
+                step_ranges(unit, names - matrices, self.plan.precision.statistic),
             )
 
     def squares(self) -> torch.Tensor:
         """Return the sum of squares of the gradients that this rank counts."""
         total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
         for unit in self.plan.all_units:
-            assert unit.reduced is not None, f"{unit.name} has no gradient"
-            for start, stop in self.moments[unit.name].counted:
-                total += sum_of_squares(unit.reduced[start:stop].to(total))
+            for start, stop in self.counted[unit.name]:
+                total += squares_of(unit, start, stop, total)
         return total
 
     def clipping(self, norm: float) -> float:
@@ -119,7 +120,9 @@ class Optimizer:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
         options, self.step = self.options, self.step + 1
         clip = self.clipping(norm)
-        for unit in self.plan.all_units:
+        for unit in self.plan.hosted_units:
+            unit.before_step()
+        for unit in stepped_parts(self.plan):
             assert unit.reduced is not None
             wide = self.plan.precision.statistic
             gradient = unit.reduced.to(wide) if clip == 1.0 else unit.reduced.to(wide).mul_(clip)
@@ -129,42 +132,51 @@ class Optimizer:
                 buffers = parameters, gradient, first, second
                 self._update(buffers, moments.decayed, options.weight_decay, options.lr * factor)
                 self._update(buffers, moments.others, 0.0, options.lr * factor)
+        for unit in self.plan.all_units:
             unit.reduced = None
+        for unit in self.plan.hosted_units:
+            unit.settle()
 
     def _update(
-        self, buffers: tuple[torch.Tensor, ...], where: Ranges, weight_decay: float, lr: float
+        self, buffers: tuple[torch.Tensor, ...], where: Ranges | Lanes, weight_decay: float, lr: float
     ) -> None:
         """Run PyTorch's fused AdamW on ranges of a shard: of parameters, gradients and both moments."""
         if not where:
             return
         beta1, beta2 = self.options.betas
-        parts = [[buffer[start:stop] for start, stop in where] for buffer in buffers]
-        steps = [
-            torch.tensor(float(self.step - 1), device=buffers[0].device) for _ in where
-        ]  # the kernel adds one
-        adamw(
-            parts[0],
-            parts[1],
-            parts[2],
-            parts[3],
-            [],
-            steps,
-            fused=True,
-            lr=lr,
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=weight_decay,
-            eps=self.options.epsilon,
-            amsgrad=False,
-            maximize=False,
-        )
+        with slices(buffers, where) as parts:
+            steps = [
+                torch.tensor(float(self.step - 1), device=buffers[0].device) for _ in parts[0]
+            ]  # the kernel adds one
+            adamw(
+                parts[0],
+                parts[1],
+                parts[2],
+                parts[3],
+                [],
+                steps,
+                fused=True,
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=weight_decay,
+                eps=self.options.epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
 
 
-def sum_of_squares(values: torch.Tensor) -> torch.Tensor:
-    """Return the sum of squares, row by row first: one long single-precision sum loses small terms."""
-    square = len(values) // ROW * ROW
-    rows = torch.linalg.vector_norm(values[:square].view(-1, ROW), dim=-1)
-    return rows.dot(rows) + values[square:].dot(values[square:])
+def stepped_parts(plan: RankPlan) -> Iterator[Unit | ShardPart]:
+    """Yield what is stepped by itself: units, or the device's and the host's part of each."""
+    for unit in plan.all_units:
+        yield from unit.parts if isinstance(unit, HostedUnit) else (unit,)
+
+
+def step_ranges(part: Unit | ShardPart, names: Collection[str], dtype: torch.dtype) -> Ranges | Lanes:
+    """Return where the named parameters are stepped in a shard, or in a part's memory."""
+    if isinstance(part, ShardPart):
+        return lanes(ranges(part.unit, names), part.split, part.on_host, dtype)
+    return ranges(part, names)
 
 
 def ranges(unit: Unit, names: Collection[str]) -> Ranges:

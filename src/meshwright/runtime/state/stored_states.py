@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from meshwright.runtime.state.hosted_unit import ShardPart
 from meshwright.runtime.state.sharded_unit import Unit
 
 SCALED = (torch.float16, torch.float8_e4m3fn)
@@ -27,11 +28,11 @@ class StoredState:
     pieces: tuple[Ranges, ...]
 
     @classmethod
-    def zeros(cls, unit: Unit, dtype: torch.dtype) -> "StoredState":
+    def zeros(cls, unit: Unit | ShardPart, dtype: torch.dtype) -> "StoredState":
         """Return a state of zeros."""
         pieces = pieces_by_parameter(unit) if dtype in SCALED else ()
         scales = torch.ones(len(pieces), device=unit.device)
-        return cls(torch.zeros(unit.layout.shard, dtype=dtype, device=unit.device), scales, pieces)
+        return cls(torch.zeros(len(unit.owned), dtype=dtype, device=unit.device), scales, pieces)
 
     def to(self, dtype: torch.dtype) -> torch.Tensor:
         """Return the state itself, in a dtype; its own memory if that is how it is stored."""
@@ -78,7 +79,7 @@ def scale_of(parts: Iterator[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
     return scale.clamp(min=torch.finfo(torch.float32).smallest_normal)
 
 
-def pieces_by_parameter(unit: Unit) -> tuple[Ranges, ...]:
+def pieces_by_parameter(unit: Unit | ShardPart) -> tuple[Ranges, ...]:
     """Return the ranges of a unit's shard that belong to one parameter, in the order of the shard."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, _, here in unit.spans():

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.forms.host_offload import share_number
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
@@ -112,14 +111,6 @@ def _state_types(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("dtypes.gather", "fp8", NOT_RUN, f"dtypes.gather: {usual}")
 
 
-@limit("keeps model states on the devices", "offloaded_optimizer", "offloaded_parameters")
-def _host_states(plan: PlanValues) -> Iterator[Problem]:
-    shares = {"optimizer": plan.offloaded_optimizer, "parameters": plan.offloaded_parameters}
-    for key, share in shares.items():
-        if share_number(share):
-            yield Problem(f"offload.{key}", share, NOT_RUN, f"offload.{key}: none")
-
-
 @limit("trains in bf16 only")
 def _precision(plan: PlanValues) -> Iterator[Problem]:
     precision = plan.workload.precision
@@ -187,12 +178,6 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         runs="all types of states; what a plan does not write is stored in the types of `meshwright`",
         refused="`gather: fp8`",
         limit=_state_types,
-    ),
-    RuntimeLimit(
-        what="offload",
-        runs="`activations`",
-        refused="`optimizer` `parameters`",
-        limit=_host_states,
     ),
     RuntimeLimit(
         what="workload.precision",
