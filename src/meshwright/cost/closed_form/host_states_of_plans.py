@@ -33,10 +33,8 @@ def array_host_states(
     mesh: Mesh,
     ways: PipelineWays,
     axes: int = 1,
-) -> HostStates | None:
-    """Return the states on the hosts of plans with these shapes, None for no share; (n,), or (n, 1) for 2 axes."""
-    if not shares.some:
-        return None
+) -> HostStates:
+    """Return the states on the hosts of plans with these shapes: (n,), or (n, 1) for 2 axes."""
     copies = mesh.group(DENSE_COPIES)[0]
     if ways.experts is not None:
         copies = np.maximum(copies, mesh.group(EXPERT_COPIES)[0])

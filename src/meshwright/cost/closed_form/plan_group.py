@@ -39,6 +39,7 @@ from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
 from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.plans.forms.host_offload import HostShares
 from meshwright.plans.forms.long import Pipeline
 from meshwright.plans.forms.short import Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
@@ -282,6 +283,8 @@ class PlanGroup:
     def held_matrices(self) -> Floats:
         """Elements of matrices whose optimizer states each pipeline rank holds: (n, P)."""
         stack, nothing = self.setting.stack, np.zeros(len(self.plans))
+        if not stack.optimizer.kind.of_matrices:
+            return np.zeros((len(self.plans), self.ranks))
         held = (held_matrices(matrices, self.sharding, self.shape, stack) for matrices in self.kind_matrices)
         return self.per_rank(self.spread([nothing + dense + expert for dense, expert in held]))
 
@@ -370,13 +373,18 @@ class PlanGroup:
         copies = states.copies([self.block_elements[block] for block in blocks], kind)
         return add_parts(parts, {OFFLOAD: exposed_copies(copies, total(parts), prices.local.forms)})
 
+    @cached_property
+    def host_shares(self) -> HostShares:
+        """Return the shares of model states on the hosts, which all plans of the group have."""
+        return shared_host_shares(self.plans)
+
     def host_states(self, shape: LocalShape, mesh: Mesh, axes: int = 1) -> HostStates | None:
         """Return the model states on the hosts, a row per row of ``shape``; None if there are none."""
-        ways = PipelineWays(
-            self.kind.chains, self.schedule.form is not None, self.setting.model.architecture.moe
-        )
-        own = shared_host_shares(self.plans), self.sharding, self.mode, self.setting.stack
-        return array_host_states(*own, shape, mesh, ways, axes)
+        shares, setting = self.host_shares, self.setting
+        if not shares.some:
+            return None
+        ways = PipelineWays(self.kind.chains, self.schedule.form is not None, setting.model.architecture.moe)
+        return array_host_states(shares, self.sharding, self.mode, setting.stack, shape, mesh, ways, axes)
 
     @cached_property
     def forward_s(self) -> Floats:

@@ -257,6 +257,8 @@ def optimizer(group: PlanGroup) -> Floats:
     states = group.host_states(group.shape, group.mesh, axes=2)
     if states is not None:
         return np.asarray(step_seconds(owned, states, forms)).max(1)
+    if not stack.optimizer.kind.of_matrices:
+        return np.asarray(optimizer_seconds(owned, stack, forms)).max(1)
     seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
     return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
 

@@ -17,7 +17,6 @@ from meshwright.cost.memory.micro_batches_in_flight import in_flight, peak_passe
 from meshwright.cost.memory.per_unit_buffers import unit_buffers
 from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
-from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.program.activation_bytes import logit_bytes
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states import states_on_host
@@ -99,7 +98,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
 def _scale_bytes(group: PlanGroup) -> Floats | float:
     """Bytes of the scales of narrow moments, one for each parameter: (P,), or 0."""
     scales = group.setting.stack.scaled_moments
-    if not scales or shared_host_shares(group.plans).optimizer == 1:
+    if not scales or group.host_shares.optimizer == 1:
         return 0.0
     trained = {block: elements.of("optimizer") for block, elements in group.optimizer_elements.items()}
     tensors = {block: elements.dense_tensors + elements.expert_tensors for block, elements in trained.items()}
@@ -200,7 +199,7 @@ def host_memory_suffices(group: PlanGroup) -> Bools:
     """Return the mask of plans whose offloaded activations and states fit the node's host memory."""
     pool = group.setting.cluster.pool
     capacity = pool.node.host_memory_bytes
-    nothing = group.copied is None and not shared_host_shares(group.plans).some
+    nothing = group.copied is None and not group.host_shares.some
     if nothing or capacity is None:
         return np.ones(len(group.plans), dtype=np.bool_)
     return np.asarray(fits_host_memory(pool.devices_of_host * host_bytes(group).max(1), capacity))

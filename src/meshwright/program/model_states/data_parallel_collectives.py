@@ -136,8 +136,6 @@ def _added(parts: Sequence[Elements]) -> Elements:
         sum((p.expert for p in parts), start=0),
         sum((p.whole for p in parts), start=0),
         partial=sum((p.partial for p in parts), start=0),
-        dense_tensors=sum(p.dense_tensors for p in parts),
-        expert_tensors=sum(p.expert_tensors for p in parts),
     )
 
 

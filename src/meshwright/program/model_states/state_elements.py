@@ -50,7 +50,7 @@ class Elements:
 
     ``whole`` counts the part of ``dense`` that tp does not cut (norms, biases, routers), ``partial`` the part of that
     which every tp rank uses on heads of its own. ``trained`` are those that have gradients, None where all have.
-    ``dense_tensors`` and ``expert_tensors`` count the parameters themselves.
+    ``dense_tensors`` and ``expert_tensors`` count the parameters of a single block; sums of blocks do not have them.
     """
 
     dense: Number
