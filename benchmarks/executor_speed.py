@@ -31,7 +31,7 @@ from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.executor.rank import Job, Rank, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.launch.launcher_environment import Place
-from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 
 PAIRS, WARM_UP = 31, 3
@@ -118,7 +118,7 @@ class Comparison:
 def compared(layout: str, size: Size, pairs: int = PAIRS) -> Comparison:
     """Run both, turn and turn about, on forked ranks. Raises AssertionError where they compute different numbers."""
     model = size.model()
-    job = Job(program_of(layout, size, model), model, "fp32", AdamW(), accelerated=False)
+    job = Job(program_of(layout, size, model), model, "fp32", StepOptions(), accelerated=False)
 
     def work(place: Place, store: dist.Store, tell: object) -> object:
         warnings.filterwarnings("ignore")  # of PyTorch's own wrappers

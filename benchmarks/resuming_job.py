@@ -25,7 +25,7 @@ from meshwright.runtime.checkpoint import (  # noqa: E402
 )
 from meshwright.runtime.executor.rank import Job, Rank, rank_of  # noqa: E402
 from meshwright.runtime.launch.forked_ranks import run_locally  # noqa: E402
-from meshwright.runtime.state.optimizer import AdamW  # noqa: E402
+from meshwright.runtime.state.step_options import StepOptions  # noqa: E402
 from meshwright.runtime.weights.random_tensors import random_tensors  # noqa: E402
 
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -58,7 +58,7 @@ def main(name: str, folder: Path, steps: int, save_every: int) -> None:
     precision, plan = JOBS[name]
     case = plan()
     tensors = random_tensors(case.model, 0)
-    job = Job(case.program, case.model, precision, AdamW(lr=1e-2), 60.0, accelerated=False)
+    job = Job(case.program, case.model, precision, StepOptions(lr=1e-2), 60.0, accelerated=False)
 
     def work(place, store, tell):  # type: ignore[no-untyped-def]
         with rank_of(job, place, store, tensors) as rank:

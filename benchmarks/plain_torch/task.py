@@ -10,7 +10,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from meshwright.model.architecture import Architecture
 from meshwright.runtime.executor.operator_call import MicroBatch
-from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.step_options import StepOptions
+from meshwright.workload.optimizer_choice import ADAMW
 from plain_torch.decoder import cross_entropy
 
 LIMIT = 1.0
@@ -25,7 +26,7 @@ class Task:
     tensors: Mapping[str, Tensor]
     batches: Sequence[MicroBatch]
     layers: Sequence[int]
-    options: AdamW
+    options: StepOptions
     rank: int
     ranks: int
 
@@ -41,14 +42,15 @@ class Task:
 
     def optimizer_of(self, decayed: list[nn.Parameter], others: list[nn.Parameter]) -> torch.optim.AdamW:
         """Fused AdamW with decay on some."""
+        options = self.options.for_optimizer(ADAMW, "")
         return torch.optim.AdamW(
             [
-                {"params": decayed, "weight_decay": self.options.weight_decay},
+                {"params": decayed, "weight_decay": options["weight_decay"]},
                 {"params": others, "weight_decay": 0.0},
             ],
             lr=self.options.lr,
-            betas=self.options.betas,
-            eps=self.options.epsilon,
+            betas=options["betas"],
+            eps=options["epsilon"],
             fused=True,
         )
 

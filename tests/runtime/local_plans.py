@@ -19,10 +19,11 @@ from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.reference.decoder import reference_loss
-from meshwright.runtime.state.optimizer import AdamW
 from meshwright.runtime.state.shard_pieces import pieces_of, whole_tensors
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.stack.load import load_stack
+from meshwright.workload.optimizer_choice import ADAMW
 from meshwright.workload.workload import Workload
 
 SEQ_LEN = 24
@@ -97,7 +98,7 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
     tensors = random_tensors(model, 0, torch.float64)
     batches = [batch(model, case.global_batch, seed) for seed in range(1, steps + 1)]
 
-    job = Job(program, model, precision, options or AdamW(), 60.0)
+    job = Job(program, model, precision, options or StepOptions(), 60.0)
 
     def work(place, store, tell):
         with rank_of(job, place, store, tensors) as rank:
@@ -128,17 +129,18 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None):
 
 def reference(case: Small, steps=1, options=None):
     """The same in plain PyTorch."""
-    options = options or AdamW()
+    options = options or StepOptions()
+    values = options.for_optimizer(ADAMW, "")
     tensors = random_tensors(case.model, 0, torch.float64)
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(case.model)}
     groups = [
         {
             "params": [t for name, t in trained.items() if is_matrix(name, t.shape)],
-            "weight_decay": options.weight_decay,
+            "weight_decay": values["weight_decay"],
         },
         {"params": [t for name, t in trained.items() if not is_matrix(name, t.shape)], "weight_decay": 0.0},
     ]
-    adam = torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
+    adam = torch.optim.AdamW(groups, lr=options.lr, betas=values["betas"], eps=values["epsilon"])
     results, gradients = [], {}
     for seed in range(1, steps + 1):
         tokens, labels = batch(case.model, case.global_batch, seed)

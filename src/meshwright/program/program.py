@@ -62,7 +62,9 @@ class Program:
 
     ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
-    ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED and NORM exchange;
+    ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM and STEP
+    exchange; a STEP of Muon has it by stage, of the first of the ranks that share a stage's states
+    (``program/model_states/matrix_exchanges.py``).
     ``overlapped`` names the kinds that overlap compute; ``lists`` has one action list per pipeline rank. ``in_flight``
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first

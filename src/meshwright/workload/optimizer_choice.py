@@ -61,8 +61,13 @@ class Optimizer:
 
     @property
     def others(self) -> "Optimizer":
-        """Return the optimizer of what is no matrix of a hidden layer; itself, if it takes everything."""
-        return Optimizer(str(self.options["others"])) if self.kind.of_matrices else self
+        """Return the optimizer of what is no matrix of a hidden layer; itself, if it takes everything.
+
+        Muon's has Muon's weight decay.
+        """
+        if not self.kind.of_matrices:
+            return self
+        return Optimizer(str(self.options["others"]), (("weight_decay", self.options["weight_decay"]),))
 
     def problems(self) -> Iterator[Problem]:
         """Yield an unknown name, options that it does not have, and values out of range."""

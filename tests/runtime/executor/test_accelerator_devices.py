@@ -15,9 +15,10 @@ from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import rank_plan
 from meshwright.runtime.precision import PRECISIONS
-from meshwright.runtime.state.optimizer import AdamW, Optimizer
+from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.post_validation import StepResult
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 
 ELSEWHERE = torch.device("meta")
@@ -41,7 +42,7 @@ def step_elsewhere(trial, precision):
     batches = micro_batches(trial, trial.batches()[0], 0, ELSEWHERE)
     with pretended():
         plan = rank_plan(trial.program, trial.model, numerics, communicator, PRECISIONS[precision])
-        Interpreter(plan, StepStates(plan, Optimizer(plan, AdamW()))).step(batches)
+        Interpreter(plan, StepStates(plan, Optimizer(plan, StepOptions()))).step(batches)
     return plan
 
 

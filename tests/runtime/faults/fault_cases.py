@@ -31,7 +31,7 @@ from meshwright.runtime.kernels.linear import LinearKernel
 from meshwright.runtime.kernels.vocabulary.sharded_logits import ShardedLogits
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED, Softmax
 from meshwright.runtime.kernels.vocabulary.token_embedding import EmbeddingKernel
-from meshwright.runtime.state import optimizer
+from meshwright.runtime.state import optimizer, optimizer_parts
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
@@ -326,22 +326,22 @@ def clipped_by_the_local_norm():
 
 
 def norms_decayed():
-    original = Optimizer._update
+    original = optimizer_parts.ElementPart.update
 
-    def update(self, unit, gradient, where, weight_decay, lr):
-        original(self, unit, gradient, where, self.options.weight_decay, lr)
+    def update(self, *arguments):
+        original(replace(self, decayed=(*self.decayed, *self.plain), plain=()), *arguments)
 
-    Optimizer._update = update
+    optimizer_parts.ElementPart.update = update
 
 
 def two_steps_in_one():
-    original = Optimizer._update
+    original = optimizer_parts.ElementPart.update
 
     def update(self, *arguments):
         original(self, *arguments)
         original(self, *arguments)
 
-    Optimizer._update = update
+    optimizer_parts.ElementPart.update = update
 
 
 def unclipped():
@@ -353,8 +353,9 @@ def forgotten_moments():
     original = StepStates.begin_step
 
     def begin_step(self, lr_factor):
-        for moments in self.optimizer.moments.values():
-            moments.first.values.zero_()
+        for parts in self.optimizer.parts.values():
+            for part in parts:
+                part.states["first_moment"].values.zero_()
         original(self, lr_factor)
 
     StepStates.begin_step = begin_step

@@ -27,11 +27,11 @@ def moments_not_undone():
     original = Optimizer.restore
 
     def restore(self, copies):
-        kept = {name: (m.first.values.clone(), m.second.values.clone()) for name, m in self.moments.items()}
+        states = [s for parts in self.parts.values() for part in parts for s in part.states.values()]
+        kept = [state.values.clone() for state in states]
         original(self, copies)
-        for name, moments in self.moments.items():
-            moments.first.values.copy_(kept[name][0])
-            moments.second.values.copy_(kept[name][1])
+        for state, values in zip(states, kept, strict=True):
+            state.values.copy_(values)
 
     Optimizer.restore = restore
 

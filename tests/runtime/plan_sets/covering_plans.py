@@ -57,7 +57,7 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity``: of experts, as a plan says it.
+    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options.
     """
 
     model: str
@@ -96,6 +96,7 @@ class Proven:
     capacity: Capacity | None = None
     seq_len: int = SEQ_LEN
     dtypes: tuple[tuple[str, str], ...] = ()
+    optimizer: str | tuple[tuple[str, object], ...] = "adamw"
 
     @property
     def ranks(self) -> int:
@@ -150,7 +151,9 @@ class Proven:
             "micro_batch": self.micro_batch,
             "virtual_stages": self.chunks,
         }
+        optimizer = self.optimizer if isinstance(self.optimizer, str) else dict(self.optimizer)
         work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
+        work |= {"optimizer": optimizer}
         return {
             "plan": 1,
             "model": self.model,

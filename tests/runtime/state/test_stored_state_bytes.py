@@ -28,8 +28,8 @@ def held(plan):
             owned = {unit.owned.untyped_storage().data_ptr(): unit.owned.nbytes for unit in units}
             parameters = sum(storage.nbytes() for storage in whole)
             masters = sum(owned.values()) - sum(owned.get(storage.data_ptr(), 0) for storage in whole)
-            moments = [of for unit in units for of in (optimizer.moments[unit.name],)]
-            states = masters + sum(of.first.held_bytes + of.second.held_bytes for of in moments)
+            moments = [s for of in optimizer.parts.values() for part in of for s in part.states.values()]
+            states = masters + sum(state.held_bytes for state in moments)
             return (parameters, states) if place.rank == 0 else None
 
     return run_locally(work, plan.ranks, 120, lambda what, part: None), trial.program

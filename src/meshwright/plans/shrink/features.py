@@ -11,6 +11,8 @@ from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, ShortPlan
 from meshwright.plans.layers.layer_assignment import chain_layers
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.workload.optimizer_choice import ADAMW
+from meshwright.workload.optimizers.muon import BLOCKWISE
 
 AXIS_DEGREE = 2
 """An axis of degree 2 shows what any degree does."""
@@ -62,6 +64,8 @@ def features(
         found["recompute"] = Feature(f"recomputation: {format_layer_recomputes(recomputes)}")
     if long.offload_rule.share:
         found["offload"] = Feature(f"activations wait on the host: {long.offload}")
+    if short.workload.optimizer_in_full != ADAMW:
+        found["optimizer"] = Feature(_optimizer(short))
     if long.dtypes is not None:
         types = ", ".join(f"{key} {word}" for key, word in long.written_types.items())
         found["dtypes"] = Feature(f"element types of states: {types}")
@@ -130,6 +134,16 @@ def _pipeline(short: ShortPlan, long: LongPlan, model: ModelGraph) -> str:
     if len(set(stage_counts(long, model))) > 1:
         parts.append("uneven stages")
     return ", ".join(parts)
+
+
+def _optimizer(short: ShortPlan) -> str:
+    """Name the optimizer, and say where it computes other numbers than one device would."""
+    optimizer = short.workload.optimizer_in_full
+    text = f"optimizer {optimizer}"
+    cut = short.layout.tp > 1 or short.layout.etp > 1
+    if not (optimizer.kind.of_matrices and cut and optimizer.tensor == BLOCKWISE):
+        return text
+    return f"{text}, tensor blockwise: other numbers than one device; the reference takes the same blocks"
 
 
 def _listed(value: str | tuple[str, ...]) -> str:

@@ -51,6 +51,7 @@ from meshwright.plans.shrink.features import (
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
 from meshwright.stack.stack import OWN_STACK
+from meshwright.workload.optimizer_choice import ADAMW
 
 STAGE_AXES = ("dp_shard", "dp_replicate", "cp", "tp")
 EXPERT_AXES = ("ep", "etp")
@@ -201,6 +202,7 @@ def _small_short(
             precision="fp16" if short.dtypes and short.workload.precision == "fp16" else "bf16",
             documents=_documents(short),
             capacity=_capacity(short),
+            optimizer=short.workload.optimizer,
         ),
         stack=OWN_STACK,
         layout=ShortLayout(
@@ -331,6 +333,8 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append(f"offload {short.offload}")
     if short.dtypes is not None:
         texts.append("dtypes " + ", ".join(f"{key} {word}" for key, word in short.dtypes.written.items()))
+    if short.workload.optimizer_in_full != ADAMW:
+        texts.append(str(short.workload.optimizer_in_full))
     if short.workload.documents is not None:
         texts.append("packed documents")
     if short.workload.capacity is not None:

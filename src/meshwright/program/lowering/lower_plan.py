@@ -34,6 +34,7 @@ from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.step_collectives import StepPlan, step_collectives, wrap_lists
 from meshwright.program.model_states.data_parallel_collectives import stage_gathers, unit_exchanges
 from meshwright.program.model_states.hidden_matrices import elements_by_optimizer
+from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.model_states.state_elements import block_elements
 from meshwright.program.model_states.state_table import state_table
@@ -107,7 +108,11 @@ def lower(
         optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
     host = _host_states(plan, step, model.architecture)
-    collectives = {**step_collectives(step), **_share_collectives(choice, model, step)}
+    collectives = {
+        **step_collectives(step),
+        **_share_collectives(choice, model, step),
+        **_matrix_collectives(model, step),
+    }
     out = plan.offload_rule
     offloaded = tuple(_offloaded(out, part, model, shape, mode, stack) for part in parts)
     copied = with_offloads(
@@ -145,6 +150,18 @@ def lower(
         host_states=host,
         state_copies={} if host is None else _state_copies(host, step),
     )
+
+
+def _matrix_collectives(
+    model: ModelGraph, step: StepPlan
+) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """Return what each stage's first shard exchanges in the optimizer's step for matrices that Muon takes."""
+    found: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
+    for stage in step.stages:
+        units = matrix_units([model.blocks[block] for block in stage.blocks], step.mode)
+        items = step.live(tuple(step_exchanges(units, step.sharding, step.shape, step.stack)))
+        found |= {(stage.index, "STEP"): items} if items else {}
+    return found
 
 
 def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:

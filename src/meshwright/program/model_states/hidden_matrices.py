@@ -25,9 +25,10 @@ from meshwright.program.local_shape import LocalShape, Number
 from meshwright.program.model_states.state_elements import Elements, optimizer_elements
 from meshwright.program.model_states.zero_sharding import SHARDED
 from meshwright.stack.stack import Stack
-from meshwright.workload.optimizers.muon import TENSOR_MODES
+from meshwright.workload.optimizers.muon import DISTRIBUTED, DUPLICATED
 
-BLOCKWISE, DUPLICATED, DISTRIBUTED = TENSOR_MODES
+FIRST = (0, 0)
+"""Places of the rank with most among those that share dense states, and those that share experts'."""
 MATRICES = {False: "matrices", True: "matrices.experts"}
 """Names of the rows of the state table for Muon's states of a stage; True: the experts'."""
 
@@ -116,18 +117,21 @@ def stage_matrices(blocks: Iterable[Block], stack: Stack) -> Matrices:
         return {}
     found: Counter[HiddenMatrix] = Counter()
     for block, times in Counter(blocks).items():
-        for matrix in _block_matrices(block, stack):
+        for _, matrix in block_matrices(block, stack):
             found[matrix] += times
     return found
 
 
-def _block_matrices(block: Block, stack: Stack) -> list[HiddenMatrix]:
+def block_matrices(block: Block, stack: Stack) -> list[tuple[tuple[str, ...], HiddenMatrix]]:
+    """Return the matrices of a block that Muon takes, each with the names of the parameters that make it up."""
     groups: dict[tuple[object, ...], list[Parameter]] = {}
     for op, p in matrix_parameters(block):
         joint = op.name in stack.joint_matrices
         key = (op.name, p.shape[-1], p.tp_dim) if joint else (op.name, p.name)
         groups.setdefault((*key, op.place == "expert"), []).append(p)
-    return [_matrix(parts, expert=bool(key[-1])) for key, parts in groups.items()]
+    return [
+        (tuple(p.name for p in parts), _matrix(parts, expert=bool(key[-1]))) for key, parts in groups.items()
+    ]
 
 
 def _matrix(parts: Sequence[Parameter], *, expert: bool) -> HiddenMatrix:
@@ -167,29 +171,41 @@ def gathered(sharding: str) -> bool:
     return "parameter" in SHARDED[sharding]
 
 
-def stepped(matrices: Matrices, sharding: str, shape: LocalShape, stack: Stack) -> dict[HiddenMatrix, Number]:
-    """Return how many matrices of each kind the rank with most orthogonalises."""
+def stepped(
+    matrices: Matrices, sharding: str, shape: LocalShape, stack: Stack, parts: tuple[int, int] = FIRST
+) -> dict[HiddenMatrix, Number]:
+    """Return how many matrices of each kind a rank orthogonalises.
+
+    ``parts`` are its places among the ranks that share dense states, and experts'; the first ones have most.
+    """
     every = {matrix: times * matrix.local_count(shape) for matrix, times in matrices.items()}
     if not every or not owned_whole(sharding):
         return every
     result: dict[HiddenMatrix, Number] = {}
-    for expert, ranks in ((False, shape.shard), (True, shape.expert_shard)):
+    for expert, ranks, part in ((False, shape.shard, parts[0]), (True, shape.expert_shard, parts[1])):
         of_mesh = {matrix: count for matrix, count in every.items() if matrix.expert is expert}
         steps, mode = stack.optimizer.steps, stack.optimizer.tensor
         flops = [matrix.flops(shape, steps, mode) for matrix in of_mesh]
-        result |= zip(of_mesh, _dealt(list(of_mesh.values()), flops, ranks), strict=True)
+        result |= zip(of_mesh, _dealt(list(of_mesh.values()), flops, ranks, part), strict=True)
     return result
 
 
-def _dealt(counts: Sequence[Number], flops: Sequence[Number], ranks: Number) -> Sequence[Number]:
-    """Return how many of each kind the first of the ranks owns, the dearest dealt first."""
+def owners(flops: Sequence[float], ranks: int) -> list[int]:
+    """Return which of the ranks owns each of a stage's matrices, given in the order of their kinds: dealt in turn."""
+    order = sorted(range(len(flops)), key=lambda place: -flops[place])
+    turn = {place: number % ranks for number, place in enumerate(order)}
+    return [turn[place] for place in range(len(flops))]
+
+
+def _dealt(counts: Sequence[Number], flops: Sequence[Number], ranks: Number, part: int) -> Sequence[Number]:
+    """Return how many of each kind one of the ranks owns, the dearest dealt first."""
     if not counts:
         return ()
     rows = np.broadcast_arrays(*counts, *flops, ranks)
     held, price = np.stack(rows[: len(counts)]), np.stack(rows[len(counts) : -1])
     order = np.argsort(-price, axis=0, kind="stable")
     ends = np.cumsum(np.take_along_axis(held, order, 0), axis=0)
-    turns = np.ceil(ends / rows[-1])
+    turns = np.ceil((ends - part) / rows[-1])
     owned = np.diff(turns, axis=0, prepend=np.zeros_like(turns[:1]))
     return list(np.take_along_axis(owned, np.argsort(order, axis=0, kind="stable"), 0))
 

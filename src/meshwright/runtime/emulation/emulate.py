@@ -41,8 +41,8 @@ from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare
-from meshwright.runtime.state.optimizer import AdamW
 from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.schedules.action import Action
 
 TOO_LATE = 0.05
@@ -149,7 +149,9 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
     )
     communicator.connect()
     plan = emulated_plan(program, communicator)
-    optimizer = EmulatedOptimizer(plan, AdamW(), clock=clock, seconds=times.optimizer_s[plan.pipeline_rank])
+    optimizer = EmulatedOptimizer(
+        plan, StepOptions(), clock=clock, seconds=times.optimizer_s[plan.pipeline_rank]
+    )
     stages = EmulatedStages(program, times, clock, communicator)
     interpreter = Interpreter(
         plan,

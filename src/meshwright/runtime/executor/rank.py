@@ -20,9 +20,10 @@ from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.precision import precision_of
-from meshwright.runtime.state.optimizer import AdamW, Optimizer
+from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
+from meshwright.runtime.state.step_options import StepOptions
 
 CPU_THREADS = 1
 """Threads of a rank on a CPU; ranks are added instead."""
@@ -38,7 +39,7 @@ class Job:
     program: Program
     model: ModelGraph
     precision: str = "bf16"
-    options: AdamW = field(default_factory=AdamW)
+    options: StepOptions = field(default_factory=StepOptions)
     timeout_s: float = 300.0
     accelerated: bool = True
 

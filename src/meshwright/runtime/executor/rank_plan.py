@@ -18,8 +18,9 @@ from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
 from meshwright.program.activation_bytes import saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
+from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH
-from meshwright.program.program import Program, Stage, expert_order
+from meshwright.program.program import Program, Stage, expert_order, sharded_name
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.executor.block_plan import BlockPlan
@@ -31,6 +32,7 @@ from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.hosted_unit import HostedUnit, Hosting
 from meshwright.runtime.state.leaving_gradients import LeavingLots
 from meshwright.runtime.state.shard_split import ShareCut
+from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
@@ -90,6 +92,11 @@ class RankPlan:
     def share(self) -> int:
         """The index of this rank's share of a spread vocabulary."""
         return len(self.program.stages) + self.pipeline_rank
+
+    @property
+    def named_blocks(self) -> NamedBlocks:
+        """The rank's blocks by the names of their places, in forward order."""
+        return _named([place for of_part in self.places.values() for place in of_part], self.program)
 
     def units_of(self, stage: int) -> tuple[Unit, ...]:
         """Return the distinct units of a stage or share."""
@@ -300,9 +307,23 @@ def _layouts(
     )
     shared = (TABLE,) if tied_apart and TABLE in dense else ()
     return (
-        unit_layout(dense.values(), shared, int(program.shape.shard)),
-        unit_layout(experts.values(), (), int(program.shape.expert_shard), EXPERT_MESH),
+        _owned(unit_layout(dense.values(), shared, int(program.shape.shard)), places, program),
+        _owned(
+            unit_layout(experts.values(), (), int(program.shape.expert_shard), EXPERT_MESH), places, program
+        ),
     )
+
+
+def _owned(layout: UnitLayout, places: Sequence[Place], program: Program) -> UnitLayout:
+    """Return a layout with whole matrices in one part each, where the optimizer needs them so."""
+    if not owned_whole(sharded_name(program)):
+        return layout
+    matrices = local_matrices(_named(places, program), layout, program.stack)
+    return with_owners(layout, matrices, program.shape, program.stack)
+
+
+def _named(places: Sequence[Place], program: Program) -> NamedBlocks:
+    return [(place.name, program.blocks[place.block]) for place in places]
 
 
 def tensors_of(

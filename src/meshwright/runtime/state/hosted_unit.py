@@ -92,9 +92,14 @@ class HostedUnit(Unit):
         return self.layout.parts == 1 and self.home.fetched
 
     @property
-    def parts(self) -> tuple["ShardPart", ...]:
-        """The parts of the shard that are stepped, of the device and of the host."""
-        return tuple(ShardPart(self, side) for side in (False, True) if self.master.split.side(side))
+    def sides(self) -> tuple["ShardPart", ...]:
+        """The parts of the shard that are stepped, of the host, which has the first elements of a span, and the device."""
+        return tuple(ShardPart(self, side) for side in (True, False) if self.master.split.side(side))
+
+    def places(self, here: slice, on_host: bool) -> Iterator[slice]:
+        """Yield where one side's memory holds a range of the shard."""
+        for start, stop in self.master.split.compact(here.start, here.stop, on_host):
+            yield slice(start, stop)
 
     # -- parameters ---------------------------------------------------------------------------------------------
 
@@ -263,3 +268,10 @@ class ShardPart:
                 if part.on_host == self.on_host:
                     start, length = of.start + part.start - here.start, part.stop - part.start
                     yield name, slice(start, start + length), slice(part.at, part.at + length)
+
+
+def parameters_at(unit: Unit, here: slice) -> tuple[torch.Tensor, ...]:
+    """Return the master copy of a range of a unit's shard as parts of its own memory."""
+    if isinstance(unit, HostedUnit):
+        return tuple(unit.master.memory(here.start, here.stop))
+    return (unit.owned[here],)

@@ -90,7 +90,7 @@ class Unit:
             items[0], own, self.parameter_width, out=self._rows, elements=self.layout.size
         )
         self.whole = flat_of_shards(self.layout, self._rows).to(self.precision.compute)
-        if self.layout.shared or own.dtype != self.whole.dtype:  # a copy has been made
+        if not self.layout.contiguous or own.dtype != self.whole.dtype:  # a copy has been made
             self._rows = None
 
     def _shard_to_gather(self) -> torch.Tensor:
@@ -198,7 +198,7 @@ def shard_of_flat(layout: UnitLayout, part: int, flat: torch.Tensor, shard: torc
 
 def shards_of_flat(layout: UnitLayout, flat: torch.Tensor) -> torch.Tensor:
     """Return all ranks' shards concatenated, each padded; the flat buffer itself if that is the same."""
-    if not layout.shared and layout.size == layout.parts * layout.shard:
+    if layout.contiguous and layout.size == layout.parts * layout.shard:
         return flat
     rows = flat.new_zeros((layout.parts, layout.shard))
     for part, row in enumerate(rows):
@@ -208,7 +208,7 @@ def shards_of_flat(layout: UnitLayout, flat: torch.Tensor) -> torch.Tensor:
 
 def flat_of_shards(layout: UnitLayout, rows: torch.Tensor) -> torch.Tensor:
     """Return the flat buffer of all ranks' shards; a view if only the end is padded."""
-    if not layout.shared:
+    if layout.contiguous:
         return rows[: layout.size]
     flat = rows.new_empty(layout.size)
     for part, row in enumerate(rows.view(layout.parts, -1)):

@@ -21,18 +21,29 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class StoredState:
-    """A state of a unit's shard; ``scales`` has one element for each of ``pieces``, or none."""
+    """A state of a unit's shard; ``scales`` has one element for each of ``pieces``, or none.
+
+    ``ranges`` are the ranges of the shard whose elements have the state, stored one after the other; none if it is the
+    state of the whole shard.
+    """
 
     values: torch.Tensor
     scales: torch.Tensor
     pieces: tuple[Ranges, ...]
+    ranges: Ranges | None = None
 
     @classmethod
-    def zeros(cls, unit: Unit | ShardPart, dtype: torch.dtype) -> "StoredState":
+    def zeros(cls, unit: Unit | ShardPart, dtype: torch.dtype, ranges: Ranges | None = None) -> "StoredState":
         """Return a state of zeros."""
-        pieces = pieces_by_parameter(unit) if dtype in SCALED else ()
+        size = len(unit.owned) if ranges is None else sum(stop - start for start, stop in ranges)
+        pieces = pieces_by_parameter(unit, ranges) if dtype in SCALED else ()
         scales = torch.ones(len(pieces), device=unit.device)
-        return cls(torch.zeros(len(unit.owned), dtype=dtype, device=unit.device), scales, pieces)
+        return cls(torch.zeros(size, dtype=dtype, device=unit.device), scales, pieces, ranges)
+
+    def place(self, here: slice) -> slice | None:
+        """Return where a range of the shard is in ``values``; None if its elements have no such state."""
+        within = self.ranges is None or any(start <= here.start < stop for start, stop in self.ranges)
+        return place_in(self.ranges, here) if within else None
 
     def to(self, dtype: torch.dtype) -> torch.Tensor:
         """Return the state itself, in a dtype; its own memory if that is how it is stored."""
@@ -79,11 +90,25 @@ def scale_of(parts: Iterator[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
     return scale.clamp(min=torch.finfo(torch.float32).smallest_normal)
 
 
-def pieces_by_parameter(unit: Unit | ShardPart) -> tuple[Ranges, ...]:
-    """Return the ranges of a unit's shard that belong to one parameter, in the order of the shard."""
+def place_in(ranges: Ranges | None, here: slice) -> slice:
+    """Return the place of a range of a shard among ``ranges`` that are stored one after the other."""
+    if ranges is None:
+        return here
+    before = 0
+    for start, stop in ranges:
+        if start <= here.start and here.stop <= stop:
+            return slice(before + here.start - start, before + here.stop - start)
+        before += stop - start
+    raise AssertionError(f"no state is kept of {here}")
+
+
+def pieces_by_parameter(unit: Unit | ShardPart, ranges: Ranges | None = None) -> tuple[Ranges, ...]:
+    """Return the ranges of a state that belong to one parameter, in the order of the shard."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, _, here in unit.spans():
-        found.setdefault(name, []).append((here.start, here.stop))
+        if ranges is None or any(start <= here.start < stop for start, stop in ranges):
+            place = place_in(ranges, here)
+            found.setdefault(name, []).append((place.start, place.stop))
     return tuple(tuple(ranges) for ranges in found.values())
 
 

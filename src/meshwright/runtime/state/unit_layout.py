@@ -7,11 +7,13 @@ end.
 
 Without a shared table the buffer of n elements is cut into p pieces of ⌈n/p⌉, the last ones shorter or empty. A shared
 table is cut separately, so that both stages own the same parts of it: its longer pieces lie on the first ranks,
-those of the rest on the last ones, and no rank holds more than ⌈n/p⌉.
+those of the rest on the last ones, and no rank holds more than ⌈n/p⌉. Where ranks own whole matrices, each has its own,
+and a piece of all else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -136,13 +138,15 @@ def _cut_dims(
 class UnitLayout:
     """``tensors`` in the order of the buffer; the first ``shared`` elements are a table of two stages.
 
-    ``mesh`` gives the axes along which its parts and copies lie.
+    ``mesh`` gives the axes along which its parts and copies lie. ``owned`` are, for each part, the intervals of the
+    matrices that it owns whole; none if no part does.
     """
 
     tensors: tuple[Tensor, ...]
     shared: int
     parts: int
     mesh: StateMesh = DENSE_MESH
+    owned: tuple[tuple[Interval, ...], ...] = ()
 
     @property
     def starts(self) -> dict[str, int]:
@@ -163,11 +167,20 @@ class UnitLayout:
 
     @property
     def shard(self) -> int:
-        """Elements of the largest piece; the others are padded to it in exchanges."""
-        return ceil(self.size / self.parts)
+        """Elements of the largest shard; the others are padded to it in exchanges."""
+        if not self.owned:
+            return ceil(self.size / self.parts)
+        return max(sum(stop - start for start, stop in pieces) for pieces in self._pieces_with_owned)
+
+    @property
+    def contiguous(self) -> bool:
+        """True if the shards, one after the other, are the buffer."""
+        return not self.shared and not self.owned
 
     def pieces(self, part: int) -> tuple[Interval, ...]:
         """Return the intervals of the buffer that a rank owns, in the order of its shard."""
+        if self.owned:
+            return self._pieces_with_owned[part]
         if not self.shared:
             step = -(-self.size // self.parts)
             return ((min(part * step, self.size), min((part + 1) * step, self.size)),)
@@ -176,6 +189,23 @@ class UnitLayout:
         return (
             (table[part], table[part + 1]),
             (self.shared + rest[part], self.shared + rest[part + 1]),
+        )
+
+    @cached_property
+    def _pieces_with_owned(self) -> tuple[tuple[Interval, ...], ...]:
+        """The intervals of each part: of a shared table, its whole matrices, and its share of all else."""
+        table = balanced(self.shared, self.parts, first=True)
+        taken = sorted(interval for of_part in self.owned for interval in of_part)
+        ends = [self.shared, *(stop for _, stop in taken)]
+        rest = list(zip(ends, [*(start for start, _ in taken), self.size], strict=True))
+        bounds = balanced(sum(stop - start for start, stop in rest), self.parts, first=False)
+        return tuple(
+            (
+                *(((table[part], table[part + 1]),) if self.shared else ()),
+                *self.owned[part],
+                *within(rest, bounds[part], bounds[part + 1]),
+            )
+            for part in range(self.parts)
         )
 
     def over_own_mesh(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
@@ -195,6 +225,16 @@ def unit_layout(
     ordered = sorted(tensors, key=lambda t: _category(t, shared))
     table = sum(t.elements for t in ordered if t.name in shared)
     return UnitLayout(tuple(ordered), table, parts, mesh)
+
+
+def within(intervals: Sequence[Interval], first: int, last: int) -> list[Interval]:
+    """Return the elements first … last of intervals that lie one after the other, as intervals."""
+    found, before = [], 0
+    for start, stop in intervals:
+        low, high = max(start, start + first - before), min(stop, start + last - before)
+        found += [(low, high)] if low < high else []
+        before += stop - start
+    return found
 
 
 def _category(tensor: Tensor, shared: Sequence[str]) -> int:

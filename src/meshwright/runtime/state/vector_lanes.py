@@ -42,11 +42,8 @@ def lanes(whole: Ranges, split: Split, on_host: bool, dtype: torch.dtype) -> Lan
 
 
 @contextmanager
-def slices(buffers: Sequence[torch.Tensor], where: Ranges | Lanes) -> Iterator[list[list[torch.Tensor]]]:
-    """Lend ranges of buffers for a step, a list for each buffer, and store what was stepped in other memory."""
-    if not isinstance(where, Lanes):
-        yield [[buffer[start:stop] for start, stop in where] for buffer in buffers]
-        return
+def lent(buffers: Sequence[torch.Tensor], where: Lanes) -> Iterator[list[list[torch.Tensor]]]:
+    """Lend lanes of buffers for a step, a list for each buffer, and store what was stepped in other memory."""
     bodies = [(start, stop - (stop - start) % where.width) for start, stop in where.vectors]
     ends = [(body[1], stop) for body, (_, stop) in zip(bodies, where.vectors, strict=True) if body[1] < stop]
     in_place = [*(body for body in bodies if body[0] < body[1]), *where.singles]

@@ -19,7 +19,7 @@ from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import agreed
 from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.metrics_log import MetricsLog, open_log
-from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.training.job_and_outcome import (
     LISTS,
     METRICS,
@@ -80,9 +80,9 @@ def train(
         return replace(outcome, export=training.export)
 
 
-def optimizer_options(options: TrainingOptions) -> AdamW:
+def optimizer_options(options: TrainingOptions) -> StepOptions:
     """Return the optimizer's part of the options."""
-    return AdamW(
+    return StepOptions(
         lr=options.lr,
         betas=(options.beta1, options.beta2),
         epsilon=options.eps,

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from meshwright.program.lowering.optimizer_post_validation import before_validation
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
+from meshwright.program.model_states.hidden_matrices import FIRST
+from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
+from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
 from meshwright.program.pass_items import Collective, exchanges_of, legs_of
-from meshwright.program.program import Program
+from meshwright.program.program import Program, sharded_name
 from meshwright.runtime.comm.communicator import MESSAGES, Traffic
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
 
@@ -23,13 +26,18 @@ STEP = "step"
 
 
 def differing_traffic(
-    program: Program, pipeline_rank: int, log: Sequence[Traffic], *, anew: bool = False
+    program: Program,
+    pipeline_rank: int,
+    log: Sequence[Traffic],
+    *,
+    anew: bool = False,
+    parts: tuple[int, int] = FIRST,
 ) -> list[str]:
     """Return the differences between the log of one step and the Program, as text.
 
-    ``anew``: the step was restarted.
+    ``anew``: the step was restarted. ``parts``: as ``parts_of`` returns them.
     """
-    expected = expected_traffic(program, pipeline_rank, anew=anew)
+    expected = expected_traffic(program, pipeline_rank, anew=anew, parts=parts)
     logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
     for entry in log:
         logged.get(entry.action, logged[STEP])[_exchange(entry)] += 1
@@ -38,7 +46,7 @@ def differing_traffic(
 
 
 def expected_traffic(
-    program: Program, pipeline_rank: int, *, anew: bool = False
+    program: Program, pipeline_rank: int, *, anew: bool = False, parts: tuple[int, int] = FIRST
 ) -> dict[str, Counter[Exchange]]:
     """Return the exchanges of a rank in a step: by pass and message, and for the rest of the step.
 
@@ -48,9 +56,27 @@ def expected_traffic(
     actions = program.lists[pipeline_rank]
     again = (*before_validation(actions), *late_gathers(actions)) if anew else ()
     for action in (*actions, *again):
+        if action.kind == "STEP":
+            items = optimizer_exchanges(program, pipeline_rank, parts)
+            expected[STEP].update(map(_exchange, items))
+            continue
         named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B", *SUM_SENDS)
         expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
     return expected
+
+
+def parts_of(program: Program, rank: int) -> tuple[int, int]:
+    """Return a rank's places among those that share dense states, and experts'."""
+    dense = program.grid.group_of(rank, DENSE_SHARD_AXES).index(rank)
+    return dense, program.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank)
+
+
+def optimizer_exchanges(program: Program, pipeline_rank: int, parts: tuple[int, int]) -> Iterator[Collective]:
+    """Yield the exchanges of a rank's optimizer step; the Program's are those of the first parts."""
+    for stage in program.stages_of(pipeline_rank):
+        units = matrix_units([program.blocks[block] for block in stage.blocks], program.mode)
+        items = step_exchanges(units, sharded_name(program), program.shape, program.stack, parts)
+        yield from (item for item in items if program.group_size(item.axes) > 1)
 
 
 def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:

@@ -15,7 +15,7 @@ from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Cut
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 
-STATES = ("parameter", "first_moment", "second_moment")
+PARAMETER = "parameter"
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Span:
 class UnitRecord:
     """A unit's layout, its additions to gradients step by step, and its states after the last step.
 
-    ``summed`` are the names of gradients that are partial over tp. ``states``: for each span the three states, in fp64,
-    and the distance between neighbouring values of their types there.
+    ``summed`` are the names of gradients that are partial over tp. ``states``: for each span the parameter and its
+    moments, in fp64, and the distance between neighbouring values of their types there.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -100,17 +100,18 @@ def _parameters(rank: Rank) -> Iterator[Piece]:
 
 def _add_states(record: UnitRecord, unit: Unit, rank: Rank) -> None:
     """Add the states of each span, and the distances between neighbouring values of their types."""
-    moments, wide = rank.interpreter.states.optimizer.moments[unit.name], torch.float64
-    stored = {"first_moment": moments.first, "second_moment": moments.second}
-    values = {"parameter": unit.owned.to(wide)} | {name: state.to(wide) for name, state in stored.items()}
+    optimizer, wide = rank.interpreter.states.optimizer, torch.float64
+    owned = unit.owned
     for _, _, here in unit.spans():
-        scales = {name: state.scale_at(here.start) for name, state in stored.items()}
-        spacings = {"parameter": spacing(unit.owned[here])} | {
-            name: spacing(state.values[here]) * (1.0 if (s := scales[name]) is None else s.to(wide))
-            for name, state in stored.items()
-        }
-        record.states.append({name: values[name][here].cpu() for name in STATES})
-        record.spacings.append({name: spacings[name].cpu() for name in STATES})
+        states = {PARAMETER: owned[here].to(wide).cpu()}
+        spacings = {PARAMETER: spacing(owned[here]).cpu()}
+        for key, memory, scale in optimizer.moments_at(unit, here):
+            stored = torch.cat([part.cpu() for part in memory])
+            factor = 1.0 if scale is None else scale.to(wide).cpu()
+            states[key] = stored.to(wide) * factor
+            spacings[key] = spacing(stored) * factor
+        record.states.append(states)
+        record.spacings.append(spacings)
 
 
 def spacing(values: torch.Tensor) -> torch.Tensor:

@@ -1,15 +1,14 @@
-"""Compute the same steps in one process in plain PyTorch: autograd, ``clip_grad_norm_``, ``torch.optim.AdamW``."""
+"""Compute the same steps in one process in plain PyTorch: autograd, ``clip_grad_norm_``, the plan's optimizer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-import torch._dynamo  # the first optimizer imports it: once, before a fork
 import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it
 
-from meshwright.model.named_tensors import is_matrix, named_parameters
+from meshwright.model.named_tensors import named_parameters
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
-from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
 from meshwright.runtime.verify.verify_case import Batch, VerifyCase
 
@@ -20,7 +19,8 @@ Tensors = Mapping[str, torch.Tensor]
 class Steps:
     """Reference results: per step the loss, the gradient norm and all gradients before clipping; the final tensors.
 
-    ``chosen``: per step the router's choices in each routed layer, if the Program's exchanges depend on them.
+    ``slack``: by how much parameters may differ, where rounding decides. ``chosen``: per step the router's choices in
+    each routed layer, if the Program's exchanges depend on them.
     """
 
     losses: tuple[float, ...]
@@ -28,6 +28,7 @@ class Steps:
     gradients: tuple[Tensors, ...]
     parameters: Tensors
     chosen: tuple[Experts, ...]
+    slack: Tensors
 
 
 def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
@@ -42,11 +43,11 @@ def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
     tensors, options = trial.tensors(), trial.options
     trained = {name: tensors[name].requires_grad_() for name in named_parameters(trial.model)}
-    adam = _adam(trained, options)
+    optimizer = ReferenceOptimizer(trial.program, options, trained)
     losses, norms, gradients, chosen = [], [], [], []
     bounded = trial.bounded
     for batch in trial.batches():
-        adam.zero_grad()
+        _forget(trained)
         loss = _loss(trial, tensors, batch)
         loss.backward()
         gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
@@ -54,10 +55,10 @@ def reference_steps(trial: VerifyCase) -> Steps:
         losses.append(loss.item())
         chosen.append(_chosen(trial, tensors, batch))
         corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
-        adam.step()
+        optimizer.step()
         tensors |= corrections
     parameters = {name: tensor.detach() for name, tensor in tensors.items()}
-    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen))
+    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
 
 
 def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
@@ -76,17 +77,9 @@ def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch) -> Experts:
     return [c.experts if c.kept is None else c.experts.masked_fill(~c.kept, NOWHERE) for c in choices]
 
 
-def _adam(tensors: Tensors, options: AdamW) -> torch.optim.AdamW:
-    """Return the optimizer, with weight decay for matrices alone."""
-    decays = ((True, options.weight_decay), (False, 0.0))
-    groups = [
-        {
-            "params": [p for name, p in tensors.items() if is_matrix(name, p.shape) == these],
-            "weight_decay": rate,
-        }
-        for these, rate in decays
-    ]
-    return torch.optim.AdamW(groups, lr=options.lr, betas=options.betas, eps=options.epsilon)
+def _forget(tensors: Tensors) -> None:
+    for tensor in tensors.values():
+        tensor.grad = None
 
 
 def _gradient(tensor: torch.Tensor) -> torch.Tensor:

@@ -23,8 +23,8 @@ from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome
-from meshwright.runtime.verify.expected_traffic import differing_traffic
-from meshwright.runtime.verify.reference_steps import Steps, reference_steps
+from meshwright.runtime.verify.expected_traffic import differing_traffic, parts_of
+from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
 from meshwright.runtime.verify.routed_traffic import routed_differences
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
@@ -134,16 +134,16 @@ def gathered(record: T, place: Place) -> list[T]:
 def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Outcome:
     differing: dict[str, None] = {}
 
-    def error(pieces: Sequence[Sequence[Piece]], reference: dict[str, torch.Tensor]) -> Error:
+    def error(pieces: Sequence[Sequence[Piece]], reference: Tensors, slack: Tensors) -> Error:
         tensors, copies = joined(piece for of_rank in pieces for piece in of_rank)
         differing.update(dict.fromkeys(copies))
-        return tensor_error(tensors, reference) if tensors else Error(float("inf"), copies[0])
+        return tensor_error(tensors, reference, slack) if tensors else Error(float("inf"), copies[0])
 
     gradients = [
-        error([record.gradients[step] for record in everyone], dict(reference))
+        error([record.gradients[step] for record in everyone], dict(reference), {})
         for step, reference in enumerate(expected.gradients)
     ]
-    parameters = error([record.parameters for record in everyone], dict(expected.parameters))
+    parameters = error([record.parameters for record in everyone], dict(expected.parameters), expected.slack)
     results = [(step, result) for record in everyone for step, result in enumerate(record.results)]
     return Outcome(
         loss=worst(number_error(r.loss, expected.losses[step], "loss") for step, r in results),
@@ -161,9 +161,12 @@ def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> 
     limit = trial.options.clip
     clipped = [False, *(limit is not None and norm > limit for norm in expected.norms)]
     for rank, record in enumerate(everyone):
+        parts = parts_of(trial.program, rank)
         for step, log in enumerate(record.traffic):
             anew = trial.program.steps_overlap and clipped[step]
-            for difference in differing_traffic(trial.program, record.pipeline_rank, log, anew=anew):
+            for difference in differing_traffic(
+                trial.program, record.pipeline_rank, log, anew=anew, parts=parts
+            ):
                 yield f"rank {rank}, step {step + 1}: {difference}"
     if trial.program.steps_overlap and any(clipped):
         return

@@ -16,7 +16,7 @@ from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.precision import ROUNDED, precision_of
 from meshwright.runtime.verify.case_result import Outcome, StateOutcome
-from meshwright.runtime.verify.recorded_states import STATES, StateRecord, record_states
+from meshwright.runtime.verify.recorded_states import StateRecord, record_states
 from meshwright.runtime.verify.reference_steps import reference_gradients
 from meshwright.runtime.verify.run_case import LIMIT_S, WAIT_S, gathered, run_case_with_clipping
 from meshwright.runtime.verify.state_reference import StateReference
@@ -76,7 +76,7 @@ def _state_error(reference: StateReference) -> Error:
     errors = [Error(0.0, "")]
     for (rank, unit, number), expected in reference.states.items():
         record = reference.records[rank].units[unit]
-        for name in STATES:
+        for name in expected:
             apart = (record.states[number][name] - expected[name]).abs() / record.spacings[number][name]
             value = float(apart.max()) if len(apart) else 0.0
             of = f"{name} of {record.spans[number].name}"

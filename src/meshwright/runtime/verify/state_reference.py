@@ -7,8 +7,9 @@ itself in fp64. AdamW is written out in fp64 on each rank's spans, whose new sta
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import cast
 
 import torch
 
@@ -19,44 +20,63 @@ from meshwright.runtime.comm.communicator import groups_of
 from meshwright.runtime.executor.rank_plan import TABLE
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
-from meshwright.runtime.state.optimizer import CLIP_EPSILON, AdamW
+from meshwright.runtime.state.optimizer import CLIP_EPSILON
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.state.stored_states import SCALED
-from meshwright.runtime.verify.recorded_states import STATES, Span, StateRecord, UnitRecord
+from meshwright.runtime.state.update_rules.update_rule import StepValues
+from meshwright.runtime.verify.recorded_states import PARAMETER, Span, StateRecord, UnitRecord
+from meshwright.runtime.verify.reference_rules import (
+    REFERENCE_RULES,
+    State,
+    hidden_matrices,
+    muon_change,
+    muon_momentum,
+)
+from meshwright.workload.optimizers.optimizer_kind import FIRST
 
 TP = ("tp",)
 WIDE = torch.float64
 Gradients = dict[str, torch.Tensor]
 """Flat gradients of a unit's tensors."""
+SpanKey = tuple[int, str, int]
+"""Rank, unit, index of the span."""
 
 
 @dataclass
 class StateReference:
     """The states of all ranks, in fp64 with values of their types.
 
-    ``states`` are (rank, unit, index of the span) → the three states.
+    ``states`` are (rank, unit, index of the span) → the parameter and its moments.
     """
 
     program: Program
     records: Sequence[StateRecord]
     precision: Precision
-    options: AdamW
+    options: StepOptions
     whole_shapes: Mapping[str, tuple[int, ...]]
-    states: dict[tuple[int, str, int], dict[str, torch.Tensor]] = field(default_factory=dict)
+    states: dict[SpanKey, State] = field(default_factory=dict)
     steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.matrices = hidden_matrices(self.program)
+        optimizer, scale = self.program.stack.optimizer, self.program.stack.muon_scale
+        self.values, others = (
+            StepValues(0, self.options.lr, cast(float, options["weight_decay"]), options)
+            for options in (self.options.for_optimizer(of, scale) for of in (optimizer, optimizer.others))
+        )
+        self.others = optimizer.others.name, others
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Begin with these whole parameters, and moments of zero."""
+        optimizer = self.program.stack.optimizer
         for rank, unit, number, span in self._spans():
-            local = tensors[span.name]
-            for dim, start, stop, rows in span.cuts:
-                index = torch.arange(start, stop) if rows is None else torch.tensor(rows)
-                local = local.index_select(dim, index)
-            flat = torch.zeros(self.records[rank].units[unit].shapes[span.name], dtype=WIDE)
-            flat[tuple(slice(0, n) for n in local.shape)] = local
-            part = _rounded(flat.flatten()[span.start : span.stop], self.precision.master)
-            zeros = torch.zeros_like(part)
-            self.states[rank, unit, number] = dict(zip(STATES, (part, zeros, zeros), strict=True))
+            flat = _local(tensors[span.name].to(WIDE), span, self.records[rank].units[unit].shapes[span.name])
+            part = _rounded(flat, self.precision.master)
+            keys = (optimizer if span.name in self.matrices else optimizer.others).own_moments
+            self.states[rank, unit, number] = {PARAMETER: part} | {
+                key: torch.zeros_like(part) for key in keys
+            }
 
     def gradients(self, step: int, *, wide: bool = False) -> list[dict[str, Gradients]]:
         """Return every rank's reduced gradients, by unit: those of all its tensors, of which it owns spans."""
@@ -88,31 +108,49 @@ class StateReference:
         return whole_tensors(pieces.values())
 
     def step(self, reduced: Sequence[Mapping[str, Gradients]]) -> float:
-        """Take a step of AdamW on every rank's spans; return the norm of all gradients."""
+        """Take the optimizer's step on every rank's spans; return the norm of all gradients."""
         norm = sqrt(sum(float(tensor.square().sum()) for tensor in self.whole(reduced).values()))
         limit = self.options.clip
         clip = 1.0 if limit is None else min(1.0, limit / (norm + CLIP_EPSILON))
         self.steps += 1
-        changed: dict[tuple[int, str, str], list[dict[str, torch.Tensor]]] = {}
+        changed: dict[tuple[int, str, str], list[State]] = {}
+        taken: list[tuple[SpanKey, Span, torch.Tensor]] = []
         for rank, unit, number, span in self._spans():
             gradient = reduced[rank][unit][span.name][span.start : span.stop] * clip
             state = self.states[rank, unit, number]
-            self._adamw(state, gradient, decays=is_matrix(span.name, self.whole_shapes[span.name]))
-            state["parameter"] = _rounded(state["parameter"], self.precision.master)
+            if span.name in self.matrices:
+                state[FIRST], direction = muon_momentum(state[FIRST], gradient, self.values.options)
+                taken.append(((rank, unit, number), span, direction))
+            else:
+                optimizer, values = self.others
+                decays = is_matrix(span.name, self.whole_shapes[span.name])
+                values = replace(values, number=self.steps, weight_decay=values.weight_decay * decays)
+                state |= REFERENCE_RULES[optimizer](state, gradient, values)
             changed.setdefault((rank, unit, span.name), []).append(state)
+        self._step_matrices(taken)
         for states in changed.values():
-            _round_moments(states, "first_moment", self.precision.first_moment)
-            _round_moments(states, "second_moment", self.precision.second_moment)
+            for state in states:
+                state[PARAMETER] = _rounded(state[PARAMETER], self.precision.master)
+            for key in states[0].keys() - {PARAMETER}:
+                _round_moments(states, key, getattr(self.precision, key))
         return norm
 
-    def _adamw(self, state: dict[str, torch.Tensor], gradient: torch.Tensor, *, decays: bool) -> None:
-        options, (beta1, beta2) = self.options, self.options.betas
-        first = beta1 * state["first_moment"] + (1 - beta1) * gradient
-        second = beta2 * state["second_moment"] + (1 - beta2) * gradient.square()
-        root = (second / (1 - beta2**self.steps)).sqrt() + options.epsilon
-        kept = state["parameter"] * (1 - options.lr * options.weight_decay * decays)
-        state["parameter"] = kept - options.lr * first / (1 - beta1**self.steps) / root
-        state["first_moment"], state["second_moment"] = first, second
+    def _step_matrices(self, taken: Sequence[tuple[SpanKey, Span, torch.Tensor]]) -> None:
+        """Orthogonalise whole matrices, and subtract each span's part of them."""
+        pieces: dict[object, Piece] = {}
+        for (rank, unit, _), span, direction in taken:
+            shape = self.records[rank].units[unit].shapes[span.name]
+            piece = Piece(span.name, self.whole_shapes[span.name], shape, span.cuts, span.start, direction)
+            pieces.setdefault((span.name, span.cuts, span.start, span.stop), piece)
+        changes = {
+            name: muon_change(whole, self.matrices[name], self.program.shape, self.values.options)
+            for name, whole in whole_tensors(pieces.values()).items()
+        }
+        kept = 1 - self.values.lr * self.values.weight_decay
+        for (rank, unit, number), span, _ in taken:
+            change = _local(changes[span.name], span, self.records[rank].units[unit].shapes[span.name])
+            state = self.states[rank, unit, number]
+            state[PARAMETER] = kept * state[PARAMETER] - self.values.lr * change
 
     def _spans(self) -> list[tuple[int, str, int, Span]]:
         return [
@@ -159,6 +197,17 @@ class StateReference:
         if kind == "REDUCE_TIED":
             return [name for name, unit in units.items() if TABLE in unit.shapes]
         return sorted(units, key=lambda name: sorted(units[name].shapes))
+
+
+def _local(whole: torch.Tensor, span: Span, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a span of a whole tensor's part on a rank, whose padded shape is given."""
+    local = whole
+    for dim, start, stop, rows in span.cuts:
+        index = torch.arange(start, stop) if rows is None else torch.tensor(rows)
+        local = local.index_select(dim, index)
+    flat = torch.zeros(shape, dtype=WIDE)
+    flat[tuple(slice(0, n) for n in local.shape)] = local
+    return flat.flatten()[span.start : span.stop]
 
 
 def _ranks_by_unit(records: Sequence[StateRecord]) -> dict[str, list[int]]:
@@ -208,7 +257,7 @@ def _sum_over(
             part[rank] = part[rank] | {name: _rounded(total, adding)}
 
 
-def _round_moments(states: Sequence[dict[str, torch.Tensor]], name: str, dtype: torch.dtype) -> None:
+def _round_moments(states: Sequence[State], name: str, dtype: torch.dtype) -> None:
     """Round a moment of a piece; fp16 and fp8 with the scale of its largest element."""
     scale = 1.0
     if dtype in SCALED:

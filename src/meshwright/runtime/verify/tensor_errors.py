@@ -7,6 +7,7 @@ the parameter itself, but not to the rounding of values near zero.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
+from types import MappingProxyType
 
 import torch
 
@@ -35,14 +36,20 @@ def number_error(found: float, expected: float, of: str) -> Error:
     return Error(value if value == value else inf, of)
 
 
-def tensor_error(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Error:
-    """Return the error of the worst parameter."""
+def tensor_error(
+    found: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    slack: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> Error:
+    """Return the error of the worst parameter; differences up to its ``slack`` count as none."""
     assert found.keys() == expected.keys(), sorted(found.keys() ^ expected.keys())
     largest = max(float(tensor.abs().max()) for tensor in expected.values())
     errors = []
     for name, tensor in expected.items():
         scale = max(float(tensor.abs().max()), FLOOR * largest)
-        value = float((found[name] - tensor).abs().max()) / scale
+        apart = (found[name] - tensor).abs()
+        apart = (apart - slack[name]).clamp(min=0) if name in slack else apart
+        value = float(apart.max()) / scale
         errors.append(Error(value if value == value else inf, name))
     return worst(errors)
 

@@ -20,7 +20,7 @@ from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 from meshwright.runtime.reference.expert_capacity import Bounded
-from meshwright.runtime.state.optimizer import AdamW
+from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 
 STEPS = 3
@@ -30,7 +30,7 @@ MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
 """Fractions of masked labels, by sequence in turn."""
 BORDERS = (0.15, 0.6, 0.0, 0.3)
 """Probability that a position of a packed sequence begins a document, by sequence in turn."""
-OPTIONS = AdamW(lr=1e-2, epsilon=1e-3, clip=0.5)
+OPTIONS = StepOptions(lr=1e-2, epsilon=1e-3, clip=0.5)
 
 
 class Batch(rank_micro_batches.StepBatch):
@@ -48,7 +48,7 @@ class VerifyCase:
 
     program: Program
     model: ModelGraph
-    options: AdamW = OPTIONS
+    options: StepOptions = OPTIONS
 
     @property
     def sequences(self) -> int:

@@ -29,7 +29,7 @@ from meshwright.workload.optimizers.optimizer_kind import (
 
 MAX_STEPS = 100
 SCALES = ("shape", "spectral", "match-rms-adamw", "unit-rms")
-TENSOR_MODES = ("blockwise", "duplicated", "distributed")
+TENSOR_MODES = BLOCKWISE, DUPLICATED, DISTRIBUTED = ("blockwise", "duplicated", "distributed")
 
 MUON = OptimizerKind(
     options={

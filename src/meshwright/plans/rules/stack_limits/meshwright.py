@@ -16,7 +16,7 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
-from meshwright.workload.optimizer_choice import ADAMW
+from meshwright.workload.optimizers.muon import BLOCKWISE
 
 NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
@@ -97,11 +97,15 @@ def _task(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.task", task, NOT_RUN, "pretrain or sft, which train all parameters")
 
 
-@limit("trains with AdamW only")
+@limit("repeats no exchanges of an optimizer's step", "schedule", "tp", "etp", "sharding")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if optimizer != ADAMW:
-        yield Problem("workload.optimizer", str(optimizer), NOT_RUN, "adamw, without options")
+    if not optimizer.kind.of_matrices or plan.schedule.step_validation != "after":
+        return
+    summed = optimizer.tensor != BLOCKWISE and (plan.tp > 1 or plan.etp > 1)
+    if summed or plan.sharding == "zero3":
+        rule = f"{optimizer.name} exchanges matrices in a step which may be undone: {NOT_RUN}"
+        yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
 
 
 @limit("gathers no parameters in fp8")
@@ -169,8 +173,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.optimizer",
-        runs="`adamw`",
-        refused="`sgd` `lion` `muon`, and options of a plan",
+        runs="`adamw` `sgd` `lion` `muon`, with their options",
+        refused="`muon` that exchanges matrices, with `step_validation: after`",
         limit=_optimizer,
     ),
     RuntimeLimit(
