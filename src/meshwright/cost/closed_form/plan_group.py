@@ -370,7 +370,7 @@ class PlanGroup:
         parts, states = prices.body(body), self.host_states(prices.local.shape, prices.mesh)
         if states is None:
             return parts
-        copies = states.copies([self.block_elements[block] for block in blocks], kind)
+        copies = states.copies(blocks, self.block_elements, kind, self.shared)
         return add_parts(parts, {OFFLOAD: exposed_copies(copies, total(parts), prices.local.forms)})
 
     @cached_property

@@ -175,14 +175,19 @@ def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStat
         step.sharding, step.mode, copies, step.stack, chains=step.ways.chains, spread=bool(step.shares)
     )
     return HostStates(
-        shares=plan.host_shares, sharding=step.sharding, shape=step.shape, stack=step.stack, leave=int(leave)
+        shares=plan.host_shares,
+        sharding=step.sharding,
+        shape=step.shape,
+        stack=step.stack,
+        leave=int(leave),
+        reduced=step.mode.reduce == "per-micro-batch",
     )
 
 
 def _state_copies(host: HostStates, step: StepPlan) -> dict[tuple[int, Kind], PassCopies]:
     """Return the copies of every pass over every stage."""
     return {
-        (stage.index, kind): host.copies([step.elements[block] for block in stage.blocks], kind)
+        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared)
         for stage in step.stages
         for kind in BLOCK_PASSES
     }

@@ -207,6 +207,7 @@ def _hosting(program: Program, communicator: Communicator) -> Hosting | None:
         in_passes=leaves and program.mode.reduce == "per-micro-batch",
         keeps_shard=states.sharding == "zero3",
         width=program.stack.parameter_bytes,
+        gradient_width=program.stack.gradient_bytes,
     )
 
 

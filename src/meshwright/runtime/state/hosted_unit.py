@@ -27,7 +27,8 @@ class Hosting:
     """How a rank divides its units between device and host.
 
     ``leaves``: gradients leave with each micro-batch, ``in_passes``: after reductions in passes. ``keeps_shard``: a
-    rank keeps its shard of the parameters besides gathered ones (zero3). ``width`` are the bytes of a parameter.
+    rank keeps its shard of the parameters besides gathered ones (zero3). ``width`` are the bytes of a parameter,
+    ``gradient_width`` those of a gradient that waits for the step.
     """
 
     lots: LeavingLots
@@ -37,6 +38,7 @@ class Hosting:
     in_passes: bool
     keeps_shard: bool
     width: int
+    gradient_width: int
 
     @property
     def link(self) -> HostLink:
@@ -184,7 +186,7 @@ class HostedUnit(Unit):
             self.sums.device.add_(part_of(shard, split.device))
         if split.host:
             leaving = part_of(shard, split.host).to(self.precision.reduce, copy=bool(split.device))
-            self.hosting.lots.send([leaving], [self.sums.host])
+            self.hosting.lots.send([leaving], [self.sums.host], self.gradient_width)
 
     def tied(self) -> torch.Tensor:
         """Return the summed gradients of a table of two stages, padded to the largest part."""
@@ -217,7 +219,8 @@ class HostedUnit(Unit):
         """Send the host its part of gradients that have waited on the device for the step."""
         reduced, split = self.reduced, self.sums.split
         if not self.hosting.leaves and reduced is not None and split.host:
-            self.hosting.lots.send([part_of(reduced, split.host)], [self.sums.host])
+            waited = [part_of(reduced, split.host)]
+            self.hosting.lots.send(waited, [self.sums.host], self.hosting.gradient_width)
             self.hosting.lots.end()
 
 

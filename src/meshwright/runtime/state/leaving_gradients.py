@@ -51,12 +51,13 @@ class LeavingLots:
         """Start to copy a block's lot to the host."""
         lot = self.lots.pop(key, [])
         if lot:
-            self.send([values for values, _ in lot], [total for _, total in lot])
+            self.send([values for values, _ in lot], [total for _, total in lot], self.width)
 
-    def send(self, values: list[torch.Tensor], totals: list[torch.Tensor]) -> None:
-        """Start to copy values to the host; those before are added to their sums."""
+    def send(self, values: list[torch.Tensor], totals: list[torch.Tensor], width: int) -> None:
+        """Start to copy values of ``width`` bytes to the host; those before are added to their sums."""
         self.end()
-        self.log("gradient", self.width * sum(map(len, values)))
+        size = width * sum(map(len, values))
+        self.link.log.append(StateCopy(self.communicator.action, "out", "gradient", size))
         rooms = [torch.empty_like(one, device="cpu", pin_memory=self.link.accelerated) for one in values]
         self._going, self._sums = self.link.begin("out", values, rooms), totals
         self.most_bytes = max(self.most_bytes, self.device_bytes())
@@ -67,10 +68,6 @@ class LeavingLots:
             for total, part in zip(self._sums, self._going.arrive(), strict=True):
                 total += part.to(total)
         self._going, self._sums = None, []
-
-    def log(self, kind: str, logical_bytes: int) -> None:
-        """Log a copy to the host."""
-        self.link.log.append(StateCopy(self.communicator.action, "out", kind, logical_bytes))
 
     def device_bytes(self) -> int:
         """Return the bytes of all lots on the device."""

@@ -11,6 +11,7 @@ from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.rules.stack_limits.host_state_limits import NOT_RUN, host_state_limits
 from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_of
 from meshwright.stack.load import load_stack
@@ -18,7 +19,6 @@ from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
 from meshwright.workload.optimizers.muon import BLOCKWISE
 
-NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
 
 
@@ -115,6 +115,17 @@ def _state_types(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("dtypes.gather", "fp8", NOT_RUN, f"dtypes.gather: {usual}")
 
 
+@limit(
+    "runs states on the host of other plans only",
+    "offloaded_optimizer",
+    "offloaded_parameters",
+    "schedule",
+    "dtypes",
+)
+def _host_states(plan: PlanValues) -> Iterator[Problem]:
+    yield from host_state_limits(plan)
+
+
 @limit("trains in bf16 only")
 def _precision(plan: PlanValues) -> Iterator[Problem]:
     precision = plan.workload.precision
@@ -182,6 +193,15 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         runs="all types of states; what a plan does not write is stored in the types of `meshwright`",
         refused="`gather: fp8`",
         limit=_state_types,
+    ),
+    RuntimeLimit(
+        what="offload",
+        runs="`activations`; any shares of `optimizer` and `parameters`",
+        refused=(
+            "states on the host with `step_validation: after`, layers for further tokens, `master: none`, narrow "
+            "`gradient` or `reduce`; a share between 0 and 1 with moments in fp16 or fp8; `muon` with `parameters`"
+        ),
+        limit=_host_states,
     ),
     RuntimeLimit(
         what="workload.precision",
