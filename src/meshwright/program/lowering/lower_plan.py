@@ -148,7 +148,7 @@ def lower(
         node_order=layout.node_order,
         expert_orders=_expert_orders(layout, expert_grid, model.architecture),
         host_states=host,
-        state_copies={} if host is None else _state_copies(host, step),
+        state_copies={} if host is None else _state_copies(host, step, model),
     )
 
 
@@ -184,10 +184,13 @@ def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStat
     )
 
 
-def _state_copies(host: HostStates, step: StepPlan) -> dict[tuple[int, Kind], PassCopies]:
+def _state_copies(
+    host: HostStates, step: StepPlan, model: ModelGraph
+) -> dict[tuple[int, Kind], PassCopies]:
     """Return the copies of every pass over every stage."""
+    head = next((index for index, block in enumerate(model.blocks) if block.kind == "head"), None)
     return {
-        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared)
+        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared, head)
         for stage in step.stages
         for kind in BLOCK_PASSES
     }

@@ -44,8 +44,6 @@ SUM_BYTES = 4
 """An element of the sum of gradients on the host."""
 FETCHING = ("F", "B", "I")
 """Passes that need parameters."""
-LEAVING = ("B", "W")
-"""Passes that make gradients of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,17 @@ class HostStates:
         return np.floor(shares[kind] * held)
 
     def copies(
-        self, blocks: Sequence[int], elements: Mapping[int, Elements], kind: PassKind, shared: Shared | None
+        self,
+        blocks: Sequence[int],
+        elements: Mapping[int, Elements],
+        kind: PassKind,
+        shared: Shared | None,
+        head: int | None,
     ) -> PassCopies:
-        """Return the copies of one pass over a stage of these blocks; ``shared`` are the ends that share a table."""
+        """Return the copies of one pass over a stage of these blocks.
+
+        ``shared`` are the ends that share a table, ``head`` is the block whose weight gradients I computes.
+        """
         back: Number = 0
         out: Number = 0
         added: Number = 0
@@ -92,13 +98,19 @@ class HostStates:
             fetched = [elements[block] for of in units_needed(order, kind, shared) for block in of]
             here = self.on_host("parameter", self._held(fetched, "parameter"))
             back = bytes_per_element("parameter", self.stack) * here
-        if self.shares.optimizer and kind in LEAVING:
-            held = self._held([elements[block] for block in blocks], "optimizer")
-            if shared is not None and shared[1] in blocks and not self.reduced:
+        if self.shares.optimizer:
+            made = [block for block in blocks if self._makes_gradients(kind, is_head=block == head)]
+            held = self._held([elements[block] for block in made], "optimizer")
+            if shared is not None and shared[1] in made and not self.reduced:
                 held = held + elements[shared[0]].dense - elements[shared[0]].whole
             here, wire = self.on_host("gradient", held), self.stack.gradient_communication_bytes
             out, added = wire * here, (2 * wire + 2 * SUM_BYTES) * here
         return PassCopies(out, back, added)
+
+    def _makes_gradients(self, kind: PassKind, *, is_head: bool) -> bool:
+        """Return true if gradients of a block's weights leave in a pass."""
+        early = is_head and not self.reduced
+        return kind == "B" or kind == ("I" if early else "W")
 
     def step_copies(self, owned: Number) -> PassCopies:
         """Return the copies around the step of a rank that owns so many elements of optimizer states.

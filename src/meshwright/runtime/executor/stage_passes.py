@@ -110,6 +110,10 @@ class StageRun:
     def _unit(self, name: str) -> Unit:
         return self.plan.unit_of[name]
 
+    def _makes_weight_gradients(self, kind: PassKind, place: int) -> bool:
+        """Return true if a pass computes a block's weight gradients; I does so for the head."""
+        return kind in MAKE_GRADIENTS or (kind == "I" and self.runs[place].plan.block.kind == "head")
+
     def _pass(self, kind: PassKind) -> Iterator[int]:
         """Yield the indices of a pass's blocks in order, running each one's collectives concurrently."""
         program = self.plan.program
@@ -133,7 +137,7 @@ class StageRun:
                 for exchange in going:
                     exchange.finish()
                 overlap.leave(at)
-                if lots and kind in MAKE_GRADIENTS:
+                if lots and self._makes_weight_gradients(kind, order[at]):
                     lots.leave((id(self), order[at]))
                 at += 1
         overlap.reduce_rest()
