@@ -47,8 +47,8 @@ from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.training.data_micro_batches import counted_labels, micro_batches
+from meshwright.runtime.training.optimizer_values import optimizer_options
 from meshwright.runtime.training.options import TrainingOptions
-from meshwright.runtime.training.train_rank import optimizer_options
 from meshwright.runtime.verify.run_case import run_case
 from meshwright.runtime.verify.verify_case import VerifyCase
 from meshwright.runtime.weights.random_tensors import RandomTensors

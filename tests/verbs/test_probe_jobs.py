@@ -45,7 +45,7 @@ def test_jobs_have_a_plan_and_the_files_of_their_stack(stack, sharding, target):
 
 
 def test_the_plan_itself_is_the_first_job():
-    assert made().jobs[0].plan.layout.tp == 2
+    assert made("megatron-core", "zero1").jobs[0].plan.layout.tp == 2
 
 
 def test_a_plan_that_does_not_fit_is_not_probed():
@@ -124,7 +124,7 @@ def test_where_no_change_of_a_plan_in_full_will_do_it_is_said_why():
 
 @pytest.mark.slow
 def test_a_short_plan_with_all_its_jobs_has_no_remark():
-    assert made().to_json()["remark"] is None
+    assert made("megatron-core", "zero1").to_json()["remark"] is None
 
 
 def test_where_layouts_are_few_other_micro_batches_are_probed(tmp_path):

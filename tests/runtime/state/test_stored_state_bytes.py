@@ -12,6 +12,7 @@ from meshwright.runtime.verify.verify_case import micro_batches
 
 WHOLE = Proven("llama")
 CUT = Proven("llama", dp_replicate=2, tp=2)
+OWNED = Proven("llama", dp_shard=2, sharding="zero1")
 
 
 def held(plan):
@@ -33,6 +34,15 @@ def held(plan):
             return (parameters, states) if place.rank == 0 else None
 
     return run_locally(work, plan.ranks, 120, lambda what, part: None), trial.program
+
+
+@pytest.mark.parametrize("optimizer", [(("name", "sgd"), ("momentum", 0.9)), "sgd", "lion", "muon"], ids=str)
+@pytest.mark.parametrize("plan", [WHOLE, CUT, OWNED], ids=["one rank", "tp", "zero1"])
+def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer):
+    types = () if optimizer == "sgd" else (("first_moment", "bf16"),)
+    (parameters, states), program = held(replace(plan, optimizer=optimizer, dtypes=types))
+    assert parameters == program.held_bytes(0, "parameter")
+    assert states == program.held_bytes(0, "optimizer")
 
 
 @pytest.mark.parametrize("types", [(), *TYPES.values()], ids=["usual", *TYPES])

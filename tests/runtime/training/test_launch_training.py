@@ -26,14 +26,24 @@ def refused(run, *arguments, **wishes):
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path):
-    run = small_run(tmp_path, workload={"seq_len": 24, "global_batch": 8, "optimizer": "sgd"})
+    afterwards = {"schedule": {"name": "1f1b", "step_validation": "after"}}
+    work = {"seq_len": 24, "global_batch": 8, "optimizer": "muon"}
+    run = small_run(tmp_path, ranks=2, layout={"pp": 2}, pipeline=afterwards, workload=work)
     wrong = {"lr": -1.0, "schedule": "cosin", "nonsense": 1, "data": (str(tmp_path / "missing.txt"),)}
     folders = {"resume": str(tmp_path / "nowhere"), "initial": str(tmp_path / "nowhere")}
     found = refused(run, 0, "fp7", **wrong, **folders)
-    named = {"steps", "lr", "schedule", "nonsense", "precision", "workload.optimizer", "weights"}
+    named = {
+        "steps",
+        "lr",
+        "schedule",
+        "nonsense",
+        "precision",
+        "pipeline.schedule.step_validation",
+        "weights",
+    }
     assert named <= found.keys()
     found = refused(run, 1, "fp32", data=wrong["data"], **folders)
-    assert {"data", "workload.optimizer", "weights"} <= found.keys()
+    assert {"data", "pipeline.schedule.step_validation", "weights"} <= found.keys()
 
 
 def test_the_number_of_steps_must_be_said(tmp_path):

@@ -107,6 +107,7 @@ def test_more_devices_are_never_worse(objective):
     assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.slow
 def test_objectives_differ_in_clusters():
     best = {
         objective: chosen(*RANGE, objective=objective, assume=SPARES).proposals[0].plan.cluster

@@ -96,9 +96,9 @@ def test_a_schedule_that_is_kept_is_one_that_is_named():
 
 
 def test_plans_with_knobs_come_as_files_that_say_them():
-    kept = ("pp=4", "tp=1", "recompute=none")
-    options = {"seq_len": 4096, "batch": 32, "stack": "meshwright"}
-    answer = planned("llama-3.1-8b", "a100-sxm-40gb x 8", *kept, schedules="auto", top=40, **options)
+    kept = ("pp=4", "tp=1", "recompute=none", "micro_batch=1")
+    options = {"seq_len": 4096, "batch": 16, "stack": "meshwright"}
+    answer = planned("llama-3.2-1b", "a100-sxm-40gb x 4", *kept, schedules="auto", top=20, **options)
     turned = [p for p in answer.proposals if not p.plan.pipeline.choice.usual]
     assert turned
     for proposal in turned:
@@ -106,9 +106,8 @@ def test_plans_with_knobs_come_as_files_that_say_them():
 
 
 def test_reasons_name_the_schedule_that_comes_next():
-    answer = planned(
-        "llama-3.1-8b", "a100-sxm-80gb x 8", "pp=4", stack="generic", schedules="zb-v,1f1b,zb-h1"
-    )
+    kept = ("pp=4", "micro_batch=1")
+    answer = planned("llama-3.2-1b", "a100-sxm-80gb x 4", *kept, stack="generic", schedules="zb-v,1f1b,zb-h1")
     (reason,) = [r for r in answer.proposals[0].reasons if r.field == "schedule"]
     others = {"zb-v", "1f1b", "zb-h1"} - {reason.value}
     assert all(f"schedule {name}: " in reason.text for name in others)
@@ -124,7 +123,7 @@ def test_a_schedule_can_be_said_once():
 @pytest.mark.parametrize("schedules", ["auto", "zb-v,1f1b"])
 def test_a_limit_that_is_kept_leaves_schedules_that_have_one(schedules):
     kept = ("pp=4", "tp=1", "micro_batch=1", "memory_limit=0.6")
-    found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright", schedules=schedules)
+    found = planned("llama-3.2-1b", "a100-sxm-80gb x 4", *kept, stack="meshwright", schedules=schedules)
     every = [proposal.plan.pipeline.choice for proposal in found.proposals]
     choices = {replace(choice, vocabulary=None, step_validation=None) for choice in every}
     assert choices <= {
@@ -136,7 +135,7 @@ def test_a_limit_that_is_kept_leaves_schedules_that_have_one(schedules):
 
 def test_a_unit_that_is_kept_may_be_any_that_the_schedule_can_have():
     kept = ("pp=4", "tp=1", "unit=12", "schedule=zeropp", "virtual_stages=2")
-    found = planned("llama-3.1-8b", "a100-sxm-80gb x 8", *kept, stack="meshwright")
+    found = planned("llama-3.2-1b", "a100-sxm-80gb x 4", *kept, stack="meshwright")
     assert {proposal.plan.pipeline.choice for proposal in found.proposals} == {
         ScheduleChoice("zeropp", unit=12)
     }
@@ -175,7 +174,7 @@ def test_all_problems_of_a_question_come_at_once():
 
 
 def test_named_schedules_without_a_pipeline_are_none():
-    answer = planned("llama-3.2-1b", "a100-sxm-80gb x 4", stack="generic", schedules="gpipe")
+    answer = planned("llama-3.2-1b", "a100-sxm-80gb x 4", "micro_batch=1", stack="generic", schedules="gpipe")
     assert {p.plan.pipeline.choice for p in answer.proposals} == {ScheduleChoice("gpipe")}
     assert all(p.plan.layout.pp > 1 for p in answer.proposals)
 
@@ -186,4 +185,5 @@ def test_a_schedule_without_a_pipeline_is_refused(asked):
         planned("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=1", stack="generic", **asked)
     with pytest.raises(InputError, match=r"keep.schedule = 'zb-v'.* needs pp > 1"):
         planned("llama-3.1-8b", "a100-sxm-80gb x 8", "pp=1", "schedule=zb-v", stack="generic")
-    assert planned("llama-3.2-1b", "a100-sxm-80gb x 8", "pp=1", stack="generic", schedules="1f1b,zb-h1")
+    kept = ("pp=1", "micro_batch=1")
+    assert planned("llama-3.2-1b", "a100-sxm-80gb x 8", *kept, stack="generic", schedules="1f1b,zb-h1")

@@ -53,17 +53,22 @@ DecaySteps = Annotated[
 ]
 Beta1 = Annotated[
     float | None,
-    typer.Option("--beta1", metavar="NUMBER", help="AdamW's first decay rate; 0.9 if not given."),
+    typer.Option(
+        "--beta1", metavar="NUMBER", help="First decay rate of AdamW or Lion; the plan's if not given."
+    ),
 ]
 Beta2 = Annotated[
     float | None,
-    typer.Option("--beta2", metavar="NUMBER", help="AdamW's second decay rate; 0.95 if not given."),
+    typer.Option(
+        "--beta2", metavar="NUMBER", help="Second decay rate of AdamW or Lion; the plan's if not given."
+    ),
 ]
 Epsilon = Annotated[
-    float | None, typer.Option("--eps", metavar="NUMBER", help="AdamW's epsilon; 1e-8 if not given.")
+    float | None, typer.Option("--eps", metavar="NUMBER", help="AdamW's epsilon; the plan's if not given.")
 ]
 WeightDecay = Annotated[
-    float | None, typer.Option("--weight-decay", metavar="NUMBER", help="For matrices; 0.1 if not given.")
+    float | None,
+    typer.Option("--weight-decay", metavar="NUMBER", help="For matrices; the plan's if not given."),
 ]
 Clip = Annotated[
     float | None,

@@ -15,6 +15,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.program.program import Program
 from meshwright.runtime.checkpoint.manifest import Manifest
 from meshwright.schedules.action import format_actions
+from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
 
 LONG = 200
 """Longest value that is stored in full, in characters of JSON; longer ones are stored as digests."""
@@ -46,6 +47,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "gather": mode.gather,
         "recompute": _recompute(program),
         "stages": [[stage.rank, len(stage.blocks)] for stage in program.stages],
+        "optimizer": str(program.stack.optimizer),
         "dtypes": dict(program.changed_types),
         "schedule": [format_actions(actions) for actions in program.lists],
     }
@@ -85,7 +87,8 @@ def incompatibilities(
     """Yield a problem for each difference between the checkpoint and this plan, model and precision."""
     own = stored_signature(program)
     if manifest.signature != own:
-        apart = [*differences("plan", manifest.plan, plan_facts(program), OF_THAT_RUN)]
+        stored = {"optimizer": DEFAULT_OPTIMIZER} | dict(manifest.plan)
+        apart = [*differences("plan", stored, plan_facts(program), OF_THAT_RUN)]
         yield from apart
         if apart:
             yield Problem("plan", "another one", RESHARDING, OF_THAT_RUN)

@@ -1,7 +1,6 @@
 """Options of a training run that its plan does not contain.
 
-Defaults are those of LLaMA's training (arXiv 2302.13971, section 2.2: AdamW with β = 0.9, 0.95, decay 0.1,
-clipping at 1.0, cosine down to a tenth), with PyTorch's ε.
+Defaults are those of LLaMA's training (arXiv 2302.13971, section 2.2: clipping at 1.0, cosine down to a tenth).
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +26,8 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "held_out": (lambda x: 0 <= x < 1, "from 0 to below 1"),
 }
 """Legal ranges of a run's numbers; none is infinite."""
+EXAMPLES = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
+"""Usual values of numbers that are the plan's if they are None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,9 @@ class TrainingOptions:
     """Options of a run of ``steps`` optimizer steps. Raises InputError with all problems.
 
     ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps if
-    None; ``clip`` the largest gradient norm, None or 0 for no limit. An interval ``…_every`` of 0 means never; the last
-    step always ends with a checkpoint. ``data`` are files and folders, none for synthetic tokens; ``tokenizer`` is a
+    None; ``beta1``, ``beta2``, ``eps`` and ``weight_decay`` are those of the plan's optimizer if None; ``clip`` is the
+    largest gradient norm, None or 0 for no limit. An interval ``…_every`` of 0 means never; the last step always ends
+    with a checkpoint. ``data`` are files and folders, none for synthetic tokens; ``tokenizer`` is a
     ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is trained on the data.
     ``end_of_document`` is a token's name, or its id if the data are tokens already. ``mask_document_starts`` leaves the
     first token of a document out of the loss. ``cache`` is the folder of tokenised data.
@@ -48,10 +50,10 @@ class TrainingOptions:
     warmup_steps: int = 0
     lr_floor: float = 0.1
     decay_steps: int | None = None
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    weight_decay: float = 0.1
+    beta1: float | None = None
+    beta2: float | None = None
+    eps: float | None = None
+    weight_decay: float | None = None
     clip: float | None = 1.0
     evaluate_every: int = 0
     held_out: float = 0.01
@@ -117,8 +119,8 @@ class TrainingOptions:
     def _wrong_numbers(self) -> Iterator[Problem]:
         for name, (legal, rule) in RANGES.items():
             value = getattr(self, name)
-            if (value is not None or name != "clip") and not (_real(value) and legal(value)):
-                default = type(self).__dataclass_fields__[name].default
+            default = EXAMPLES.get(name, type(self).__dataclass_fields__[name].default)
+            if (value is not None or name not in (*EXAMPLES, "clip")) and not (_real(value) and legal(value)):
                 yield Problem(name, value, f"must be a number {rule}", f"e.g. {default}")
 
 

@@ -19,7 +19,6 @@ from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import agreed
 from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.metrics_log import MetricsLog, open_log
-from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.training.job_and_outcome import (
     LISTS,
     METRICS,
@@ -30,7 +29,6 @@ from meshwright.runtime.training.job_and_outcome import (
     Training,
 )
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
-from meshwright.runtime.training.options import TrainingOptions
 from meshwright.runtime.training.routing_files import dropped_of_run, routing_counts_of_run, write_choices
 from meshwright.runtime.training.stop_signals import stopping
 from meshwright.runtime.weights.load import load
@@ -78,17 +76,6 @@ def train(
             return outcome
         export_weights(training.export, rank, job.model, training.config)
         return replace(outcome, export=training.export)
-
-
-def optimizer_options(options: TrainingOptions) -> StepOptions:
-    """Return the optimizer's part of the options."""
-    return StepOptions(
-        lr=options.lr,
-        betas=(options.beta1, options.beta2),
-        epsilon=options.eps,
-        weight_decay=options.weight_decay,
-        clip=options.clip or None,
-    )
 
 
 def _tensors(training: Training) -> Mapping[str, torch.Tensor]:

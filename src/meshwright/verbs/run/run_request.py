@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.model.named_tensors import named_parameters
 from meshwright.plans.resolve import Resolved, resolve_with
+from meshwright.runtime.training.optimizer_values import with_plan_values
 from meshwright.runtime.training.options import TrainingOptions
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import OWN_STACK
@@ -79,6 +80,8 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     resume = attempted(lambda: _checkpoint(request), problems)
     if resume is None:  # a run that goes on has its weights
         attempted(lambda: _check_weights(request, resolved), problems)
+    if ours is not None and options is not None:
+        options = attempted(lambda: with_plan_values(options, ours.setting.workload.optimizer), problems)
     if problems:
         raise InputError({str(problem): problem for problem in problems}.values())
     assert ours is not None

@@ -102,7 +102,7 @@ def _needs(resolved: Resolved) -> "DataNeeds":
 def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "Training":
     from meshwright.runtime.executor.rank import Job
     from meshwright.runtime.training.job_and_outcome import LISTS, Training
-    from meshwright.runtime.training.train_rank import optimizer_options
+    from meshwright.runtime.training.optimizer_values import optimizer_options
 
     plan, setting = grant.resolved.long, grant.resolved.setting
     written, lists = renamed(with_whole_paths(grant.resolved.short or plan), LISTS), plan.choice.written

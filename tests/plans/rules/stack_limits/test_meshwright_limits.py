@@ -30,6 +30,9 @@ SPREAD_AFTER = long_plan(
 
 
 AFTER = long_plan(pipeline={"schedule": {"name": "1f1b", "step_validation": "after"}})
+MUON_AFTER = long_plan(
+    pipeline={"schedule": {"name": "1f1b", "step_validation": "after"}}, workload={"optimizer": "muon"}
+)
 
 
 def meshed():
@@ -84,7 +87,7 @@ CASES = [
         "not run yet",
     ),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
-    (long_plan(workload={"optimizer": "sgd"}), LLAMA, "workload.optimizer", "not run yet"),
+    (MUON_AFTER, LLAMA, "pipeline.schedule.step_validation", "muon may exchange matrices"),
     (
         long_plan(workload={"precision": "fp8"}, dtypes={"gather": "fp8"}, stack="generic"),
         LLAMA,
@@ -127,6 +130,11 @@ def test_types_of_states_are_no_hindrance_but_for_gathers_in_fp8():
     for stack, gradient in (("deepspeed", "bf16"), ("deepspeed", "fp32"), ("megatron-core", "bf16")):
         assert unsupported_by_runtime(long_plan(dtypes={"gradient": gradient}, stack=stack), LLAMA) == []
     assert unsupported_by_runtime(long_plan(dtypes={"second_moment": "fp8"}, stack="generic"), LLAMA) == []
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lion", "muon", {"name": "adamw", "betas": (0.8, 0.9)}])
+def test_every_optimizer_and_its_options_are_run(optimizer):
+    assert unsupported_by_runtime(long_plan(workload={"optimizer": optimizer}), LLAMA) == []
 
 
 def test_layers_that_predict_further_tokens_run_in_the_last_stage():

@@ -17,7 +17,6 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
-from meshwright.workload.optimizers.muon import BLOCKWISE
 
 PRECISIONS = ("bf16",)
 
@@ -97,14 +96,11 @@ def _task(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.task", task, NOT_RUN, "pretrain or sft, which train all parameters")
 
 
-@limit("repeats no exchanges of an optimizer's step", "schedule", "tp", "etp", "sharding")
+@limit("repeats no exchanges of matrices", "schedule")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if not optimizer.kind.of_matrices or plan.schedule.step_validation != "after":
-        return
-    summed = optimizer.tensor != BLOCKWISE and (plan.tp > 1 or plan.etp > 1)
-    if summed or plan.sharding == "zero3":
-        rule = f"{optimizer.name} exchanges matrices in a step which may be undone: {NOT_RUN}"
+    if optimizer.kind.of_matrices and plan.schedule.step_validation == "after":
+        rule = f"{optimizer.name} may exchange matrices in a step which may be undone: {NOT_RUN}"
         yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
 
 
@@ -185,7 +181,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="workload.optimizer",
         runs="`adamw` `sgd` `lion` `muon`, with their options",
-        refused="`muon` that exchanges matrices, with `step_validation: after`",
+        refused="`muon` with `step_validation: after`",
         limit=_optimizer,
     ),
     RuntimeLimit(
