@@ -18,6 +18,7 @@ from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
 from meshwright.plans.rules.state_dtypes import state_types_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
+from meshwright.plans.rules.states_in_chunks import chunks_by_stack
 from meshwright.schedules.choice import known_kind
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.stack import OWN_STACK
@@ -190,6 +191,7 @@ STACK_RULES: tuple[Rule, ...] = (
     vocabulary_parallel_stack,
     offloading_by_stack,
     states_by_stack,
+    chunks_by_stack,
     optimizer_by_stack,
     state_types_by_stack,
     expert_order_by_stack,

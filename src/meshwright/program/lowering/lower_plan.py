@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import usable_domain
+from meshwright.errors import PlanError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
 from meshwright.model.transforms.norm_kernels import with_fused_norms
@@ -75,7 +76,13 @@ def lower(
     stack: Stack,
     times: StageTimes | None = None,
 ) -> Program:
-    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
+    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``.
+
+    Raises PlanError for states in chunks.
+    """
+    if plan.in_chunks:
+        rule = "chunks are placed by predict alone, when everything else is lowered"
+        raise PlanError([Problem("offload.manager", "chunks", rule, "predict, or take manager out")])
     layout = next(iter(plan.layouts.values()))
     stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)

@@ -16,6 +16,8 @@ WIDE = "fp32"
 
 def host_state_limits(plan: PlanValues) -> Iterator[Problem]:
     """Yield what keeps a plan with states on the host from being run."""
+    if plan.in_chunks:
+        yield Problem("offload.manager", "chunks", f"states in chunks: {NOT_RUN}", "take manager out")
     shares = HostShares(share_number(plan.offloaded_optimizer), share_number(plan.offloaded_parameters))
     if not shares.some:
         return

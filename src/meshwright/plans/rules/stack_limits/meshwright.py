@@ -194,7 +194,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         what="offload",
         runs="`activations`; any shares of `optimizer` and `parameters`",
         refused=(
-            "states on the host with `step_validation: after`, layers for further tokens, `master: none`, narrow "
+            "`manager: chunks`; states on the host with `step_validation: after`, layers for further tokens, `master: none`, narrow "
             "`gradient` or `reduce`; a share between 0 and 1 with moments in fp16 or fp8; `muon` with `parameters`"
         ),
         limit=_host_states,
