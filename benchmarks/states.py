@@ -5,8 +5,8 @@
 
 Each line of ``benchmarks/states/recipes.csv`` is a stack, a precision, an optimizer and what a plan for it writes under
 ``dtypes``. The bytes are those of the memory ledger of a plan on one device without sharding, divided by its
-parameters. The lines of ``host.csv`` are questions to the search (``states_on_host.py``). Exits with 1 where a
-published number differs.
+parameters. The lines of ``host.csv`` are questions to the search (``states_on_host.py``), those of ``chunks.csv`` nodes
+for the largest models in chunks (``states_in_chunks.py``). Exits with 1 where a published number differs.
 """
 
 import csv
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from states_in_chunks import chunk_rows
 from states_on_host import host_rows, read_questions
 
 from meshwright import __version__
@@ -156,7 +157,7 @@ def price_rows() -> Iterator[str]:
         yield f"| {name} | {numbers} |"
 
 
-def page(table: str, on_hosts: str, prices: str) -> str:
+def page(table: str, on_hosts: str, chunks: str, prices: str) -> str:
     """Return the page that is kept under ``benchmarks/``."""
     return f"""# Bytes of states
 
@@ -178,6 +179,16 @@ TFLOP/s are those of a device, as MFU counts them; the next column counts recomp
 counts is not known here.
 
 {on_hosts}
+
+## States in chunks
+
+The largest GPT that one node holds with static homes of states, as DeepSpeed keeps them (ZeRO-2 or ZeRO-3, the optimizer
+on the host, parameters there or not), and in [PatrickStar's chunks](../docs/plans.md#states-in-chunks), of the nodes in
+`benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together, at 14 bytes a
+parameter; static homes fill the host with 16 and leave the devices half empty. The paper's ratios are reached in part:
+it measures DeepSpeed's own limits, which are lower than our ledger of it, and its nodes and shapes are not known here.
+
+{chunks}
 
 Muon keeps one moment of hidden matrices, and AdamW's two of the rest, 13 % of this model.
 
@@ -201,10 +212,10 @@ def main() -> int:
         recipes = [Recipe(**row) for row in csv.DictReader(file)]
     answers = [(asked, asked.best()) for asked in read_questions()]
     table, on_hosts = "\n".join(rows(recipes)), "\n".join(host_rows(answers))
-    prices = "\n".join(price_rows())
-    print(table, on_hosts, prices, sep="\n\n")
+    chunks, prices = "\n".join(chunk_rows()), "\n".join(price_rows())
+    print(table, on_hosts, chunks, prices, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, prices), encoding="utf-8")
+        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, chunks, prices), encoding="utf-8")
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")
     return 1 if failed else 0
