@@ -182,9 +182,9 @@ counts is not known here.
 
 ## States in chunks
 
-The largest GPT that one node holds with static homes of states, as DeepSpeed keeps them (ZeRO-2 or ZeRO-3, the optimizer
-on the host, parameters there or not), and in [PatrickStar's chunks](../docs/plans.md#states-in-chunks), of the nodes in
-`benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together, at 14 bytes a
+The largest GPT that one node holds with static homes of states, as DeepSpeed keeps them (ZeRO-2 or ZeRO-3, the
+optimizer on the host, parameters there or not), and in [PatrickStar's chunks](../docs/plans.md#states-in-chunks), of the
+nodes in `benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together, at 14 bytes a
 parameter; static homes fill the host with 16 and leave the devices half empty. The paper's ratios are reached in part:
 it measures DeepSpeed's own limits, which are lower than our ledger of it, and its nodes and shapes are not known here.
 
@@ -215,7 +215,9 @@ def main() -> int:
     chunks, prices = "\n".join(chunk_rows()), "\n".join(price_rows())
     print(table, on_hosts, chunks, prices, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, chunks, prices), encoding="utf-8")
+        (Path(__file__).parent / "states.md").write_text(
+            page(table, on_hosts, chunks, prices), encoding="utf-8"
+        )
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")
     return 1 if failed else 0

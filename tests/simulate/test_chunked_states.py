@@ -46,12 +46,19 @@ def test_where_all_chunks_fit_nothing_moves_and_the_step_is_that_without_chunks(
 def test_device_and_host_hold_all_chunks_together(cluster):
     precision = "fp16" if cluster.startswith("v100") else "bf16"
     work = {"seq_len": 2048, "global_batch": 1, "precision": precision}
-    changes = {**CHUNKS, "cluster": cluster, "layout": {}, "sharding": "none", "gather": None, "workload": work}
+    changes = {
+        **CHUNKS,
+        "cluster": cluster,
+        "layout": {},
+        "sharding": "none",
+        "gather": None,
+        "workload": work,
+    }
     found, program = placement(**changes)
     layout = found.layout
     chunks = layout.elements * layout.count * (2 + program.stack.optimizer_bytes)
     assert found.ledger["parameters"] + found.ledger["optimizer"] + found.host_bytes == chunks
-    assert 0 < found.host_bytes
+    assert found.host_bytes > 0
     assert layout.waste < 0.1
     report = predicted(resolved(**changes))
     assert report.fits

@@ -53,7 +53,9 @@ def _first_round(order, slots):
     for at, chunk in enumerate(twice):
         found.append(chunk not in here)
         if chunk not in here and len(here) >= slots:
-            following = {one: next((p for p in range(at, len(twice)) if twice[p] == one), 10**9) for one in here}
+            following = {
+                one: next((p for p in range(at, len(twice)) if twice[p] == one), 10**9) for one in here
+            }
             here.remove(max(following, key=following.__getitem__))
         here.add(chunk)
     return found[: len(order)]

@@ -57,7 +57,8 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``on_host`` are shares of the optimizer's states and of the parameters. ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options.
+    ``on_host`` are shares of the optimizer's states and of the parameters. ``capacity``: of experts, as a plan says it.
+    ``optimizer``: its name, or pairs of its options.
     """
 
     model: str
@@ -171,7 +172,9 @@ class Proven:
         }
 
     def _offload(self):
-        states = {key: share for key, share in zip(("optimizer", "parameters"), self.on_host, strict=True) if share}
+        states = {
+            key: share for key, share in zip(("optimizer", "parameters"), self.on_host, strict=True) if share
+        }
         passes = {} if self.offload is None else {"activations": self.offload, "ahead": self.ahead}
         return {**passes, **states} or None
 

@@ -20,7 +20,9 @@ from meshwright.runtime.verify.verify_case import micro_batches
 ZERO3 = {"sharding": "zero3", "gather": "per-layer"}
 SHAPES = {
     "one rank": Proven("llama", micro_batches=3),
-    "tied table and tp": Proven("qwen3", pp=2, tp=2, sequence_parallel=True, schedule="zb-h1", micro_batches=4),
+    "tied table and tp": Proven(
+        "qwen3", pp=2, tp=2, sequence_parallel=True, schedule="zb-h1", micro_batches=4
+    ),
     "zero1": Proven("llama", dp_shard=2, sharding="zero1"),
     "zero2": Proven("llama", dp_shard=2, tp=2, sharding="zero2"),
     "zero3": Proven("qwen3", dp_shard=2, dp_replicate=2, **ZERO3),
@@ -49,7 +51,9 @@ def trained(plan):
             torch.save(gathered(own, place), out)
             return out.getvalue()
 
-    everyone = torch.load(io.BytesIO(run_locally(work, plan.ranks, 120, lambda what, part: None)), weights_only=False)
+    everyone = torch.load(
+        io.BytesIO(run_locally(work, plan.ranks, 120, lambda what, part: None)), weights_only=False
+    )
     wholes = whole_tensors(piece for _, parameters, *_ in everyone for piece in parameters)
     return everyone[0][0], wholes, [of_rank[2:] for of_rank in everyone], trial.program
 
@@ -109,7 +113,9 @@ def test_both_sides_hold_what_the_ledger_counts(shape, shares):
         assert on_host == host_bytes(program.stack, own["optimizer"], own["parameter"])
         width = program.stack.gradient_communication_bytes
         largest = max(unit_elements(program, rank))
-        vectors = 0 if program.grid.sizes["pp"] == 1 else 4 * 2 * 240  # those of I wait for the W of their block
+        vectors = (
+            0 if program.grid.sizes["pp"] == 1 else 4 * 2 * 240
+        )  # those of I wait for the W of their block
         assert 0 < most <= 2 * width * shares[0] * largest + vectors
         assert copied(log, expected_copies(program, rank)) == expected_copies(program, rank)
 
@@ -125,7 +131,7 @@ def unit_elements(program, rank):
 
 def copied(log, like):
     """Logged bytes by action and direction."""
-    found = {action: type(ways)({way: 0 for way in ways}) for action, ways in like.items()}
+    found = {action: type(ways)(dict.fromkeys(ways, 0)) for action, ways in like.items()}
     for entry in log:
         found[entry.action if entry.action in found else STEP][entry.way] += entry.logical_bytes
     return found

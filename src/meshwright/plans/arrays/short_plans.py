@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.plan_arrays import Ints, PlanArrays
 from meshwright.plans.choices import CHOICES
-from meshwright.errors import InputError, Problem
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.short import ShortPlan, default_gather
 

@@ -191,9 +191,7 @@ def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStat
     )
 
 
-def _state_copies(
-    host: HostStates, step: StepPlan, model: ModelGraph
-) -> dict[tuple[int, Kind], PassCopies]:
+def _state_copies(host: HostStates, step: StepPlan, model: ModelGraph) -> dict[tuple[int, Kind], PassCopies]:
     """Return the copies of every pass over every stage."""
     head = next((index for index, block in enumerate(model.blocks) if block.kind == "head"), None)
     return {

@@ -59,7 +59,7 @@ class PassCopies:
 class HostStates:
     """The states of a plan, or of plans that share their sharding, that are on the hosts.
 
-    ``leave``: gradients leave with each micro-batch, of each plan; ``reduced``: after a reduction with each micro-batch.
+    ``leave``: gradients leave with each micro-batch, of each plan; ``reduced``: after a reduction with each.
     """
 
     shares: HostShares

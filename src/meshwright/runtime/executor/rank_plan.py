@@ -31,8 +31,8 @@ from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.hosted_unit import HostedUnit, Hosting
 from meshwright.runtime.state.leaving_gradients import LeavingLots
-from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
+from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
@@ -56,8 +56,8 @@ class RankPlan:
     """The places of each part of this rank in forward order, their block plans, and the units of each place.
 
     A place has one unit, and a second one if it has experts, which lie on their own mesh. ``buffers`` are stored with
-    the weights of these places, get no gradient, and are whole on every rank. ``hosting`` is None where all model states
-    are on the device.
+    the weights of these places, get no gradient, and are whole on every rank. ``hosting`` is None where all states are
+    on the device.
     """
 
     program: Program

@@ -95,7 +95,7 @@ class HostedUnit(Unit):
 
     @property
     def sides(self) -> tuple["ShardPart", ...]:
-        """The parts of the shard that are stepped, of the host, which has the first elements of a span, and the device."""
+        """The parts of the shard that are stepped; the host's, which has the first elements of a span, comes first."""
         return tuple(ShardPart(self, side) for side in (True, False) if self.master.split.side(side))
 
     def places(self, here: slice, on_host: bool) -> Iterator[slice]:
