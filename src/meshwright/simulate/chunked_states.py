@@ -82,10 +82,11 @@ def with_copies(program: Program, placement: ChunkPlacement) -> Program:
     count = placement.layout.count
     shares = HostShares(1 - placement.optimizer / count, 1 - placement.parameters / count)
     chunk = PARAMETER_BYTES * placement.layout.elements
-    copies: dict[tuple[int, Kind], PassCopies] = {
+    passes: tuple[Kind, Kind] = ("F", "B")
+    copies = {
         (stage.index, kind): PassCopies(chunk * fetched, chunk * fetched)
         for stage in program.stages
-        for kind, fetched in zip(("F", "B"), placement.fetched, strict=True)
+        for kind, fetched in zip(passes, placement.fetched, strict=True)
     }
     if not shares.some:
         return program

@@ -106,7 +106,7 @@ class HostedUnit(Unit):
     # -- parameters ---------------------------------------------------------------------------------------------
 
     @property
-    def owned(self) -> torch.Tensor:  # type: ignore[override]
+    def owned(self) -> torch.Tensor:
         """A copy of the shard of the parameters, in the dtype of the master copy."""
         return self.master.whole
 
@@ -150,7 +150,7 @@ class HostedUnit(Unit):
     # -- gradients ----------------------------------------------------------------------------------------------
 
     @property
-    def reduced(self) -> torch.Tensor | None:  # type: ignore[override]
+    def reduced(self) -> torch.Tensor | None:
         """The shard of the summed gradients: a copy where they have left."""
         if not self.hosting.leaves:
             return self.__dict__.get("_final")

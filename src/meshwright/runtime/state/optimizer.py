@@ -102,10 +102,9 @@ class Optimizer:
 
     def moments_at(self, unit: Unit, here: slice) -> Iterator[StoredMoment]:
         """Yield the moments of a span of a unit's shard."""
+        sides: list[tuple[Unit | ShardPart, list[slice]]] = [(unit, [here])]
         if isinstance(unit, HostedUnit):
             sides = [(side, list(unit.places(here, side.on_host))) for side in unit.sides]
-        else:
-            sides = [(unit, [here])]
         found: dict[str, list[tuple[StoredState, slice]]] = {}
         for stepped, places in sides:
             for part in self.parts[stepped.name]:
@@ -137,8 +136,8 @@ class Optimizer:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
         self.step += 1
         clip, lr, wide = self.clipping(norm), self.options.lr * factor, self.plan.precision.statistic
-        for unit in self.plan.hosted_units:
-            unit.before_step()
+        for hosted in self.plan.hosted_units:
+            hosted.before_step()
         for unit in self.plan.all_units:
             for stepped in stepped_alone(unit):
                 assert stepped.reduced is not None
@@ -149,8 +148,8 @@ class Optimizer:
                             named = dict(zip(part.states, moments, strict=True))
                             part.update(parameters, gradient, named, self.step, lr)
             unit.reduced = None
-        for unit in self.plan.hosted_units:
-            unit.settle()
+        for hosted in self.plan.hosted_units:
+            hosted.settle()
 
 
 def stepped_alone(unit: Unit) -> tuple[Unit | ShardPart, ...]:

@@ -46,16 +46,17 @@ class Unit:
     accumulates: bool
     gradient_width: int
     parameter_width: int
-    owned: torch.Tensor = field(init=False)
     gradients: GradientBuffer = field(init=False)
     whole: torch.Tensor | None = None
-    reduced: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
         self._places = self.layout.places
         self._rows: torch.Tensor | None = None  # the memory of ``whole`` until it is freed
-        self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
+        self.owned: torch.Tensor = torch.zeros(
+            self.layout.shard, dtype=self.precision.master, device=self.device
+        )
+        self.reduced: torch.Tensor | None = None
         self.gradients = GradientBuffer(
             self.layout, self.precision, self.device, reuses_memory=not self.accumulates
         )
