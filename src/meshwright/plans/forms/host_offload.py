@@ -45,7 +45,7 @@ class Offload(Strict):
     ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
     their pipeline rank before they are needed. ``optimizer`` and ``parameters``: the share of each rank's own states
     whose home is the host; None is none. ``manager: chunks`` keeps all states in equal chunks that move between device
-    and host (PatrickStar); ``chunk_mib`` is the size of a chunk of parameters, None or ``auto`` the one with least waste.
+    and host (PatrickStar); ``chunk_mib`` is the size of a chunk of parameters; None, or ``auto``: with least waste.
     """
 
     activations: Annotated[
